@@ -1,0 +1,72 @@
+# Every target sets up what it needs in .venv; nothing has to be activated or installed beforehand but Python >= 3.11, pip and make.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help test test-slow lint format demo bench clean
+
+# The first Python that is new enough; `make PYTHON=/path/to/python test` chooses another.
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
+  "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
+endif
+
+# uv from the PATH where it works, otherwise one of our own, fetched by pip into .venv-uv.
+ifndef UV
+UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .venv-uv/bin/uv)
+endif
+UV_FILE := $(filter .venv-uv/bin/uv,$(UV))
+
+BIN := .venv/bin
+# One thread a process: two test workers share the machine, and sums are added in one order.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest
+WORKERS ?= 2
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+test: lint .venv/.installed-test  ## lint, types and all tests but the slow ones
+	$(PYTEST) -n $(WORKERS)
+
+test-slow: .venv/.installed-test  ## only the slow tests
+	$(PYTEST) -m slow
+
+lint: .venv/.installed-test  ## ruff (rules and layout) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/.installed-test  ## let ruff lay out the code and mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+demo: .venv/.installed-demo  ## train a small CNN, score digits against non-digits, write nescio-demo.html
+	$(BIN)/nescio demo
+
+bench: .venv/.installed-bench  ## time the engine against the papers' loop, torch.func and BackPACK
+	$(BIN)/python benchmarks/gradients.py
+
+clean:  ## remove the environments, caches and written reports
+	rm -rf .venv .venv-uv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis nescio-demo.html
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- setting up -----------------------------------------------------------------------------------------------------
+
+.venv/.installed-test: EXTRAS := test,files,demo,dev
+.venv/.installed-demo: EXTRAS := demo,files
+.venv/.installed-bench: EXTRAS := bench,files
+
+.venv/.installed-%: pyproject.toml constraints.txt $(UV_FILE) | .venv/bin/python
+	$(UV) pip install --python $(BIN)/python -c constraints.txt --build-constraints constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+.venv/bin/python: | $(UV_FILE)
+	@test -n "$(PYTHON)" || { echo "No Python >= 3.11 was found on the PATH. Install one, or name it: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(UV) venv --allow-existing --python "$$("$(PYTHON)" -c 'import sys; print(sys.executable)')" .venv
+
+# --target leaves the system's own packages alone and works where pip may not write to them.
+.venv-uv/bin/uv:
+	@test -n "$(PYTHON)" || { echo "No Python >= 3.11 was found on the PATH. Install one, or name it: make PYTHON=/path/to/python3.11"; exit 1; }
+	"$(PYTHON)" -m pip install --quiet --upgrade --target .venv-uv -c constraints.txt uv
+	@touch $@

@@ -1,0 +1,51 @@
+"""Handwritten digits, 8×8, from the copy that scikit-learn carries: 1797 pictures by 13 writers.
+
+Each picture was a 32×32 bitmap; every 4×4 block became the count of its ink pixels, 0 to 16. Here a pixel is that
+count / 16, so pictures are float32 ``[N, 1, 8, 8]`` in [0, 1] with ink = 1. The split is drawn at random over
+pictures: a writer's hand appears in all three parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nescio.types import InputError, need
+
+ABOUT = "handwritten digits, 8×8 pixels (the copy of the UCI set that scikit-learn carries), never shown in training"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Pictures ``[N, 1, 8, 8]`` and their labels ``[N]``."""
+
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Three parts without overlap: to fit a model, to choose between its epochs, and to test it."""
+
+    train: Split
+    validation: Split
+    held_out: Split
+
+
+def digits(held_out: int = 300, validation: float = 0.1, seed: int = 0) -> Digits:
+    """The digits in a seeded random split: `held_out` pictures to test with, `validation` the share of the rest."""
+    bunch = need("sklearn.datasets", "demo").load_digits()
+    x = torch.from_numpy(bunch.images).float().div(16).unsqueeze(1)
+    y = torch.from_numpy(bunch.target).long()
+    total = len(x)
+    if not 1 <= held_out <= total - 2:
+        raise InputError(f"held_out: expected 1 to {total - 2} pictures of the {total} there are, but got {held_out}")
+    if not 0 < validation < 1:
+        raise InputError(f"validation: expected a share between 0 and 1 of what is left, but got {validation}")
+    order = torch.randperm(total, generator=torch.Generator().manual_seed(seed))
+    chosen = min(max(1, round(validation * (total - held_out))), total - held_out - 1)
+    parts = torch.split(order, [held_out, chosen, total - held_out - chosen])
+    test, tune, fit = (Split(x[part], y[part]) for part in parts)
+    return Digits(train=fit, validation=tune, held_out=test)

@@ -1,0 +1,54 @@
+"""Inputs from a NumPy `.npz` file: the array named `x`, or the only array there is.
+
+Files are read with `allow_pickle=False`: a data file can never run code.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nescio.types import InputError
+
+REMEDY = "write it with numpy.savez(file, x=array)"
+
+
+def read_npz(path: str | Path, key: str | None = None) -> NDArray[Any]:
+    """The array `key` of the file; without a key the array `x`, or the only one."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"expected a data file at {path}, but there is none")
+    if path.is_dir():
+        raise InputError(f"expected a .npz file, but {path} is a folder")
+    try:
+        if not zipfile.is_zipfile(path):
+            raise InputError(f"expected a .npz file, but {path} is no such archive, or was cut short; {REMEDY}")
+        with np.load(path, allow_pickle=False) as archive:
+            array = archive[_choose(archive.files, key, path)]
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:  # a damaged file comes out of zlib, zipfile, ast or tokenize, each with its own
+        raise InputError(f"cannot read an array of numbers from {path}: {error}; {REMEDY}") from error
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"expected an array of real numbers in {path}, but its type is {array.dtype}")
+    if array.ndim == 0:
+        raise InputError(f"expected one row for each input in {path}, shape [N, ...], but got a single number")
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+
+
+def _choose(keys: list[str], key: str | None, path: Path) -> str:
+    if key is not None and key in keys:
+        return key
+    if key is None and "x" in keys:
+        return "x"
+    if key is None and len(keys) == 1:
+        return keys[0]
+    listed = ", ".join(keys) or "nothing"
+    wanted = f"an array named {key!r}" if key is not None else "an array named 'x' or a single array"
+    raise InputError(f"expected {wanted} in {path}, but it holds: {listed}; {REMEDY}")

@@ -1,0 +1,207 @@
+"""What a model is given: a batch of inputs, and the few things that are done to one.
+
+A batch is a tensor ``[N, ...]``, or a mapping of names to tensors that share their first dimension N, which the model
+gets as keyword arguments. Every function here works on both alike and leaves its argument as it was. A data source is
+one batch, or any iterable of batches; `batches` reads them all, and says what is wrong with anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, IterableDataset
+
+from nescio.types import InputError
+
+Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
+Index: TypeAlias = slice | Tensor | Sequence[int]
+
+_EXPECTED = "expected a tensor [N, ...] or a mapping of names to tensors with a common first dimension"
+
+
+def as_inputs(x: object, what: str = "the input") -> Inputs:
+    """A batch, checked: numpy arrays become tensors, a mapping becomes a plain dict; anything else is an InputError."""
+    if isinstance(x, Mapping):
+        if not x:
+            raise InputError(f"{_EXPECTED}, got {what} without any entry; put the model's keyword arguments in it")
+        batch: Inputs = {str(name): _tensor(value, f"{what}[{name!r}]") for name, value in x.items()}
+    else:
+        batch = _tensor(x, what)
+    size(batch)
+    return batch
+
+
+def describe(x: object) -> str:
+    """A few words on what came, for an error message: kind, type of number and shape."""
+    if isinstance(x, Tensor):
+        return f"a tensor of {str(x.dtype).removeprefix('torch.')} and shape {list(x.shape)}"
+    if isinstance(x, np.ndarray):
+        return f"an array of {x.dtype} and shape {list(x.shape)}"
+    if isinstance(x, Mapping):
+        entries = ", ".join(f"{name!r}: {describe(value)}" for name, value in list(x.items())[:6])
+        return f"a mapping {{{entries}{', ...' if len(x) > 6 else ''}}}"
+    if isinstance(x, tuple | list):
+        return f"a {type(x).__name__} of {len(x)} items" + (f", the first {describe(x[0])}" if x else "")
+    return "None" if x is None else f"an object of type {type(x).__name__}"
+
+
+def apply(x: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+    """`change` of every tensor of the batch."""
+    return change(x) if isinstance(x, Tensor) else {name: change(value) for name, value in x.items()}
+
+
+def tensors(x: Inputs) -> list[Tensor]:
+    """The batch's tensors in order."""
+    return [x] if isinstance(x, Tensor) else list(x.values())
+
+
+def size(x: Inputs) -> int:
+    """The number of inputs N."""
+    if isinstance(x, Tensor):
+        if x.ndim == 0:
+            raise InputError(f"{_EXPECTED}, got a tensor without dimensions; add one with x.unsqueeze(0)")
+        return int(x.shape[0])
+    if isinstance(x, Mapping) and x:
+        sizes = {name: size(value) for name, value in x.items()}
+        if len(set(sizes.values())) > 1:
+            listing = ", ".join(f"{name!r}: {count}" for name, count in sizes.items())
+            raise InputError(f"{_EXPECTED}, got first dimensions {listing}; give every entry one row for each input")
+        return next(iter(sizes.values()))
+    raise InputError(f"{_EXPECTED}, got {describe(x)}")
+
+
+def is_floating(x: Inputs) -> bool:
+    """Whether any tensor of the batch holds floating-point numbers, that is, whether noise can be added to it."""
+    return any(value.is_floating_point() for value in tensors(x))
+
+
+def take(x: Inputs, index: Index) -> Inputs:
+    """The inputs at `index`: a slice, a tensor of positions or of booleans, or a list of positions."""
+    if isinstance(index, slice):
+        return apply(x, lambda value: value[index])
+    where = index if isinstance(index, Tensor) else torch.tensor(index, dtype=torch.long)
+    if where.ndim != 1:
+        raise InputError(f"expected a slice or a list of positions, got an index of shape {list(where.shape)}")
+    return apply(x, lambda value: value[where.to(value.device)])
+
+
+def concatenate(parts: Sequence[Inputs]) -> Inputs:
+    """The inputs of all parts in order; the opposite of `take` by slices."""
+    if not parts:
+        raise InputError("expected at least one batch to concatenate, got none")
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return _joined([part for part in parts if isinstance(part, Tensor)], len(parts), "")
+    for part in parts:
+        if not isinstance(part, Mapping) or part.keys() != first.keys():
+            raise InputError(
+                f"expected batches with the same entries {sorted(first)}, got {describe(part)}; "
+                "give every batch the same keyword arguments"
+            )
+    named = [part for part in parts if isinstance(part, Mapping)]
+    return {name: _joined([part[name] for part in named], len(parts), f" in entry {name!r}") for name in first}
+
+
+def to(x: Inputs, device: torch.device | str | None, dtype: torch.dtype | None = None) -> Inputs:
+    """The batch on `device`; floating-point tensors as `dtype`, others in their own type. None leaves as it is."""
+
+    def moved(value: Tensor) -> Tensor:
+        return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
+
+    return apply(x, moved)
+
+
+def repeat(x: Inputs, copies: int) -> Inputs:
+    """Every input `copies` times, its copies adjacent: [a, b] becomes [a, a, b, b]."""
+    if copies < 0:
+        raise InputError(f"expected a number of copies >= 0, got {copies}")
+    return apply(x, lambda value: value.repeat_interleave(copies, dim=0))
+
+
+def batches(data: object) -> Iterator[Inputs]:
+    """The batches of a data source, one after another.
+
+    A tensor, a numpy array or a mapping is one batch. Any other iterable gives batches; where it gives tuples or
+    lists, as a data loader does, the first item of each is the input.
+    """
+    if isinstance(data, Tensor | np.ndarray | Mapping):
+        yield as_inputs(data)
+        return
+    count = 0
+    for item in _iterable(data):
+        what = f"batch {count}"
+        if isinstance(item, tuple | list) and item:
+            item = item[0]
+            what = f"the first item of batch {count}"
+        yield as_inputs(item, what)
+        count += 1
+    if count == 0:
+        raise InputError(
+            f"expected at least one batch, got none from {describe(data)}; an iterator can be read only once: "
+            "give a list or a data loader, or make the iterator anew"
+        )
+
+
+def _iterable(data: object) -> Iterable[Any]:
+    """`data` where iterating over it gives batches, else an InputError that says why it would not."""
+    wanted = "expected a tensor, an array, a mapping of tensors or an iterable of batches"
+    if isinstance(data, str | bytes | PurePath):
+        raise InputError(f"{wanted}, got the text {str(data)!r}; load the file first, then give its content")
+    if isinstance(data, nn.Module):
+        raise InputError(f"{wanted}, got a model ({type(data).__name__}); the model comes first, then the data")
+    if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
+        raise InputError(
+            f"{wanted}, got the dataset {type(data).__name__}, which gives single examples; "
+            "wrap it: torch.utils.data.DataLoader(dataset, batch_size=64)"
+        )
+    if isinstance(data, tuple) and len(data) == 2 and _labels(data[1], data[0]):
+        raise InputError(
+            f"{wanted}, got a pair of {describe(data[0])} and {describe(data[1])} that looks like inputs with their "
+            "labels; give the inputs alone, or a list of such pairs: [(inputs, labels)]"
+        )
+    if not isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
+        raise InputError(f"{wanted}, got {describe(data)}")
+    return data  # type: ignore[return-value]  # what has __getitem__ alone can be iterated over too
+
+
+def _labels(y: object, x: object) -> bool:
+    """Whether y looks like the class indices of the batch x."""
+    if not isinstance(y, Tensor | np.ndarray) or not isinstance(x, Tensor | np.ndarray):
+        return False
+    whole = not y.is_floating_point() if isinstance(y, Tensor) else y.dtype.kind in "iu"
+    return whole and y.ndim == 1 and x.ndim >= 2 and len(y) == len(x)
+
+
+def _tensor(value: object, what: str) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "fiub":
+            raise InputError(f"{_EXPECTED}, got {describe(value)} as {what}; give an array of numbers")
+        # torch cannot share memory with arrays that are read-only, reversed or of foreign byte order: copy those
+        native = value.astype(value.dtype.newbyteorder("="), copy=False)
+        return torch.from_numpy(np.require(native, requirements=["C", "W"]))
+    remedy = ""
+    if isinstance(value, tuple | list):
+        remedy = "; give a model with several inputs a mapping of argument names to tensors"
+        if value and isinstance(value[0], int | float | list):
+            remedy = "; make it a tensor first: torch.tensor(...), or return_tensors='pt' for a tokenizer"
+    raise InputError(f"{_EXPECTED}, got {describe(value)} as {what}{remedy}")
+
+
+def _joined(parts: list[Tensor], count: int, where: str) -> Tensor:
+    if len(parts) != count:
+        raise InputError("expected batches of one kind, got tensors and mappings together; give one kind alone")
+    kinds = {(tuple(part.shape[1:]), part.dtype) for part in parts}
+    if len(kinds) > 1:
+        listing = ", ".join(sorted({describe(part) for part in parts}))
+        raise InputError(
+            f"expected batches of one shape and type{where}, got {listing}; "
+            "bring the inputs to one size (pad or resize)"
+        )
+    return torch.cat(parts)

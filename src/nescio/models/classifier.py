@@ -1,0 +1,236 @@
+"""`Classifier`: any callable that classifies, seen as one function from a batch of inputs to logits ``[N, C]``.
+
+    z(x; θ) = logits(model(preprocess(x)))
+
+What differs between models is settled here: wrappers, the kind of output, devices and types of number, keyword inputs,
+and errors that say what was expected, what came and what to do. Nothing here sets a mode of the model.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nescio import inputs
+from nescio.inputs import Inputs, describe
+from nescio.models import outputs
+from nescio.models.outputs import Closing, listed
+from nescio.models.structure import compiled_call, parameter_places, refuse_coupled, refuse_unready, replaced, unwrap
+from nescio.modes import eager
+from nescio.types import InputError, ModelError
+
+
+class Classifier:
+    """A model, how to read its output, and what to do to an input first.
+
+    output: "logits", "probabilities" (the model ends in a softmax) or "binary" (one logit for two classes).
+    preprocess: applied to every input before the model, such as the normalisation of an image; noise is added to
+    inputs before it, so that its size is in the units of the input.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        *,
+        output: str = "logits",
+        preprocess: Callable[[Any], Any] | None = None,
+    ) -> None:
+        _check_model(model)
+        if output not in outputs.OUTPUTS:
+            raise ModelError(f"expected output to be one of {', '.join(outputs.OUTPUTS)}, got {output!r}")
+        if preprocess is not None and not callable(preprocess):
+            raise ModelError(f"expected preprocess to be a function of a batch of inputs, got {describe(preprocess)}")
+        self.model, self.output, self.preprocess = model, output, preprocess
+        owner = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
+        self._owner = owner if isinstance(owner, nn.Module) else None
+        self._warned = False
+        if self._owner is not None:
+            refuse_unready(self._owner)
+
+    @classmethod
+    def of(cls, model: Classifier | Callable[..., Any], output: str | None = None) -> Classifier:
+        """The model as a Classifier; one that is a Classifier already stays the same object."""
+        if not isinstance(model, Classifier):
+            return cls(model, output="logits" if output is None else output)
+        if output is not None and output != model.output:
+            raise ModelError(f"expected output={model.output!r} as this Classifier was made with, got {output!r}")
+        return model
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The model's module without wrappers; None for a plain callable."""
+        return None if self._owner is None else unwrap(self._owner)
+
+    @property
+    def roots(self) -> tuple[nn.Module, ...]:
+        """The modules, with their wrappers, whose state matters when the classifier runs."""
+        return tuple(part for part in (self._owner, self.preprocess) if isinstance(part, nn.Module))
+
+    @property
+    def name(self) -> str:
+        """The model's name for people."""
+        thing = self.module if self.module is not None else self.model
+        return getattr(thing, "__name__", type(thing).__name__)
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where the first floating-point tensor of the model lies; None if it has none."""
+        tensor = self._first()
+        return None if tensor is None else tensor.device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type of the first floating-point tensor of the model; None if it has none."""
+        tensor = self._first()
+        return None if tensor is None else tensor.dtype
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The floating-point parameters by their public names, in the model's order, tied ones once."""
+        if self.module is None:
+            return {}
+        named = {name: owner._parameters[key] for name, ((owner, key), *_) in parameter_places(self.module).items()}
+        if strange := [name for name, parameter in named.items() if parameter is not None and parameter.is_complex()]:
+            raise ModelError(
+                f"expected real parameters, got complex ones: {', '.join(strange)}; keep their real and imaginary "
+                "parts as two parameters and join them in the forward pass with torch.complex"
+            )
+        return {name: p for name, p in named.items() if p is not None and p.is_floating_point()}
+
+    def prepare(self, x: object) -> Inputs:
+        """The batch on the model's device, its floating-point tensors in the model's type; checked to be finite."""
+        given = inputs.as_inputs(x)
+        if any(value.is_meta for value in inputs.tensors(given)):
+            raise InputError(f"expected inputs with values, got {describe(given)} on the meta device")
+        batch = inputs.to(given, self.device, self.dtype)
+        names = [""] if isinstance(given, Tensor) else list(given)
+        for name, before, after in zip(names, inputs.tensors(given), inputs.tensors(batch), strict=True):
+            _check_finite(name, before, after)
+        return batch
+
+    def logits(self, x: Inputs) -> Tensor:
+        """Logits ``[N, C]`` of a prepared batch, checked; differentiable where gradients are on."""
+        count = inputs.size(x)
+        if count == 0:  # many models fail on no input at all; one of zeros shows how many classes there are
+            one = inputs.apply(x, lambda value: value.new_zeros((1, *value.shape[1:])))
+            return self._run(one, 1)[0][:0]
+        z, out = self._run(x, count)
+        if outputs.check_values(z.detach(), out.detach(), self.output) and self.output == "logits" and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the output of {self.name} looks like probabilities: every row lies in [0, 1] and sums to 1. If the "
+                "model ends in a softmax say output='probabilities', for the softmax would be applied twice",
+                UserWarning,
+                stacklevel=2,
+            )
+        return z
+
+    def functional(self, params: Mapping[str, Tensor], x: Inputs) -> Tensor:
+        """Logits with the parameters of those names replaced. Values are not looked at: it works under `torch.func`."""
+        if self.module is None:
+            raise ModelError(
+                f"expected a torch.nn.Module, whose parameters can be replaced, got {describe(self.model)}"
+            )
+        with replaced(self.module, params):
+            return self._run(x, inputs.size(x))[0]
+
+    def __repr__(self) -> str:
+        return f"Classifier({self.name}, output={self.output!r})"
+
+    def _first(self) -> Tensor | None:
+        if self.module is None:
+            return None
+        return next((t for t in (*self.module.parameters(), *self.module.buffers()) if t.is_floating_point()), None)
+
+    def _run(self, x: Inputs, count: int) -> tuple[Tensor, Tensor]:
+        """Logits, checked in shape, and the tensor in the model's output that they came from."""
+        if self.module is not None:
+            refuse_coupled(self.module)
+        call = compiled_call(self.model) if isinstance(self.model, nn.Module) else self.model
+        closing = None if self.output == "logits" else Closing()
+        with ExitStack() as stack:
+            if closing is not None:
+                stack.enter_context(eager())  # a compiled softmax cannot be listened to
+                stack.enter_context(closing)
+            # a copy, for a first layer that works in place would change the caller's input, and fail on one with a
+            # gradient; and no gradient can be taken through what inference mode made
+            given: Any = inputs.apply(x, Tensor.clone)
+            try:
+                given = given if self.preprocess is None else self.preprocess(given)
+                result = call(**given) if isinstance(given, Mapping) else call(given)
+            except (RuntimeError, ValueError, IndexError) as error:
+                if isinstance(error, ModelError | InputError) or (explained := _explain(error, x)) is None:
+                    raise
+                raise explained from error
+        out = outputs.pick(result)
+        z = outputs.to_logits(out, self.output, closing)
+        outputs.check_shape(z, count)
+        return z, out
+
+
+_TYPES = re.compile(r"dtype|scalar type|not implemented for '|[Ii]nput type .* should be the same")
+_SHAPES = re.compile(
+    r"shapes? |channels|dimension|sizes? of tensor|[Ss]izes? must match|size mismatch|input size|image size|\dD "
+    r"|normalized_shape|input\.size|elements not|[Oo]utput size is too small|input of size|Dimension out of range"
+)
+
+
+def _explain(error: Exception, x: Inputs) -> InputError | None:
+    """The InputError for what a wrong type or shape of the input raises in a forward pass; None for other errors."""
+    message = str(error).strip().rstrip(".")
+    what = f"the model could not take {describe(x)}. It says: {message}. Expected"
+    if isinstance(error, torch.OutOfMemoryError):
+        return None
+    if isinstance(error, RuntimeError) and _TYPES.search(message):
+        if inputs.is_floating(x):
+            return InputError(
+                f"{what} inputs of the type that the model's layers take, such as whole numbers for an embedding; "
+                "check that all parts of the model have one type too"
+            )
+        return InputError(
+            f"{what} floating-point inputs, got whole numbers; for images of 0..255 divide by 255: x.float() / 255, "
+            "and normalise as the model was trained"
+        )
+    if "index out of range in self" in message:
+        return InputError(f"{what} indices within the model's vocabulary; use the tokenizer that belongs to the model")
+    if _SHAPES.search(message):
+        return InputError(f"{what} inputs [N, ...] of the shape that the model was trained on, the batch first")
+    return None
+
+
+def _check_model(model: object) -> None:
+    if isinstance(model, type):
+        raise ModelError(f"expected a model, got the class {model.__name__}; make one: {model.__name__}(...)")
+    if callable(model):
+        return
+    remedy = "give a torch.nn.Module or a function that returns logits"
+    if isinstance(model, str):
+        remedy = "load it with nescio.models.load('package.module:factory', weights='file')"
+    elif isinstance(model, Mapping):
+        remedy = "weights alone are no model: build the module and call module.load_state_dict(weights)"
+    raise ModelError(f"expected a model that can be called, got {describe(model)}; {remedy}")
+
+
+def _check_finite(name: str, before: Tensor, after: Tensor) -> None:
+    """Raise an InputError for NaN or infinite values; a mask of scores to add may hold minus infinity."""
+    if not after.is_floating_point() or bool(after.isfinite().all()):
+        return
+    bad = after.isnan() | (after == torch.inf) if "mask" in name else ~after.isfinite()
+    where = bad.reshape(len(bad), -1).any(dim=1).nonzero().flatten().tolist()
+    if not where:
+        return
+    entry = f" in entry {name!r}" if name else ""
+    if bool(before[where].isfinite().all()):
+        raise InputError(
+            f"expected inputs within the range of the model's {after.dtype}, got larger ones{entry} for "
+            f"{listed(where)}; scale them, or use the model in float32"
+        )
+    raise InputError(
+        f"expected finite inputs, got NaN or infinite values{entry} for {listed(where)}; "
+        "leave those out, or fill them in, for example with torch.nan_to_num"
+    )

@@ -1,0 +1,161 @@
+"""From what a model returns to logits ``[N, C]``.
+
+"logits"         z is the output itself
+"probabilities"  z = the input of the softmax whose result is the output; where there is none, z = log p,
+                 which is the same up to a constant of each row, and softmax(z) = p
+"binary"         z = [0, s] for the one logit s (the input of a closing sigmoid): softmax(z)₁ = sigmoid(s)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from nescio.inputs import describe
+from nescio.types import ModelError
+
+Output = Literal["logits", "probabilities", "binary"]
+OUTPUTS: tuple[str, ...] = get_args(Output)
+
+_SOFTMAX = {torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax, torch.special.softmax}
+_SIGMOID = {torch.sigmoid, torch.Tensor.sigmoid, torch.nn.functional.sigmoid, torch.special.expit}
+
+
+class Closing(TorchFunctionMode):
+    """Remembers the last softmax and the last sigmoid that were called, to find what came before them.
+
+    It listens to calls and changes nothing, so it also finds functional calls, and works under `torch.func`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.softmax: tuple[Tensor, Tensor] | None = None
+        self.sigmoid: tuple[Tensor, Tensor] | None = None
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func in _SOFTMAX or func in _SIGMOID:
+            named = dict(zip(("input", "dim"), args, strict=False)) | (kwargs or {})
+            if func in _SIGMOID:
+                self.sigmoid = (named["input"], result)
+            elif named.get("dim") in (1, -1, None):  # over the classes; over anything else it gives no probabilities
+                self.softmax = (named["input"], result)
+        return result
+
+
+def pick(output: object) -> Tensor:
+    """The tensor of logits in what the model returned."""
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(logits := getattr(output, "logits", None), Tensor):
+        return logits
+    if isinstance(output, Mapping):
+        if isinstance(logits := output.get("logits"), Tensor):
+            return logits
+        held = [value for value in output.values() if isinstance(value, Tensor)]
+        if len(held) == 1:
+            return held[0]
+        raise ModelError(
+            "expected the model to return logits [N, C], or a dict with an entry 'logits' or a single tensor, "
+            f"got {describe(output)}; return output['logits'] from the model"
+        )
+    if isinstance(output, tuple | list) and output:
+        return pick(output[0])
+    raise ModelError(f"expected the model to return logits [N, C], got {describe(output)}; return a tensor")
+
+
+def to_logits(out: Tensor, kind: str, closing: Closing | None) -> Tensor:
+    """Logits of the picked output."""
+    if kind == "probabilities":
+        if closing is not None and closing.softmax is not None and closing.softmax[1] is out:
+            return closing.softmax[0]
+        return out.log()
+    if kind == "binary":
+        if closing is not None and closing.sigmoid is not None and closing.sigmoid[1] is out:
+            out = closing.sigmoid[0]
+        if out.ndim > 2 or (out.ndim == 2 and out.shape[1] != 1):
+            raise ModelError(
+                f"expected one logit for each input, shape [N] or [N, 1], with output='binary', got {describe(out)}; "
+                "leave output='logits' for a model with one column for each class"
+            )
+        out = out.reshape(-1, 1)
+        return torch.cat([torch.zeros_like(out), out], dim=1)
+    return out
+
+
+def check_shape(z: Tensor, count: int) -> None:
+    """Raise a ModelError unless z is a floating-point tensor [count, C] with C ≥ 2."""
+    expected = f"expected logits [N, C] with N = {count} rows and C >= 2 columns"
+    if not z.is_floating_point():
+        raise ModelError(
+            f"{expected}, got {describe(z)}; return the scores of the classes, not the index of the likeliest one"
+        )
+    if (z.ndim == 1 and z.shape[0] == count) or (z.ndim == 2 and z.shape[1] == 1):
+        raise ModelError(
+            f"{expected}, got {describe(z)}; for a model with one logit for two classes say output='binary'"
+        )
+    if z.ndim == 1:
+        raise ModelError(f"{expected}, got {describe(z)}; keep the first dimension, also for a batch of one input")
+    if z.ndim > 2:
+        raise ModelError(
+            f"{expected}, got {describe(z)}; a model that classifies every position must be reduced to one answer for "
+            "each input first: average over the positions, or cut the input into one input for each position"
+        )
+    if z.ndim != 2 or z.shape[1] < 2:
+        raise ModelError(f"{expected}, got {describe(z)}; a classifier has at least two classes")
+    if z.shape[0] != count:
+        raise ModelError(f"{expected}, got {describe(z)}; give the model's output one row for each input, in order")
+
+
+def check_values(z: Tensor, out: Tensor, kind: str) -> bool:
+    """Raise a ModelError for logits that are not finite, or probabilities that are none; True if z sums to 1 itself.
+
+    z: the logits of at least one input; out: what the model returned; kind: what it was said to be.
+    """
+    if kind == "probabilities":
+        _check_probabilities(out)
+    finite = z.isfinite().all(dim=1)
+    every, shares = torch.stack([finite.all(), _shares(z).all()]).tolist()
+    if not every:
+        raise ModelError(
+            f"expected finite logits, got NaN or infinite ones for {listed(_where(~finite))}, though the input is "
+            "finite; look for a division by zero or an overflow in the model (float16 ends at 65504)"
+        )
+    return bool(shares)
+
+
+def _check_probabilities(p: Tensor) -> None:
+    zero, fair = (p == 0).any(dim=1), _shares(p)
+    if not bool(fair.all()):
+        raise ModelError(
+            "expected probabilities, which are >= 0 and sum to 1 over the classes, with output='probabilities', got "
+            f"others for {listed(_where(~fair))}; say output='logits' if the model does not end in a softmax"
+        )
+    if bool(zero.any()):
+        raise ModelError(
+            f"expected probabilities above 0 with output='probabilities', got 0 for {listed(_where(zero))}, whose "
+            "logarithm is minus infinity; return the values before the softmax and say output='logits'"
+        )
+
+
+def _shares(rows: Tensor) -> Tensor:
+    """Which rows lie in [0, 1] and sum to 1, as probabilities do."""
+    tolerance = 1e-4 if rows.dtype in (torch.float32, torch.float64) else 2e-2
+    return (rows >= 0).all(dim=1) & ((rows.double().sum(dim=1) - 1).abs() <= tolerance)
+
+
+def _where(rows: Tensor) -> list[int]:
+    return rows.nonzero().flatten().tolist()
+
+
+def listed(indices: list[int], most: int = 10) -> str:
+    """Positions in words: "input 3", "inputs 3, 5 and 7 more"."""
+    shown = ", ".join(str(index) for index in indices[:most])
+    rest = f" and {len(indices) - most} more" if len(indices) > most else ""
+    return f"{'input' if len(indices) == 1 else 'inputs'} {shown}{rest}"

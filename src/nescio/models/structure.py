@@ -1,0 +1,152 @@
+"""The bones of a model: wrappers taken off, modules and parameters by their public names, parameters replaced.
+
+A public name is the name that the module or parameter has once the wrappers of `torch.compile`, `DataParallel` and
+`DistributedDataParallel` are taken off at every depth: ``_orig_mod.body.module.weight`` becomes ``body.weight``.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
+
+from nescio.modes import eager, without_cudnn
+from nescio.types import InputError, ModelError
+
+_PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+
+
+def wrapped(module: nn.Module) -> nn.Module | None:
+    """The module inside of a wrapper, or None where the module is no wrapper."""
+    if isinstance(module, _PARALLEL):
+        return module.module
+    return module._modules.get("_orig_mod")  # how a compiled module holds the original
+
+
+def unwrap(module: nn.Module) -> nn.Module:
+    """The module with all wrappers around it taken off."""
+    while (inner := wrapped(module)) is not None:
+        module = inner
+    return module
+
+
+def compiled_call(module: nn.Module) -> nn.Module:
+    """The module to call: without parallel wrappers, which split a batch, but compiled where it was compiled."""
+    call = module
+    while (inner := wrapped(module)) is not None:
+        if isinstance(module, _PARALLEL):
+            call = inner
+        module = inner
+    return call
+
+
+def named_modules(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Every module once with its public name, the root as "", each before its children."""
+    seen: set[int] = set()
+    todo = [("", module)]
+    while todo:
+        name, current = todo.pop()
+        current = unwrap(current)
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield name, current
+        children = [(f"{name}.{key}" if name else key, m) for key, m in current._modules.items() if m is not None]
+        todo += reversed(children)
+
+
+def parameter_places(module: nn.Module) -> dict[str, list[tuple[nn.Module, str]]]:
+    """For every parameter the modules that hold it, with its name there; tied parameters have several places."""
+    first: dict[int, str] = {}
+    places: dict[str, list[tuple[nn.Module, str]]] = {}
+    for name, owner in named_modules(module):
+        for key, parameter in owner.named_parameters(recurse=False, remove_duplicate=False):
+            public = first.setdefault(id(parameter), f"{name}.{key}" if name else key)
+            places.setdefault(public, []).append((owner, key))
+    return places
+
+
+def coupled_modules(module: nn.Module) -> list[str]:
+    """Names of the batch-norm layers that use the statistics of the batch even in eval mode.
+
+    With such a layer the logits of one input depend on the others of its batch, so no score of one input exists.
+    """
+    return [
+        name
+        for name, part in named_modules(module)
+        if isinstance(part, _BatchNorm) and part.running_mean is None and part.running_var is None
+    ]
+
+
+def refuse_coupled(module: nn.Module) -> None:
+    """Raise a ModelError if inputs of one batch influence each other."""
+    if names := coupled_modules(module):
+        raise ModelError(
+            "expected a model that treats each input of a batch on its own, got batch-norm without running statistics "
+            f"in {_listing(names)}; build it with track_running_stats=True and train it, or use GroupNorm or "
+            "InstanceNorm in its place"
+        )
+
+
+def refuse_unready(module: nn.Module) -> None:
+    """Raise a ModelError if the model has parameters without values."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    if lazy := [name for name, tensor in tensors.items() if is_lazy(tensor)]:
+        raise ModelError(
+            f"expected a model that is ready to run, got lazy layers without weights ({_listing(lazy)}); "
+            "call the model once on a batch, then load its weights"
+        )
+    if meta := [name for name, tensor in tensors.items() if tensor.is_meta]:
+        raise ModelError(
+            f"expected a model with weights, got tensors on the meta device ({_listing(meta)}); "
+            "make it with model.to_empty(device=...) and load its weights"
+        )
+
+
+@contextmanager
+def replaced(module: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
+    """Put `values` in the place of the parameters of those public names; all places of a tied parameter follow.
+
+    The originals are back afterwards, whatever happens. `torch.func.functional_call` would leave the replaced tensors
+    in the weight lists of recurrent layers (and on a GPU move their storage), so the swap is done here.
+    """
+    places = parameter_places(module)
+    if unknown := [name for name in values if name not in places]:
+        raise InputError(f"expected names of parameters of the model ({_listing(list(places))}), got {unknown}")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ModelError(
+            "expected a Python module, got one compiled by TorchScript, whose parameters cannot be replaced; "
+            "give the module that it was made from"
+        )
+    recurrent = [part for _, part in named_modules(module) if isinstance(part, nn.RNNBase)]
+    originals = [(owner, key, owner._parameters[key]) for name in values for owner, key in places[name]]
+    flat = [(rnn, rnn._flat_weights, rnn._flat_weight_refs) for rnn in recurrent]
+    with ExitStack() as stack:
+        stack.enter_context(eager())
+        stack.enter_context(without_cudnn(recurrent))
+        try:
+            for name, value in values.items():
+                for owner, key in places[name]:
+                    owner._parameters[key] = value  # type: ignore[assignment]  # as functional_call does
+            for rnn in recurrent:
+                # through __dict__: their __setattr__ would see a new weight
+                weights = [getattr(rnn, key, None) for key in rnn._flat_weights_names]
+                rnn.__dict__["_flat_weights"] = weights
+                rnn.__dict__["_flat_weight_refs"] = [None if w is None else weakref.ref(w) for w in weights]
+            yield
+        finally:
+            for owner, key, original in originals:
+                owner._parameters[key] = original
+            for rnn, weights, references in flat:
+                rnn.__dict__["_flat_weights"] = weights
+                rnn.__dict__["_flat_weight_refs"] = references
+
+
+def _listing(names: list[str], most: int = 10) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,257 @@
+"""Context managers that change a model for a while and put back what they found, whatever happens in between.
+
+    with preserved(model), tracing(model):      # eval mode, every parameter has a gradient, compiled parts run eagerly
+        ...
+    with preserved(model), predicting(model):   # eval mode, no gradients
+        ...
+
+`model` is an ``nn.Module``, a bound method of one, an object that names its modules in `.roots`, or any other callable,
+which has nothing to put back but the state of the random generators.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from nescio.types import ModelError
+
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+@contextmanager
+def preserved(model: object) -> Iterator[None]:
+    """Put back, bit for bit, what work on the model may change.
+
+    These are the training flag of every submodule, its hooks, its buffers (the objects and their values), its tensors
+    held as plain attributes, its parameters with their `requires_grad` and `.grad` (the very objects), and the random
+    state of torch (CPU, and CUDA where it is in use), numpy and Python.
+    """
+    modules = _modules(model)
+    state = [_ModuleState(module) for module in modules]
+    generators = _Generators()
+    try:
+        yield
+    finally:
+        for saved in state:
+            saved.restore()
+        _restore_buffers(state)
+        generators.restore()
+
+
+@contextmanager
+def tracing(model: object) -> Iterator[None]:
+    """Eval mode, gradients on for every floating-point parameter (frozen ones too), compiled models run eagerly.
+
+    Recurrent layers on a GPU leave cuDNN, which computes their gradients in training mode only.
+    """
+    modules = _modules(model)
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(eager())
+        stack.enter_context(without_cudnn(modules))
+        stack.enter_context(_evaluating(modules))
+        stack.enter_context(_unfrozen(modules))
+        yield
+
+
+@contextmanager
+def predicting(model: object) -> Iterator[None]:
+    """Eval mode without gradients; a compiled model stays compiled."""
+    with torch.no_grad(), _evaluating(_modules(model)):
+        yield
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Run whatever `torch.compile` has wrapped as plain Python."""
+    if "torch._dynamo" not in sys.modules:  # nothing can be compiled yet, and the import takes seconds
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+@contextmanager
+def without_cudnn(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Turn cuDNN off if there is a recurrent layer on a GPU among the modules."""
+    used = any(isinstance(m, nn.RNNBase) and any(p.is_cuda for p in m.parameters(recurse=False)) for m in modules)
+    before = torch.backends.cudnn.enabled
+    if not used or not before:
+        yield
+        return
+    try:
+        torch.backends.cudnn.enabled = False
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
+
+
+@contextmanager
+def _evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
+    training = [module for module in modules if module.training]
+    try:
+        for module in training:
+            module.training = False  # not .eval(): models override it, to keep parts of them in training mode
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def _unfrozen(modules: Iterable[nn.Module]) -> Iterator[None]:
+    parameters = [p for m in modules for p in m.parameters(recurse=False) if p.is_floating_point()]
+    if any(parameter.is_inference() for parameter in parameters):
+        raise ModelError(
+            "expected parameters that can have a gradient, got some that were made under torch.inference_mode(); "
+            "build the model outside of it, or copy it outside of it with copy.deepcopy"
+        )
+    frozen = [parameter for parameter in parameters if not parameter.requires_grad]
+    try:
+        for parameter in frozen:
+            parameter.requires_grad_(True)
+        yield
+    finally:
+        for parameter in frozen:
+            if parameter.requires_grad:
+                parameter.requires_grad_(False)
+
+
+def _modules(model: object) -> list[nn.Module]:
+    """Every submodule of the model, once."""
+    if isinstance(model, nn.Module):
+        return list(model.modules())
+    owner = getattr(model, "__self__", None)
+    roots = (owner,) if isinstance(owner, nn.Module) else getattr(model, "roots", ())
+    return list({id(module): module for root in roots for module in root.modules()}.values())
+
+
+class _ModuleState:
+    """What one module holds itself, its submodules left aside."""
+
+    def __init__(self, module: nn.Module) -> None:
+        held = module.__dict__
+        self.module = module
+        self.training = module.training
+        self.held = dict(held)
+        self.hooks = [(held[name], dict(held[name])) for name in _HOOKS if name in held]
+        self.parameters = [
+            (name, p, p.requires_grad, p.grad if p.is_leaf else None)
+            for name, p in module._parameters.items()
+            if p is not None
+        ]
+        self.buffers = dict(held.get("_buffers", {}))
+        self.temporary = set(held.get("_non_persistent_buffers_set", ()))
+        # a lazy module's buffer has no values yet
+        self.values = [(b, b.detach().clone()) for b in self.buffers.values() if b is not None and not is_lazy(b)]
+
+    def restore(self) -> None:
+        module, held = self.module, self.module.__dict__
+        if module.training != self.training:
+            module.training = self.training
+        for hooks, before in self.hooks:
+            if hooks != before:
+                hooks.clear()
+                hooks.update(before)
+        for name, value in self.held.items():
+            if held.get(name) is not value and (isinstance(value, Tensor) or name == "_is_full_backward_hook"):
+                held[name] = value
+        named = held.get("_parameters", {})
+        for name, parameter, requires_grad, grad in self.parameters:
+            if name in named and named[name] is not parameter:
+                named[name] = parameter
+            if parameter.is_leaf:
+                if parameter.requires_grad != requires_grad:
+                    parameter.requires_grad_(requires_grad)
+                if parameter.grad is not grad:
+                    parameter.grad = grad
+        self._restore_buffers()
+
+    def _restore_buffers(self) -> None:
+        """Put the buffer objects back. A module that has made new ones keeps the book of them in plain attributes."""
+        held, buffers = self.module.__dict__, self.module.__dict__.get("_buffers", {})
+        if buffers.keys() == self.buffers.keys() and all(buffers[name] is b for name, b in self.buffers.items()):
+            return
+        buffers.clear()
+        buffers.update(self.buffers)
+        held["_non_persistent_buffers_set"].clear()
+        held["_non_persistent_buffers_set"].update(self.temporary)
+        for name in held.keys() - self.held.keys():
+            del held[name]
+        held.update(self.held)
+
+
+def _restore_buffers(states: list[_ModuleState]) -> None:
+    """Write back the buffers whose values differ, and only those: writing would invalidate graphs that hold them."""
+    with torch.no_grad():
+        for buffer, value in _changed([pair for state in states for pair in state.values]):
+            if _kind(buffer) != _kind(value):
+                buffer.data = value
+            else:
+                with torch.inference_mode(buffer.is_inference() or torch.is_inference_mode_enabled()):
+                    buffer.copy_(value)
+
+
+def _changed(pairs: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """The pairs that differ in value. Those on an accelerator are compared together: one wait in place of many."""
+    changed, waiting, verdicts = [], [], []
+    for buffer, value in pairs:
+        if _kind(buffer) != _kind(value) or buffer.layout != torch.strided:
+            changed.append((buffer, value))
+        elif buffer.device.type == "cpu":
+            if not torch.equal(buffer, value) and not bool(_same(buffer, value)):
+                changed.append((buffer, value))
+        elif buffer.device.type != "meta":
+            waiting.append((buffer, value))
+            verdicts.append(_same(buffer, value))
+    by_device: dict[torch.device, list[int]] = {}
+    for position, verdict in enumerate(verdicts):
+        by_device.setdefault(verdict.device, []).append(position)
+    for positions in by_device.values():
+        equal = torch.stack([verdicts[position] for position in positions]).tolist()
+        changed += [waiting[position] for position, same in zip(positions, equal, strict=True) if not same]
+    return changed
+
+
+def _kind(tensor: Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _same(a: Tensor, b: Tensor) -> Tensor:
+    """Whether all values are equal, counting NaN as equal to NaN."""
+    return ((a == b) | ((a != a) & (b != b))).all()
+
+
+class _Generators:
+    """The state of the global random generators."""
+
+    def __init__(self) -> None:
+        self.python = random.getstate()
+        self.numpy: Any = np.random.get_state()
+        self.torch = torch.get_rng_state()
+        self.cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+    def restore(self) -> None:
+        random.setstate(self.python)
+        np.random.set_state(self.numpy)
+        torch.set_rng_state(self.torch)
+        for device, state in enumerate(self.cuda):
+            torch.cuda.set_rng_state(state, device)

@@ -1,0 +1,140 @@
+"""Logits of perturbed predictions, float64 [S, N, C]: noisy inputs, noisy parameters, attacked inputs.
+
+    inputs      z(x + σε_s; θ),           ε_s ~ N(0, 1)^{shape of one input}
+    parameters  z(x; θ + σε_s),           ε_s ~ N(0, 1)^{shape of θ}
+    attack      z(x + ε_s·sign(∂ℓ/∂x); θ), ε_s ~ U[−a, a],  ℓ = −log p_ŷ,  ŷ the predicted class,  sign(0) = 1
+    dropout     see `nescio.quantities.dropout`
+
+The s-th draw is the same for every input and depends on nothing but the seed and the shapes: a prediction is the same
+in any batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nescio import inputs, trace
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.modes import predicting
+from nescio.quantities.chunks import at_once, in_chunks
+from nescio.quantities.dropout import dropped_logits
+from nescio.trace.noise import draws
+from nescio.types import InputError, ModelError, SampledLogits
+
+
+def sampled_logits(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
+    """The logits of every draw for the prepared batch x."""
+    draw = {"inputs": _noisy_inputs, "parameters": _noisy_parameters, "attack": _attacked, "dropout": dropped_logits}
+    return draw[request.kind](classifier, x, request, chunk)
+
+
+def _noisy_inputs(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
+    _need_floating(x)
+    noise: Inputs
+    if isinstance(x, Tensor):
+        noise = request.size * draws(x, request.samples, request.seed)
+    else:
+        floating = [name for name, value in x.items() if value.is_floating_point()]
+        seeds = range(request.seed, request.seed + len(floating))
+        noise = {n: request.size * draws(x[n], request.samples, s) for n, s in zip(floating, seeds, strict=True)}
+    return _over_pairs(classifier, x, request, chunk, lambda draw, at: inputs.take(noise, draw))
+
+
+def _attacked(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
+    _need_floating(x)
+    generator = torch.Generator("cpu").manual_seed(request.seed)
+    steps = request.size * (2.0 * torch.rand(request.samples, generator=generator, dtype=torch.float64) - 1.0)
+
+    def towards(start: int, stop: int) -> Inputs:
+        gradients = trace.input_gradients(classifier, inputs.take(x, slice(start, stop)), _loss_direction)
+        return inputs.apply(gradients, lambda g: torch.where(g[0] >= 0, 1.0, -1.0).to(g))
+
+    signs = inputs.concatenate(in_chunks(inputs.size(x), at_once(x, chunk), towards))
+
+    def shift(draw: Tensor, at: Tensor) -> Inputs:
+        def scaled(sign: Tensor) -> Tensor:
+            return sign * steps[draw].to(sign).view(-1, *[1] * (sign.ndim - 1))
+
+        return inputs.apply(inputs.take(signs, at), scaled)
+
+    return _over_pairs(classifier, x, request, chunk, shift)
+
+
+def _loss_direction(logits: Tensor) -> Tensor:
+    """∂ℓ/∂z = p − e_ŷ, divided by 1 − p_ŷ: the same signs, and no underflow where the model is sure. [1, N, C]."""
+    top = logits.argmax(-1, keepdim=True)
+    others = logits.detach().to(torch.float64).scatter(-1, top, -torch.inf).softmax(-1)
+    return others.scatter(-1, top, -1.0).to(logits.dtype)[None]
+
+
+def _noisy_parameters(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
+    parameters = {name: parameter.detach() for name, parameter in classifier.parameters().items()}
+    if not parameters:
+        raise ModelError(
+            "expected a model with floating-point parameters to add noise to, got one without any; "
+            "use a score that needs none, such as perturb_x or entropy"
+        )
+
+    def predictions(noisy: dict[str, Tensor]) -> Tensor:
+        def step(start: int, stop: int) -> Tensor:
+            return classifier.functional(noisy, inputs.take(x, slice(start, stop))).to("cpu", torch.float64)
+
+        return torch.cat(in_chunks(inputs.size(x), at_once(x, chunk), step))
+
+    with predicting(classifier):
+        every = [predictions(_with_noise(parameters, request, draw)) for draw in range(request.samples)]
+    return torch.stack(every)
+
+
+def _with_noise(parameters: dict[str, Tensor], request: SampledLogits, draw: int) -> dict[str, Tensor]:
+    """θ + σε of one draw, from generators on the parameters' devices that know the seed and the draw alone."""
+    mixed = int(np.random.SeedSequence([request.seed, draw]).generate_state(1, np.uint64)[0])
+    devices = {parameter.device for parameter in parameters.values()}
+    generators = {device: torch.Generator(device).manual_seed(mixed) for device in devices}
+    noisy = {}
+    for name, parameter in parameters.items():
+        generator = generators[parameter.device]
+        noise = torch.randn(parameter.shape, generator=generator, device=parameter.device, dtype=torch.float32)
+        noisy[name] = parameter + (request.size * noise).to(parameter.dtype)
+    return noisy
+
+
+def _over_pairs(
+    classifier: Classifier,
+    x: Inputs,
+    request: SampledLogits,
+    chunk: int | None,
+    shift: Callable[[Tensor, Tensor], Inputs],
+) -> Tensor:
+    """Logits at x[n] + shift(s, n) for every draw s and input n; a forward pass takes as many pairs as fit."""
+    count = inputs.size(x)
+
+    def step(start: int, stop: int) -> Tensor:
+        pair = torch.arange(start, stop)
+        draw, at = pair // count, pair % count
+        return classifier.logits(_plus(inputs.take(x, at), shift(draw, at))).to("cpu", torch.float64)
+
+    with predicting(classifier):
+        parts = in_chunks(request.samples * count, at_once(x, chunk), step)
+    return torch.cat(parts).view(request.samples, count, -1)
+
+
+def _plus(x: Inputs, shift: Inputs) -> Inputs:
+    if isinstance(x, Tensor):
+        assert isinstance(shift, Tensor)
+        return x + shift
+    assert not isinstance(shift, Tensor)
+    return {name: value + shift[name] if name in shift else value for name, value in x.items()}
+
+
+def _need_floating(x: Inputs) -> None:
+    if not inputs.is_floating(x):
+        raise InputError(
+            f"expected floating-point inputs, to which noise can be added, got {inputs.describe(x)}; "
+            "use a method without noise on its inputs: entropy, perturb_theta, or a gradient score with samples=0"
+        )

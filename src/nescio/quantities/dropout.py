@@ -1,0 +1,149 @@
+"""Logits under dropout that is inserted before a layer of a model that has none there.
+
+With h the input of the last linear layer that the model calls and m_s masks of d independent entries that are
+1/(1 − p) with probability 1 − p and 0 otherwise, the s-th prediction uses h ⊙ m_s; all inputs share the mask. Where the
+layer's output is the model's output, the model runs once and only this layer runs for each draw. Elsewhere the model
+runs once for each draw. The mask is put in by a temporary hook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nescio import inputs
+from nescio.inputs import Inputs
+from nescio.models import Classifier, named_modules
+from nescio.modes import eager, predicting
+from nescio.quantities.chunks import at_once, in_chunks
+from nescio.types import ModelError, SampledLogits
+
+_MASKED = 2**24  # elements of masked input at once
+
+
+@dataclass
+class _Call:
+    """One call of a layer: what it got and what it gave."""
+
+    layer: nn.Module
+    given: Any
+    gave: Any
+
+
+def dropped_logits(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
+    """Logits under each mask, float64 [S, N, C]."""
+    with predicting(classifier), eager():  # compiled code would pass the hooks by
+        candidates = _candidates(classifier, request.layer)
+        calls, logits = _watched(classifier, inputs.take(x, slice(0, 1)), candidates)
+        if not calls:
+            raise _no_layer(classifier, request.layer)
+        last = calls[-1]
+        if not isinstance(last.given, Tensor) or not last.given.is_floating_point():
+            raise ModelError(
+                f"expected the layer before which dropout is inserted ({type(last.layer).__name__}) to take a "
+                f"floating-point tensor, got {inputs.describe(last.given)}; name another one with layer='...'"
+            )
+        axis = 1 if isinstance(last.layer, nn.modules.conv._ConvNd) else -1
+        masks = _masks(request, last.given.shape[axis]).to(last.given)
+        once = sum(call.layer is last.layer for call in calls) == 1
+        if once and last.given.ndim == 2 and _same_memory(last.gave, logits):
+            return _last_layer_only(classifier, x, last.layer, masks, chunk)
+        return _whole_model(classifier, x, last.layer, masks, axis, chunk)
+
+
+def _masks(request: SampledLogits, width: int) -> Tensor:
+    generator = torch.Generator("cpu").manual_seed(request.seed)
+    kept = torch.rand(request.samples, width, generator=generator, dtype=torch.float32) >= request.size
+    return kept / (1.0 - request.size)
+
+
+def _last_layer_only(classifier: Classifier, x: Inputs, layer: nn.Module, masks: Tensor, chunk: int | None) -> Tensor:
+    def step(start: int, stop: int) -> Tensor:
+        calls, _ = _watched(classifier, inputs.take(x, slice(start, stop)), [layer])
+        h = calls[-1].given
+
+        def masked(first: int, end: int) -> Tensor:
+            rows = (h * masks[first:end, None]).flatten(0, 1)
+            return layer(rows).view(end - first, len(h), -1).to("cpu", torch.float64)
+
+        return torch.cat(in_chunks(len(masks), max(1, _MASKED // h.numel()), masked))
+
+    return torch.cat(in_chunks(inputs.size(x), at_once(x, chunk), step), dim=1)
+
+
+def _whole_model(
+    classifier: Classifier, x: Inputs, layer: nn.Module, masks: Tensor, axis: int, chunk: int | None
+) -> Tensor:
+    def draw(mask: Tensor) -> Tensor:
+        def step(start: int, stop: int) -> Tensor:
+            return classifier.logits(inputs.take(x, slice(start, stop))).to("cpu", torch.float64)
+
+        with _inserted(layer, mask, axis):
+            return torch.cat(in_chunks(inputs.size(x), at_once(x, chunk), step))
+
+    return torch.stack([draw(mask) for mask in masks])
+
+
+@contextmanager
+def _inserted(layer: nn.Module, mask: Tensor, axis: int) -> Iterator[None]:
+    def drop(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        shape = [1] * given[0].ndim
+        shape[axis] = -1
+        return (given[0] * mask.view(shape), *given[1:])
+
+    handle = layer.register_forward_pre_hook(drop)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _watched(classifier: Classifier, x: Inputs, layers: list[nn.Module]) -> tuple[list[_Call], Tensor]:
+    """The calls of these layers in a forward pass, in order, and the logits."""
+    calls: list[_Call] = []
+
+    def note(layer: nn.Module, given: tuple[Any, ...], gave: Any) -> None:
+        calls.append(_Call(layer, given[0] if given else None, gave))
+
+    handles = [layer.register_forward_hook(note) for layer in layers]
+    try:
+        logits = classifier.logits(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls, logits
+
+
+def _modules(classifier: Classifier) -> dict[str, nn.Module]:
+    return {} if classifier.module is None else dict(named_modules(classifier.module))
+
+
+def _candidates(classifier: Classifier, name: str | None) -> list[nn.Module]:
+    modules = _modules(classifier)
+    if name is None:
+        return [module for module in modules.values() if isinstance(module, nn.Linear)]
+    return [modules[name]] if name in modules else []
+
+
+def _no_layer(classifier: Classifier, name: str | None) -> ModelError:
+    modules = _modules(classifier)
+    known = ", ".join(n for n in list(modules)[-8:] if n) or "none"
+    if name is None:
+        return ModelError(
+            "expected a model that calls an nn.Linear, before which dropout can be inserted, got one that calls none; "
+            f"name the layer with layer='...' (the last modules are: {known}) or use another method, such as perturb_x"
+        )
+    state = "is never called" if name in modules else "is not there"
+    return ModelError(
+        f"expected layer='{name}' to name a module that the model calls, but it {state}; the last modules are: {known}"
+    )
+
+
+def _same_memory(a: Any, b: Tensor) -> bool:
+    """Whether the layer's output is the model's output, not merely equal to it."""
+    return isinstance(a, Tensor) and a.shape == b.shape and a.stride() == b.stride() and a.data_ptr() == b.data_ptr()

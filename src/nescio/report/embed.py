@@ -1,0 +1,69 @@
+"""Pictures inside the page: figures as SVG that follow light and dark, and small grey pictures as PNG.
+
+Nothing refers to anything outside the page.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import re
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nescio.plots.style import FAINT, INK
+from nescio.types import need
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def svg(figure: Figure, alt: str, name: str) -> str:
+    """The figure as an <svg> element that fills its container, with `alt` as its text for those who cannot see it.
+
+    Ink and faint lines take the page's colours (`currentColor`, `--faint`), text stays text in the page's font, and
+    `name` keeps the ids of several figures on a page apart.
+    """
+    matplotlib = need("matplotlib", "demo")
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(?<=id=")([^"]+)', rf"{name}-\1", text)
+    text = re.sub(r'((?:xlink:)?href=")#([^"]+)', rf"\1#{name}-\2", text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
+    text = re.sub(r"font(-family)?: [^;\"]*(?=[;\"])", _page_font, text)
+    text = re.sub(re.escape(INK), "currentColor", text, flags=re.IGNORECASE)
+    text = re.sub(re.escape(FAINT), "var(--faint)", text, flags=re.IGNORECASE)
+    opening, rest = text.split(">", 1)
+    opening = re.sub(r' (?:width|height)="[^"]*"', "", opening)
+    label = html.escape(alt, quote=True)
+    return f'{opening} role="img" aria-label="{label}"><title>{html.escape(alt)}</title>{rest}'
+
+
+def _page_font(match: re.Match[str]) -> str:
+    """Keep the size of `font: 10px 'DejaVu Sans', …` and leave the family to the page."""
+    size = re.search(r"[\d.]+px", match.group())
+    return f"font-size: {size.group()}" if size else "font-family: inherit"
+
+
+def png(picture: NDArray[np.floating]) -> str:
+    """A grey picture [H, W] in [0, 1] as a data URI, one pixel for each number."""
+    grey = np.clip(np.round(np.asarray(picture, dtype=np.float64) * 255), 0, 255).astype(np.uint8)
+    height, width = grey.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in grey)  # filter 0 (none) in front of each row
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
+    data = b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, body) for kind, body in chunks)
+    return "data:image/png;base64," + base64.b64encode(data).decode("ascii")
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

@@ -1,0 +1,44 @@
+"""The scores: pure functions from quantities to one float64 per input, where higher means more uncertain.
+
+    nescio.scores.REGrad(layer_decay=0.2)     # a method as an object, to be passed where its name can be
+    nescio.scores.get("regrad", sigma=0.01)   # the same by name
+    nescio.methods()                          # all of them, as a table
+
+One file a family. A file that is put into this folder is found by itself.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from nescio.scores.base import Score
+from nescio.scores.gradients import ExGrad, GradNorm, NEGrad, REGrad, UNGrad
+from nescio.scores.perturbations import MCAA, InsertedDropout, PerturbTheta, PerturbX
+from nescio.scores.probabilities import GEN, Energy, Entropy, ExGradV, MaxProbability
+from nescio.scores.registry import MethodInfo, MethodTable, get, methods, names, register
+
+for _module in iter_modules(__path__, f"{__name__}."):
+    import_module(_module.name)
+
+__all__ = [
+    "methods",
+    "names",
+    "get",
+    "register",
+    "Score",
+    "MethodInfo",
+    "MethodTable",
+    "NEGrad",
+    "UNGrad",
+    "GradNorm",
+    "ExGrad",
+    "REGrad",
+    "PerturbX",
+    "PerturbTheta",
+    "MCAA",
+    "InsertedDropout",
+    "Entropy",
+    "ExGradV",
+    "MaxProbability",
+    "Energy",
+    "GEN",
+]

@@ -1,0 +1,102 @@
+"""What every score is made of: its settings, its card (metadata), what it needs, and checks of its settings.
+
+A score is a frozen dataclass. Its fields are its settings, its class attributes are its card, `needs` names the
+quantities it is made from, and calling it with those quantities gives float64 ``[N]``. To write a new one, copy a
+class from a file of this folder into a file of your own beside it, and change each part in turn: the registry, the
+table of methods, the command line and the conformance tests find it there.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from types import UnionType
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from nescio.types import InputError, Request
+
+HIGHER = "higher = more uncertain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Base of the scores that nescio ships."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]  # one sentence
+    requires: ClassVar[str]  # "forward", "gradients" or "draws"
+    cost: ClassVar[str]  # forward passes for one input, in C (classes) and N (noisy copies or draws)
+    paper: ClassVar[str]
+    sign: ClassVar[str] = HIGHER
+    needs_training_data: ClassVar[bool] = False
+    composes: ClassVar[tuple[str, ...]] = ()  # refinements that its settings can switch on
+
+    @property
+    def needs(self) -> tuple[Request, ...]:
+        """The quantities this score is computed from, in the order in which it is called with them."""
+        raise NotImplementedError
+
+    def __call__(self, *values: Any) -> Tensor:
+        """The score of each input, float64 ``[N]``."""
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        """The name, with the settings that are not the default ones."""
+        changed = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default]
+        return f"{self.name}({', '.join(changed)})" if changed else self.name
+
+    # The checks leave a setting in its plain type (int, float, tuple), so that equal settings are equal requests.
+
+    def _integer(self, setting: str, *, least: int) -> None:
+        value = getattr(self, setting)
+        try:
+            plain = None if isinstance(value, bool) else operator.index(value)
+        except TypeError:
+            plain = None
+        if plain is None or not least <= plain < 2**63:
+            self._refuse(setting, f"a whole number of at least {least}")
+        object.__setattr__(self, setting, plain)
+
+    def _number(
+        self, setting: str, *, above: float = -math.inf, least: float = -math.inf, below: float = math.inf
+    ) -> None:
+        value = getattr(self, setting)
+        try:
+            plain = math.nan if isinstance(value, bool | str) else float(value)
+        except (TypeError, ValueError):
+            plain = math.nan
+        if not (math.isfinite(plain) and above < plain < below and plain >= least):
+            bounds = {"above": above, "of at least": least, "below": below}
+            words = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+            self._refuse(setting, f"a finite number {' and '.join(words)}")
+        object.__setattr__(self, setting, plain)
+
+    def _choice(self, setting: str, *allowed: object) -> None:
+        value = getattr(self, setting)
+        if isinstance(value, bool) or value not in allowed:
+            self._refuse(setting, " or ".join(repr(a) for a in allowed))
+
+    def _instance(self, setting: str, kind: type | UnionType, expected: str) -> None:
+        if not isinstance(getattr(self, setting), kind):
+            self._refuse(setting, expected)
+
+    def _names(self, setting: str) -> None:
+        value = getattr(self, setting)
+        if value is None:
+            return
+        names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else ()
+        if not names or not all(isinstance(n, str) for n in names):
+            self._refuse(setting, "None, or at least one name or pattern such as 'layer4.*'")
+        object.__setattr__(self, setting, names)
+
+    def _refuse(self, setting: str, expected: str) -> None:
+        default = next(f.default for f in fields(self) if f.name == setting)
+        raise InputError(
+            f"{self.name}: expected {setting} to be {expected}, got {getattr(self, setting)!r}; "
+            f"leave it out for the default, {setting}={default!r}"
+        )

@@ -1,0 +1,194 @@
+"""Scores from the gradients of the log-probabilities, g_c = ∂ log p_c/∂θ, for one pre-trained network.
+
+    negrad    ‖Σ_c p_c g_c‖
+    ungrad    (1/C) Σ_c ‖g_c‖
+    gradnorm  −‖(1/C) Σ_c g_c‖
+    exgrad    Σ_c p_c ‖g_c‖
+    regrad    Σ_c √p_c ‖g_c‖^k,  k = `power`
+
+Two refinements compose with each of them. *Layer-selective*: the layers l = 1 … L that take part, in forward order,
+are weighted by a_l = exp(λ(l − L)), which differs from exp(λl) by a factor common to all inputs and cannot overflow:
+
+    variant="squares"  ‖g‖ = √(Σ_l a_l ‖g_l‖₂²)     the norm of the whole gradient when λ = 0
+    variant="literal"  ‖g‖ = Σ_l a_l ‖g_l‖₂         the formula as printed
+    norm=1             ‖g‖ = Σ_l a_l ‖g_l‖₁         in both variants
+
+*Smoothed*: each gradient is averaged over the input and `samples` noisy copies x + σε before its norm is taken
+(smoothing="log": the gradient of the mean log-probability; "mean": of the logarithm of the mean probability).
+p_c is always taken at the input itself. No noise is used unless both `sigma` and `samples` are above 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from nescio.scores.base import HIGHER, Score
+from nescio.scores.registry import register
+from nescio.types import GradientNorms, NormTable, Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientScore(Score):
+    """Base of the gradient scores, with the settings that they share.
+
+    layer_decay is λ (None or 0: all layers count alike); sigma and samples switch the smoothing on; norm is 1 or 2;
+    layers="module" takes a module's own parameters as one layer, "tensor" each parameter tensor; select names the
+    layers that take part (names or patterns; None: all).
+    """
+
+    layer_decay: float | None = None
+    sigma: float = 0.0
+    samples: int = 0
+    norm: int = 2
+    layers: Literal["module", "tensor"] = "module"
+    select: str | Sequence[str] | None = None
+    variant: Literal["squares", "literal"] = "squares"
+    smoothing: Literal["log", "mean"] = "log"
+    seed: int = 0
+
+    requires = "gradients"
+    cost = "(N + 1)·(1 + 2·C)"
+    composes = ("layer-selective", "smoothed")
+    rows: ClassVar[Rows] = "classes"
+
+    def __post_init__(self) -> None:
+        if self.layer_decay is not None:
+            self._number("layer_decay", least=0.0)
+        self._number("sigma", least=0.0)
+        self._integer("samples", least=0)
+        self._choice("norm", 1, 2)
+        self._choice("layers", "module", "tensor")
+        self._names("select")
+        self._choice("variant", "squares", "literal")
+        self._choice("smoothing", "log", "mean")
+        self._integer("seed", least=0)
+
+    @property
+    def needs(self) -> tuple[GradientNorms]:
+        """The norms by layer."""
+        select = None if self.select is None else tuple(self.select)
+        plain = GradientNorms(self.rows, int(self.norm), self.layers, select)
+        if not (self.sigma and self.samples):
+            return (plain,)  # without noise, seed and kind of smoothing make no difference: share the request
+        return (replace(plain, sigma=self.sigma, samples=self.samples, seed=self.seed, smoothing=self.smoothing),)
+
+    def strength(self, norms: Tensor) -> Tensor:
+        """‖g‖ for every input and row, from the norms by layer [N, R, L]."""
+        steps = torch.arange(1 - norms.shape[-1], 1, dtype=torch.float64)
+        weights = (steps * (self.layer_decay or 0.0)).exp()
+        if self.norm == 1 or self.variant == "literal":
+            return (norms * weights).sum(-1)
+        largest = norms.amax(-1, keepdim=True)  # taken out, so that the squares of tiny norms do not vanish
+        shares = norms / torch.where(largest > 0, largest, 1.0)
+        return (shares.square() * weights).sum(-1).sqrt() * largest.squeeze(-1)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class NEGrad(GradientScore):
+    """‖Σ_c p_c g_c‖, the norm of the expected gradient, which is identically zero.
+
+    Σ_c p_c g_c = Jᵀ Σ_c p_c (e_c − p) = 0 for every input. The numbers this score gives without smoothing are
+    round-off of the backward pass, as those in the papers are; it is here for completeness and for comparison.
+    """
+
+    name = "negrad"
+    summary = "Norm of the expected gradient: zero up to round-off for every input, offered for comparison only."
+    cost = "(N + 1)·3"
+    paper = "Igoe et al. 2022"
+    sign = f"{HIGHER} (but it is round-off)"
+    rows = "expected"
+
+    def __call__(self, table: NormTable) -> Tensor:
+        """The norm of the expected gradient."""
+        return self.strength(table.norms)[:, 0]
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class UNGrad(GradientScore):
+    """(1/C) Σ_c ‖g_c‖, the mean norm over all classes alike."""
+
+    name = "ungrad"
+    summary = "Mean norm of the classes' gradients, all classes weighted alike."
+    paper = "Igoe et al. 2022"
+
+    def __call__(self, table: NormTable) -> Tensor:
+        """The mean norm."""
+        return self.strength(table.norms).mean(-1)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class GradNorm(GradientScore):
+    """−‖(1/C) Σ_c g_c‖, the norm of the gradient of the divergence from the uniform prediction, negated.
+
+    The norm is large for confident inputs, so it is negated to grow with uncertainty. as_published=True gives the
+    unflipped number of the papers' tables. The original takes the last layer's weight only, in the L1 norm:
+    ``GradNorm(norm=1, layers="tensor", select="fc.weight")``, with the name of that weight.
+    """
+
+    as_published: bool = False
+
+    name = "gradnorm"
+    summary = "Norm of the gradient towards the uniform prediction, negated."
+    cost = "(N + 1)·3"
+    paper = "Huang et al. 2021"
+    sign = f"{HIGHER} (negated)"
+    rows = "uniform"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._instance("as_published", bool, "True or False")
+
+    def __call__(self, table: NormTable) -> Tensor:
+        """The norm, negated unless as_published."""
+        strength = self.strength(table.norms)[:, 0]
+        return strength if self.as_published else -strength
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class ExGrad(GradientScore):
+    """Σ_c p_c ‖g_c‖, the expected norm."""
+
+    name = "exgrad"
+    summary = "Expected norm of the classes' gradients."
+    paper = "Igoe et al. 2022"
+
+    def __call__(self, table: NormTable) -> Tensor:
+        """The expected norm."""
+        return (table.probabilities * self.strength(table.norms)).sum(-1)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class REGrad(GradientScore):
+    """Σ_c √p_c ‖g_c‖^k: norms of the classes' gradients, weighted by root-probabilities; layer-selective and smoothed.
+
+    The paper's Eq. 11 is printed as √p_c·‖g_c‖₂², which is power=2, the default; read as √(p_c‖g_c‖₂²), with the
+    norm under the root, it is power=1. Both are offered on equal terms. The default may change with a study of the
+    defaults. The paper's λ: MNIST 0.3, CIFAR-10 and SVHN 0.2, CIFAR-100 0.4; σ = 0.02 with 100 copies throughout.
+    """
+
+    layer_decay: float | None = 0.3
+    sigma: float = 0.02
+    samples: int = 100
+    power: int = 2
+
+    name = "regrad"
+    summary = "Root-probability-weighted gradient norms, layer-selective and smoothed."
+    paper = "Wang & Ji 2024"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._choice("power", 1, 2)
+
+    def __call__(self, table: NormTable) -> Tensor:
+        """The root-probability-weighted sum."""
+        return (table.probabilities.sqrt() * self.strength(table.norms) ** self.power).sum(-1)

@@ -1,0 +1,152 @@
+"""Scores from S perturbed predictions p^s: how far they move, or how much they disagree.
+
+    perturb_x         (1/S) Σ_s KL(p(x + σε_s) ‖ p(x)),  ε_s ~ N(0, I)
+    perturb_theta     the same with the parameters θ + σε_s
+    mc_aa             mutual information over x + ε_s·sign(∂NLL(predicted class)/∂x),  ε_s ~ U[−a, a]
+    inserted_dropout  mutual information over dropout masks before the last linear layer
+
+The draws are the same for every input, so that a score depends on nothing but its input, the model and the seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from nescio.scores.base import Score
+from nescio.scores.information import divergence, log_probabilities, mutual_information
+from nescio.scores.registry import register
+from nescio.types import Logits, Request, SampledLogits
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawScore(Score):
+    """Base of the scores that are made from draws."""
+
+    samples: int = 100
+    seed: int = 0
+
+    requires = "draws"
+    cost = "1 + N"
+
+    def __post_init__(self) -> None:
+        self._integer("samples", least=1)
+        self._integer("seed", least=0)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class PerturbX(DrawScore):
+    """Mean divergence of the predictions at noisy inputs from the prediction at the input.
+
+    σ is in the units of the input that the model is given. The paper used 0.008 and, for CIFAR-100, 0.02.
+    """
+
+    sigma: float = 0.008
+
+    name = "perturb_x"
+    summary = "How far the prediction moves when noise is added to the input."
+    paper = "Wang & Ji 2024"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._number("sigma", above=0.0)
+
+    @property
+    def needs(self) -> tuple[Request, ...]:
+        """The logits, and those of the noisy inputs."""
+        return Logits(), SampledLogits("inputs", self.sigma, self.samples, self.seed)
+
+    def __call__(self, logits: Tensor, draws: Tensor) -> Tensor:
+        """The mean divergence."""
+        return divergence(log_probabilities(draws), log_probabilities(logits)).mean(0)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class PerturbTheta(DrawScore):
+    """Mean divergence of the predictions under noisy parameters from the prediction of the model.
+
+    The paper used σ = 0.008 and, for its ResNet152 on CIFAR-100, 0.0003.
+    """
+
+    sigma: float = 0.008
+
+    name = "perturb_theta"
+    summary = "How far the prediction moves when noise is added to every parameter."
+    paper = "Wang & Ji 2024"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._number("sigma", above=0.0)
+
+    @property
+    def needs(self) -> tuple[Request, ...]:
+        """The logits, and those under noisy parameters."""
+        return Logits(), SampledLogits("parameters", self.sigma, self.samples, self.seed)
+
+    def __call__(self, logits: Tensor, draws: Tensor) -> Tensor:
+        """The mean divergence."""
+        return divergence(log_probabilities(draws), log_probabilities(logits)).mean(0)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class MCAA(DrawScore):
+    """Mutual information over small adversarial steps of random size ε ~ U[−a, a].
+
+    The paper used a = 1e-4 and, for CIFAR-100, 5e-4.
+    """
+
+    a: float = 1e-4
+
+    name = "mc_aa"
+    summary = "Disagreement of the predictions along the adversarial direction of the input."
+    cost = "3 + N"  # the direction is one forward and one backward pass
+    paper = "Alarab & Prakoonwit 2022"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._number("a", above=0.0)
+
+    @property
+    def needs(self) -> tuple[Request, ...]:
+        """The logits of the attacked inputs."""
+        return (SampledLogits("attack", self.a, self.samples, self.seed),)
+
+    def __call__(self, draws: Tensor) -> Tensor:
+        """The mutual information."""
+        return mutual_information(draws)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class InsertedDropout(DrawScore):
+    """Mutual information over dropout masks at the input of the last linear layer, or of the one named by `layer`.
+
+    The model need not have been trained with dropout and is not changed. Where the last linear layer ends the model,
+    only this layer is evaluated for each draw.
+    """
+
+    rate: float = 0.4
+    layer: str | None = None
+
+    name = "inserted_dropout"
+    summary = "Disagreement of the predictions under dropout before the last linear layer."
+    cost = "1 + N·h"
+    paper = "Ledda et al. 2023"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._number("rate", above=0.0, below=1.0)
+        self._instance("layer", str | None, "None or the name of a module")
+
+    @property
+    def needs(self) -> tuple[Request, ...]:
+        """The logits under dropout."""
+        return (SampledLogits("dropout", self.rate, self.samples, self.seed, self.layer),)
+
+    def __call__(self, draws: Tensor) -> Tensor:
+        """The mutual information."""
+        return mutual_information(draws)

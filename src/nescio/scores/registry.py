@@ -1,0 +1,152 @@
+"""The one list of methods: what is registered here is found by name, shown in the table and put to the tests.
+
+Every module of this folder is imported when the package is, so that a method is added by adding a file. `methods()`
+gives the table, `names()` the names, `get()` a method with its settings.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypeVar, overload
+
+from nescio.scores.base import Score
+from nescio.types import InputError, Method
+
+_CARD = ("name", "summary", "requires", "cost", "paper", "sign", "needs_training_data", "composes")
+_methods: dict[str, type[Score]] = {}
+
+S = TypeVar("S", bound=type[Score])
+
+
+def register(cls: S) -> S:
+    """Class decorator: make a score known by its name, once its card is complete."""
+    missing = [entry for entry in _CARD if not hasattr(cls, entry)]
+    if missing:
+        raise TypeError(f"expected {cls.__name__} to state {', '.join(missing)}; add it as a class attribute")
+    known = _methods.get(cls.name)
+    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise TypeError(
+            f"expected a name of its own for {cls.__name__}, but '{cls.name}' is {known.__name__}; rename it"
+        )
+    _methods[cls.name] = cls
+    return cls
+
+
+def names() -> list[str]:
+    """The names of all methods, in the order of the table."""
+    order = {"gradients": 0, "draws": 1, "forward": 2}  # within a family: as they stand in its file
+    return sorted(_methods, key=lambda name: order.get(_methods[name].requires, len(order)))
+
+
+def get(method: str | type[Score] | Method, **settings: Any) -> Method:
+    """The method of this name with these settings; a method object is taken as it is, changed by the settings."""
+    if isinstance(method, str):
+        if method not in _methods:
+            raise InputError(f"expected the name of a method, got '{method}'; {_suggest(method, names())}")
+        cls = _methods[method]
+        _check_settings(cls, settings)
+        return cls(**settings)
+    if isinstance(method, type) and issubclass(method, Score):
+        _check_settings(method, settings)
+        return method(**settings)
+    if isinstance(method, Score):
+        _check_settings(type(method), settings)
+        return replace(method, **settings)
+    if not isinstance(method, type) and isinstance(method, Method):
+        if settings:
+            raise InputError(
+                f"expected no settings beside the object '{method.name}', got {', '.join(settings)}; set them on it"
+            )
+        return method
+    raise InputError(
+        f"expected a method's name or an object such as nescio.scores.REGrad(), got {type(method).__name__}; "
+        f"the names are {', '.join(names())}"
+    )
+
+
+def _check_settings(cls: type[Score], settings: dict[str, Any]) -> None:
+    own = [f.name for f in fields(cls)]
+    for setting in settings:
+        if setting not in own:
+            rest = _suggest(setting, own) if own else "it has none; leave it out"
+            raise InputError(f"expected a setting of '{cls.name}', got '{setting}'; {rest}")
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    folded = {name.replace("_", ""): name for name in known}
+    near = difflib.get_close_matches(word.lower().replace("-", "").replace("_", ""), folded, n=1)
+    hint = f"did you mean '{folded[near[0]]}'? " if near else ""
+    return f"{hint}known: {', '.join(known)}"
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """One line of the table of methods."""
+
+    name: str
+    requires: str
+    needs_training_data: bool
+    cost: str
+    paper: str
+    sign: str
+    composes: tuple[str, ...]
+    summary: str
+    settings: dict[str, Any]  # each with its default
+
+    @property
+    def needs(self) -> str:
+        """What the method has to be given or has to compute."""
+        return self.requires + (", training data" if self.needs_training_data else "")
+
+
+class MethodTable(Sequence[MethodInfo]):
+    """The methods as a sequence that prints as a table."""
+
+    NOTE = "Cost: forward passes for one input; C classes, N noisy copies or draws, h the last layer's share of a pass."
+
+    def __init__(self, rows: Sequence[MethodInfo]) -> None:
+        self._rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> MethodInfo: ...
+    @overload
+    def __getitem__(self, index: slice) -> MethodTable: ...
+    def __getitem__(self, index: int | slice) -> MethodInfo | MethodTable:
+        return MethodTable(self._rows[index]) if isinstance(index, slice) else self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __str__(self) -> str:
+        lines: list[tuple[str, ...]] = [("method", "needs", "cost", "paper", "sign")]
+        lines += [(r.name, r.needs, r.cost, r.paper, r.sign) for r in self._rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        lines.insert(1, tuple("-" * width for width in widths))
+        text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        return "\n".join([*text, "", self.NOTE])
+
+    __repr__ = __str__
+
+    def to_markdown(self) -> str:
+        """The table in Markdown, with a sentence on each method."""
+        lines: list[tuple[str, ...]] = [("method", "what it is", "needs", "cost", "paper", "sign"), ("---",) * 6]
+        lines += [(f"`{r.name}`", r.summary, r.needs, r.cost, r.paper, r.sign) for r in self._rows]
+        text = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+        return "\n".join([*text, "", self.NOTE])
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The lines as dictionaries, with every field."""
+        return [asdict(row) for row in self._rows]
+
+
+def methods() -> MethodTable:
+    """All methods: what each needs, its cost in forward passes, its paper and its sign. Prints as a table."""
+    return MethodTable([_info(_methods[name]) for name in names()])
+
+
+def _info(cls: type[Score]) -> MethodInfo:
+    settings = {f.name: f.default for f in fields(cls)}
+    card = {entry: getattr(cls, entry) for entry in _CARD}
+    return MethodInfo(settings=settings, **card)

@@ -1,0 +1,1 @@
+"""The pipelines: what a person calls, readable from top to bottom."""

@@ -1,0 +1,148 @@
+"""`nescio.score`: one number for each input that says how uncertain a pre-trained classifier is about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sized
+from contextlib import AbstractContextManager
+from typing import Any, Literal, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from nescio import inputs, quantities, scores
+from nescio import progress as bars
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.modes import preserved
+from nescio.scores import Score
+from nescio.types import InputError, Method, ModelError
+
+Output = Literal["logits", "probabilities", "binary"]
+MethodLike = str | Method | type[Score]
+
+
+@overload
+def score(
+    model: Any,
+    x: Any,
+    method: MethodLike = ...,
+    *,
+    output: Output = ...,
+    progress: bool | None = ...,
+    chunk: int | None = ...,
+    **settings: Any,
+) -> Tensor: ...
+@overload
+def score(
+    model: Any,
+    x: Any,
+    method: list[Any] | tuple[Any, ...],
+    *,
+    output: Output = ...,
+    progress: bool | None = ...,
+    chunk: int | None = ...,
+    **settings: Any,
+) -> dict[str, Tensor]: ...
+def score(
+    model: Any,
+    x: Any,
+    method: MethodLike | list[Any] | tuple[Any, ...] = "regrad",
+    *,
+    output: Output = "logits",
+    progress: bool | None = None,
+    chunk: int | None = None,
+    **settings: Any,
+) -> Tensor | dict[str, Tensor]:
+    """How uncertain the model is about each input: float64 [N] on the CPU, higher = more uncertain.
+
+    Args:
+        model: a PyTorch classifier, any callable that gives logits, or a `Classifier`. It is left as it was found.
+        x: a tensor [N, ...], a mapping of names to tensors (the model's keyword arguments), or an iterable of batches
+            of either kind, such as a data loader; of batches that are tuples the first item is taken.
+        method: a name (`nescio.methods()` lists them), an object such as ``nescio.scores.REGrad(power=1)``, or a list
+            of these: then all are computed in one pass over the data, shared work once, and a dict is returned.
+            A method that is listed twice with other settings is keyed by its name and those settings.
+        output: what the model returns: "logits", "probabilities", or "binary" for one logit per input.
+        progress: True or False shows or hides the progress bar; None shows it in a terminal after two seconds.
+        chunk: how many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it.
+        settings: settings of the method; with a list, they go to every method of it.
+    """
+    several = isinstance(method, list | tuple)
+    chosen = _choose(list(method) if isinstance(method, list | tuple) else [method], settings)
+    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
+        raise InputError(f"expected chunk to be None or a whole number of at least 1, got {chunk!r}; leave it out")
+    classifier = Classifier.of(model, output=output)
+    requests = [request for one in chosen.values() for request in one.needs]
+    parts: dict[str, list[Tensor]] = {key: [torch.empty(0, dtype=torch.float64)] for key in chosen}
+    done = 0
+    with preserved(classifier), _bar(x, progress) as bar:
+        for block in _blocks(x, chunk or _block(classifier)):
+            values = quantities.compute(classifier, block, requests, chunk)
+            for key, one in chosen.items():
+                found = one(*(values[request] for request in one.needs))
+                parts[key].append(_checked(found, key, inputs.size(block), done))
+            done += inputs.size(block)
+            bar.update(inputs.size(block))
+    joined = {key: torch.cat(found) for key, found in parts.items()}
+    return joined if several else next(iter(joined.values()))
+
+
+def _choose(listed: list[MethodLike], settings: dict[str, Any]) -> dict[str, Method]:
+    """The methods by the keys of the result."""
+    if not listed:
+        raise InputError(f"expected at least one method, got an empty list; known: {', '.join(scores.names())}")
+    try:
+        found = [scores.get(one, **settings) for one in listed]
+    except InputError as error:
+        if len(listed) == 1 or not settings:
+            raise
+        raise InputError(
+            f"{error}. With a list of methods the settings go to every one of them; to set one alone, "
+            "give it as an object: [nescio.scores.REGrad(samples=10), 'entropy']"
+        ) from error
+    counts = Counter(one.name for one in found)
+    keys = [one.name if counts[one.name] == 1 else getattr(one, "label", one.name) for one in found]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise InputError(f"expected each method once, got '{key}' {keys.count(key)} times; leave the others out")
+    return dict(zip(keys, found, strict=True))
+
+
+def _blocks(data: Any, most: int) -> Iterator[Inputs]:
+    """The data in blocks of at most `most` inputs: a table of norms or draws is held for one block at a time."""
+    for batch in inputs.batches(data):
+        for start in range(0, inputs.size(batch), most):
+            yield inputs.take(batch, slice(start, start + most))
+
+
+def _block(classifier: Classifier) -> int:
+    return 64 if classifier.device is None or classifier.device.type == "cpu" else 512
+
+
+def _bar(data: Any, show: bool | None) -> AbstractContextManager[bars.Bar]:
+    total = None  # how many inputs an iterable will give is known of data loaders only
+    if isinstance(data, Tensor | np.ndarray | Mapping):
+        total = inputs.size(inputs.as_inputs(data))
+    elif isinstance(data, DataLoader) and isinstance(data.dataset, Sized) and data.batch_size:
+        total = min(len(data.dataset), len(data) * data.batch_size)
+    return bars.bar(total, show=show, description="scoring")
+
+
+def _checked(found: Tensor, key: str, count: int, first: int) -> Tensor:
+    """The score of a block, or an error that says what is wrong with it."""
+    if not isinstance(found, Tensor) or found.dtype != torch.float64 or found.shape != (count,):
+        raise InputError(
+            f"expected '{key}' to give a tensor of float64 and shape [{count}], got {inputs.describe(found)}; "
+            "mend its __call__"
+        )
+    wrong = (~found.isfinite()).nonzero().flatten() + first
+    if len(wrong):
+        listed = ", ".join(str(i) for i in wrong[:5].tolist()) + (", …" if len(wrong) > 5 else "")
+        raise ModelError(
+            f"expected finite scores, but '{key}' is not for {len(wrong)} inputs (at {listed}): numbers overflow "
+            "inside the model; score it in float32 or float64, with model.float() or model.double()"
+        )
+    return found

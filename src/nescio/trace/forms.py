@@ -1,0 +1,105 @@
+"""The two normal forms of a per-input gradient, and their norms.
+
+Every rule ends in one of these. ``K`` is the number of cotangents (classes), ``N`` of inputs, ``T`` of positions that
+share the parameter (pixels, tokens, time steps, noisy copies), ``G`` of groups.
+
+* `Outer`: the gradient is a sum of outer products over positions, ``g[k,n,g] = Σ_t d[k,n,g,t] ⊗ a[n,g,t]`` with
+  ``a`` [N, G, T, I] and ``d`` [K, N, G, T, O]. Its L2 norm is taken either from ``g`` itself (cost K·G·T·O·I) or, without
+  ever forming ``g``, from Gram matrices over positions, ``‖g‖² = Σ_{t,s} ⟨d_t, d_s⟩ ⟨a_t, a_s⟩`` (cost G·T²·(I + K·O)): the
+  cheaper one by count. With one position that is ``‖d‖ ‖a‖``. Never as ``⟨d (aaᵀ), d⟩``: that loses digits in TF32.
+* `Local`: the gradient is small enough to be written down, ``g`` [K, N, F] (biases, affine parameters of norms, …).
+
+``power(p)`` is ``Σ|g|^p`` [K, N] (p = 1 or 2), in float64; ``gradient()`` is ``g`` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SLICE_BYTES = {"cpu": 1 << 23, "cuda": 1 << 28}
+"""Largest block of explicit gradients formed at once: what stays in the cache of a CPU, what fills a GPU."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """A gradient that is written down: ``g`` [K, N, F]."""
+
+    g: Tensor
+
+    def power(self, p: int) -> Tensor:
+        """``Σ|g|^p`` for each cotangent and input, [K, N]."""
+        return _reduce(self.g, p).double()
+
+    def gradient(self) -> Tensor:
+        """The gradient itself, [K, N, F]."""
+        return self.g
+
+    def merge(self, copies: int) -> Local:
+        """Sum the gradients of ``copies`` adjacent inputs."""
+        return self if copies == 1 else Local(self.g.unflatten(1, (-1, copies)).sum(2))
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A gradient ``Σ_t d_t ⊗ a_t`` that need not be formed: ``a`` [N, G, T, I], ``d`` [K, N, G, T, O]."""
+
+    a: Tensor
+    d: Tensor
+
+    def power(self, p: int) -> Tensor:
+        """``Σ|g|^p`` for each cotangent and input, [K, N], by the cheaper of the two ways."""
+        k, _, _, t, o = self.d.shape
+        i = self.a.shape[-1]
+        if t == 1:
+            return (_reduce(self.d, p, 3) * _reduce(self.a, p, 2)).sum(2).double()
+        if p == 2 and t * (i + k * o) < k * o * i:
+            gram = self.a @ self.a.mT
+            return ((self.d @ self.d.mT) * gram).flatten(2).sum(2).double()
+        return self._explicit(p)
+
+    def gradient(self) -> Tensor:
+        """The gradient itself, [K, N, G·O·I]."""
+        return (self.d.mT @ self.a).flatten(2)
+
+    def merge(self, copies: int) -> Outer:
+        """Sum the gradients of ``copies`` adjacent inputs: their positions are more positions of one gradient."""
+        if copies == 1:
+            return self
+        a = self.a.unflatten(0, (-1, copies)).movedim(1, 2).flatten(2, 3)
+        return Outer(a, self.d.unflatten(1, (-1, copies)).movedim(2, 3).flatten(3, 4))
+
+    def _explicit(self, p: int) -> Tensor:
+        k, n, g, t, o = self.d.shape
+        i = self.a.shape[-1]
+        width = max(1, SLICE_BYTES.get(self.a.device.type, 1 << 26) // (k * g * o * i * self.a.element_size()))
+        out = self.d.new_empty((k, n), dtype=torch.float64)
+        for s in range(0, n, width):
+            a, d = self.a[s : s + width], self.d[:, s : s + width]
+            w = a.shape[0]
+            rows = d.movedim(0, 2).mT.reshape(w * g, k * o, t)
+            grad = torch.bmm(rows, a.reshape(w * g, t, i)).view(w, g, k, o * i)
+            out[:, s : s + width] = _reduce(grad, p, 3).sum(1).T.double()
+        return out
+
+
+Form = Local | Outer
+
+
+def join(forms: Sequence[Form]) -> Form:
+    """The sum of several gradients of one parameter (a module called twice, the steps of a recurrent cell)."""
+    if len(forms) == 1:
+        return forms[0]
+    outer = [f for f in forms if isinstance(f, Outer)]
+    if len(outer) == len(forms):
+        return Outer(torch.cat([f.a for f in outer], 2), torch.cat([f.d for f in outer], 3))
+    return Local(torch.stack([f.gradient() for f in forms]).sum(0))
+
+
+def _reduce(x: Tensor, p: int, start: int = 2) -> Tensor:
+    """``Σ|x|^p`` over all but the first ``start`` dimensions; (x·x).sum() keeps more digits than a norm."""
+    y = x.flatten(start)
+    return (y * y).sum(-1) if p == 2 else y.abs().sum(-1)

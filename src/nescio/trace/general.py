@@ -1,0 +1,95 @@
+"""The general path: gradients of any parameter of any model, one input at a time, by `torch.func` or a plain loop.
+
+For the parameters ``θ_g`` that have no rule, each input (with its noisy copies) is a function ``θ_g → logits``; its vector–Jacobian
+products with all cotangents are the gradients. `vmap` runs many inputs and cotangents at once; a model that `vmap` cannot follow
+(control flow on data, unknown operations) is run in a loop over inputs. Nothing is assumed about the model but that it is differentiable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio import inputs
+from nescio.models import Classifier
+from nescio.trace.backward import pull
+
+VMAP_BYTES = {"cpu": 1 << 28, "cuda": 1 << 32}
+"""Largest block of per-input gradients held at once."""
+
+
+def powers(
+    classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor, copies: int, norm: int
+) -> dict[str, Tensor]:
+    """``Σ|g|^norm`` [K, N] of each named parameter, for x of N·copies inputs and cotangents [K, N·copies, C]."""
+    n = inputs.size(x) // copies
+    out = {name: vectors.new_zeros((len(vectors), n), dtype=torch.float64) for name in names}
+    if not names:
+        return out
+    for at, grads in _gradients(classifier, x, names, vectors, copies):
+        for name, g in grads.items():
+            flat = g.flatten(2).double() if g.dtype != torch.float64 else g.flatten(2)
+            out[name][:, at] = (flat * flat).sum(2) if norm == 2 else flat.abs().sum(2)
+    return out
+
+
+def gradients(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) -> dict[str, Tensor]:
+    """The gradients [K, 1, *shape] themselves, for x that is one input with all its copies."""
+    if not names:
+        return {}
+    return _one(classifier, x, names, vectors)
+
+
+def _gradients(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor, copies: int) -> Any:
+    """Blocks (slice of inputs, {name: [K, inputs in block, *shape]})."""
+    n = inputs.size(x) // copies
+    parameters = classifier.parameters()
+    each = sum(parameters[name].numel() * parameters[name].element_size() for name in names) * len(vectors)
+    width = max(1, min(n, VMAP_BYTES.get(vectors.device.type, 1 << 28) // max(each, 1)))
+    follow = n > 1 and isinstance(x, torch.Tensor)
+    for start in range(0, n, width):
+        block = slice(start, min(start + width, n))
+        rows = slice(block.start * copies, block.stop * copies)
+        part, v = inputs.take(x, rows), vectors[:, rows]
+        if follow:
+            try:
+                yield block, _many(classifier, part, names, v, copies)
+                continue
+            except torch.OutOfMemoryError:
+                raise
+            except (RuntimeError, NotImplementedError, TypeError, ValueError):
+                follow = False
+        for i in range(block.start, block.stop):
+            own = slice(i * copies, (i + 1) * copies)
+            yield slice(i, i + 1), _one(classifier, inputs.take(x, own), names, vectors[:, own])
+
+
+def _many(classifier: Classifier, x: Tensor, names: Sequence[str], vectors: Tensor, copies: int) -> dict[str, Tensor]:
+    """Many inputs at once by vmap over inputs of a vjp that is vmapped over cotangents."""
+    fixed = {name: p.detach() for name, p in classifier.parameters().items()}
+    chosen = {name: fixed.pop(name) for name in names}
+
+    def one(group: Tensor, v: Tensor) -> dict[str, Tensor]:
+        logits, back = torch.func.vjp(
+            lambda theta: classifier.functional({**fixed, **theta}, group), chosen
+        )
+        return torch.func.vmap(lambda u: back(u)[0])(v.to(logits.dtype))
+
+    groups = x.detach().unflatten(0, (-1, copies))
+    found = torch.func.vmap(one)(groups, vectors.unflatten(1, (-1, copies)).movedim(0, 1))
+    return {name: g.movedim(0, 1) for name, g in found.items()}
+
+
+def _one(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) -> dict[str, Tensor]:
+    """One input by ordinary autograd."""
+    parameters = classifier.parameters()
+    logits = classifier.logits(inputs.take(x, slice(None)))
+    found = pull(logits, [parameters[name] for name in names], vectors)
+    shapes = ((len(vectors), *parameters[name].shape) for name in names)
+    return {
+        name: (vectors.new_zeros(shape) if g is None else g).unsqueeze(1)
+        for name, g, shape in zip(names, found, shapes, strict=True)
+    }

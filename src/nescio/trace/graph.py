@@ -1,0 +1,143 @@
+"""Where autograd's graph uses each parameter.
+
+A walk from the logits along ``next_functions`` meets every operation that can carry influence from a parameter to the logits. The
+``AccumulateGrad`` leaf of a parameter is reached through zero or more *chain* operations, which only re-arrange the parameter
+(transpose, view, cast, split …) and so keep the norm of its gradient, from the operation that *uses* it: a matrix product, a
+convolution, a norm. A parameter may have many uses (a module called twice, tied weights, the steps of a recurrent cell).
+
+The walk is complete by construction: a parameter without a leaf in it has no path to the logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.autograd.graph import Node
+
+CHAIN = {
+    "TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0", "SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0",
+    "UnsafeSplitBackward0", "TransposeBackward0", "TransposeBackward1", "PermuteBackward0", "ViewBackward0", "ReshapeAliasBackward0",
+    "UnsafeViewBackward0", "UnsqueezeBackward0", "UnsqueezeBackward1", "SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2",
+    "SliceBackward0", "SelectBackward0",
+}  # fmt: skip
+"""Operations that only re-arrange one tensor."""
+
+SPLITS = {"SplitBackward0", "SplitWithSizesBackward0", "UnsafeSplitBackward0", "UnbindBackward0"}
+"""The part of `CHAIN` that cuts a parameter into disjoint blocks."""
+
+PLAIN = {"TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0"}
+"""The part of `CHAIN` through which equal steps are known to address equal entries."""
+
+MOVERS = {
+    "IndexBackward0", "IndexPutBackward0", "GatherBackward0", "IndexSelectBackward0", "IndexAddBackward0", "IndexCopyBackward0",
+    "ScatterBackward0", "ScatterBackward1", "ScatterAddBackward0", "ScatterReduceBackward0", "MaskedSelectBackward0",
+    "MaskedScatterBackward0", "TakeBackward0", "SortBackward0", "SortBackward1", "TopkBackward0", "RollBackward0",
+}  # fmt: skip
+"""Operations that can move rows between inputs in a way that depends on the data (routing to experts, sampling of points)."""
+
+Chain = tuple[tuple[str, int, int], ...]
+"""Steps (operation, which of its outputs, node)."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of a parameter: operand ``slot`` of the operation ``node``, reached through ``chain``."""
+
+    parameter: str
+    node: int
+    slot: int
+    chain: Chain
+    shape: tuple[int, ...]
+    """Shape of the operand, after the chain."""
+    moved: bool
+    """Whether the operation's other inputs went through a data-dependent move of rows."""
+
+    @property
+    def block(self) -> tuple[tuple[str, int], ...]:
+        """Uses with the same steps address the same block of the parameter's entries."""
+        return tuple((name, output) for name, output, _ in self.chain)
+
+
+class Graph:
+    """The operations between parameters and logits, in a deterministic order, and the uses of each parameter."""
+
+    def __init__(self, logits: Tensor, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...] = ()) -> None:
+        self.nodes = [] if logits.grad_fn is None else _walk(logits.grad_fn)
+        self._index = {node: i for i, node in enumerate(self.nodes)}
+        self._above: list[list[tuple[int, int, int]]] = [[] for _ in self.nodes]
+        for i, node in enumerate(self.nodes):
+            for slot, (child, output) in enumerate(node.next_functions):
+                if child is not None:
+                    self._above[self._index[child]].append((i, slot, output))
+        leaves = {id(node.variable): i for i, node in enumerate(self.nodes) if hasattr(node, "variable")}
+        self._leaves = {name: leaves[id(p)] for name, p in parameters.items() if id(p) in leaves}
+        self.active, self._moved = self._find_active({leaves[id(x)] for x in inputs if id(x) in leaves})
+        self.uses = {
+            name: tuple(self._climb(name, leaf, 0, (), tuple(parameters[name].shape)))
+            for name, leaf in self._leaves.items()
+        }
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """What the graph looks like, apart from the sizes of tensors: equal for two passes that did the same operations."""
+        names = {leaf: name for name, leaf in self._leaves.items()}
+        below = (
+            (names.get(i, n.name()), tuple(self._index.get(c, -1) for c, _ in n.next_functions))
+            for i, n in enumerate(self.nodes)
+        )
+        return tuple(below)
+
+    def order(self, name: str) -> int:
+        """When the forward pass first used the parameter (autograd's sequence number of the first operation on it)."""
+        return min(self.nodes[i]._sequence_nr() for i, _, _ in self._above[self._leaves[name]])
+
+    def _climb(self, name: str, at: int, output: int, chain: Chain, shape: tuple[int, ...]) -> Iterator[Use]:
+        for above, slot, into in self._above[at]:
+            if into != output:
+                continue
+            node = self.nodes[above]
+            if node.name() in CHAIN:
+                for k, meta in enumerate(node._input_metadata):
+                    yield from self._climb(name, above, k, (*chain, (node.name(), k, above)), tuple(meta.shape))
+            else:
+                moved = any(c is not None and self._moved[self._index[c]] for c, _ in node.next_functions)
+                yield Use(name, above, slot, chain, shape, moved)
+
+    def _find_active(self, inputs: set[int]) -> tuple[list[bool], list[bool]]:
+        """For each node: does it depend on the input, and did it go through a mover that does (one of parameters alone is harmless)."""
+        active, moved = [False] * len(self.nodes), [False] * len(self.nodes)
+        for i, node in enumerate(self.nodes):
+            below = [self._index[c] for c, _ in node.next_functions if c is not None]
+            active[i] = i in inputs or node.name().startswith("Embedding") or any(active[j] for j in below)
+            moved[i] = any(moved[j] for j in below) or (node.name() in MOVERS and active[i])
+        return active, moved
+
+
+def summable(uses: Sequence[Use]) -> bool:
+    """Whether several uses of one parameter can be added up block by block: equal chains, cut at one place at the most."""
+    if len(uses) == 1:
+        return True
+    steps = [step for use in uses for step in use.chain]
+    cuts = {node for name, _, node in steps if name in SPLITS}
+    shapes = {tuple((name, 0 if name in SPLITS else output) for name, output, _ in use.chain) for use in uses}
+    return all(name in PLAIN | SPLITS for name, _, _ in steps) and len(cuts) <= 1 and len(shapes) == 1
+
+
+def _walk(root: Node) -> list[Any]:
+    """Every node reachable from ``root``, each after all that it depends on, in an order given by the graph's shape alone."""
+    nodes: list[Any] = []
+    seen: set[Node] = {root}
+    stack = [(root, iter(root.next_functions))]
+    while stack:
+        node, children = stack[-1]
+        child = next((c for c, _ in children if c is not None and c not in seen), None)
+        if child is None:
+            nodes.append(node)
+            stack.pop()
+        else:
+            seen.add(child)
+            stack.append((child, iter(child.next_functions)))
+    return nodes

@@ -1,0 +1,62 @@
+"""Layers: which parameters form one, what it is called, and where it stands in the forward pass.
+
+A layer is a module's own parameters (``"module"``) or a single parameter tensor (``"tensor"``). Layers stand in the order in which the forward
+pass first uses them; one that is not used stands behind its predecessor in the module tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from nescio.types import InputError
+from nescio.trace.graph import Graph
+
+ROOT = "(root)"
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Names in forward order and, for each, the names of its parameters."""
+
+    names: tuple[str, ...]
+    members: tuple[tuple[str, ...], ...]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """All parameters of all layers."""
+        return tuple(p for member in self.members for p in member)
+
+    def gather(self, powers: Mapping[str, Tensor], norm: int) -> Tensor:
+        """Norms of layers [.., L] from ``Σ|g|^norm`` of parameters [..]."""
+        sums = [torch.stack([powers[p] for p in member]).sum(0) for member in self.members]
+        total = torch.stack(sums, -1)
+        return total.sqrt() if norm == 2 else total
+
+
+def find(graph: Graph, parameters: Iterable[str], mode: str, select: Iterable[str] | None) -> Layers:
+    """Group parameters (in the order of the module tree) into layers, in forward order, and keep the selected ones."""
+    if mode not in ("module", "tensor"):
+        raise InputError(f"expected layers='module' or layers='tensor'; got {mode!r}")
+    groups: dict[str, list[str]] = {}
+    order: dict[str, int] = {}
+    last = -1
+    for parameter in parameters:
+        name = parameter if mode == "tensor" else (parameter.rpartition(".")[0] or ROOT)
+        last = graph.order(parameter) if parameter in graph.uses else last
+        groups.setdefault(name, []).append(parameter)
+        order[name] = min(order.get(name, last), last)
+    names = sorted(groups, key=order.__getitem__)
+    if select is not None:
+        patterns = (select,) if isinstance(select, str) else tuple(select)
+        for pattern in patterns:
+            if not any(fnmatchcase(n, pattern) for n in names):
+                raise InputError(f"select={pattern!r} matches no layer; the layers are: {', '.join(names)}")
+        names = [n for n in names if any(fnmatchcase(n, pattern) for pattern in patterns)]
+        if not names:
+            raise InputError("expected at least one layer in select; got none (leave select out to take every layer)")
+    return Layers(tuple(names), tuple(tuple(groups[n]) for n in names))

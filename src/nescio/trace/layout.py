@@ -1,0 +1,64 @@
+"""Which rows of a tensor belong to which input.
+
+A layer need not see the batch in dimension 0: sequence-first transformers have it in dimension 1, a token-wise linear layer
+gets inputs and tokens merged into rows, a window attention merges inputs and windows. A `Layout` says that dimension ``dim``
+has ``N·m`` entries, inputs outermost (``major``) or innermost. It is found from evidence: output gradients of a cotangent that is
+non-zero for one input alone are non-zero in that input's rows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Dimension ``dim`` holds ``inputs`` × m entries; ``major``: an input's entries are adjacent."""
+
+    dim: int
+    major: bool
+    inputs: int
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether a tensor of this shape can have this layout."""
+        return self.dim < len(shape) and shape[self.dim] > 0 and shape[self.dim] % self.inputs == 0
+
+    def front(self, t: Tensor, lead: int = 0) -> Tensor:
+        """[.., N·m at dim, ..] → [.., N, m, ..] with the two new dimensions right after the first ``lead`` ones."""
+        d = self.dim + lead
+        if self.major:
+            return t.unflatten(d, (self.inputs, -1)).movedim((d, d + 1), (lead, lead + 1))
+        return t.unflatten(d, (-1, self.inputs)).movedim((d + 1, d), (lead, lead + 1))
+
+    def split(self, t: Tensor, lead: int = 0) -> Tensor:
+        """[.., N·m at dim, ..] → [.., N, .., m at dim, ..]: the part of each input, in its own shape."""
+        return self.front(t, lead).movedim(lead + 1, lead + 1 + self.dim)
+
+
+def candidates(shape: Sequence[int], inputs: int, dims: Sequence[int]) -> Iterator[Layout]:
+    """Layouts that the shape allows, the usual ones first."""
+    for major in (True, False):
+        for dim in dims:
+            layout = Layout(dim, major, inputs)
+            if layout.fits(shape) and (major or shape[dim] > inputs):
+                yield layout
+
+
+def find(evidence: Sequence[Tensor], inputs: int, dims: Sequence[int]) -> Layout | None:
+    """The layout that explains ``evidence`` (item n: the output gradient of a cotangent of input n alone), or None."""
+    if inputs == 1:
+        return Layout(0, True, 1) if evidence[0].dim() else None
+    if not any(bool(e.any()) for e in evidence):
+        return None
+    for layout in candidates(evidence[0].shape, inputs, dims):
+        if all(_owned(layout.front(e), n) for n, e in enumerate(evidence)):
+            return layout
+    return None
+
+
+def _owned(rows: Tensor, n: int) -> bool:
+    """Whether everything outside the rows of input n is exactly zero."""
+    return not (bool(rows[:n].any()) or bool(rows[n + 1 :].any()))

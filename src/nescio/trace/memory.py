@@ -1,0 +1,62 @@
+"""How many inputs and cotangents go through at once: chosen from the memory at hand, halved when it was too much.
+
+A forward pass keeps ``activations`` bytes an input; each cotangent adds ``gradients`` bytes an input for output gradients, and about as much again
+while they are turned into norms.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import torch
+
+SHARE = 0.4
+"""Share of the free memory that is planned for."""
+CPU_BYTES = 1 << 30
+"""More than this at once makes nothing faster on a CPU."""
+CPU_ROWS = 256
+"""Inputs × cotangents that keep a CPU busy."""
+
+
+def free_bytes(device: torch.device) -> float:
+    """Memory that can still be taken on the device."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return float(free + held)
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        free = 4 << 30
+    return min(float(free), CPU_BYTES / SHARE)
+
+
+def choose(device: torch.device, activations: float, gradients: float, rows: int, copies: int = 1) -> tuple[int, int]:
+    """(inputs, cotangents) that fit together, as many cotangents as possible first."""
+    budget = SHARE * free_bytes(device)
+    at_once = rows if device.type != "cpu" else min(rows, 64)
+    one = copies * (2 * activations + 2.5 * at_once * gradients)
+    if one > budget and at_once > 1:
+        spare = budget / copies - 2 * activations
+        at_once = max(1, min(at_once, int(spare / (2.5 * gradients)))) if gradients and spare > 0 else 1
+        one = copies * (2 * activations + 2.5 * at_once * gradients)
+    many = max(1, int(budget / max(one, 1.0)))
+    if device.type == "cpu":
+        many = min(many, max(1, CPU_ROWS // (at_once * copies)))
+    return many, at_once
+
+
+def exhausted(error: BaseException) -> bool:
+    """Whether an error says that memory ran out."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)
+
+
+def release(device: torch.device) -> None:
+    """Give back what a failed attempt left behind."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

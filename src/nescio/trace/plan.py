@@ -1,0 +1,176 @@
+"""The plan: which parameters take a rule, which the general path, and the proof that none was missed.
+
+`probe` runs two inputs through the model. Autograd's graph shows every use of every parameter (`graph`), so each parameter is one of
+
+* *fast*: each of its uses has a rule, the batch was found in each operation's output (`layout`), and the norm that the rules give agrees
+  with autograd's own gradient for both inputs;
+* *general*: anything else that is in the graph;
+* *silent*: not in the graph. It has no gradient; `prove_silent` shows that it has no influence either, by changing it and looking at the logits.
+
+A plan holds for every pass that does the same operations, whatever the sizes, so it is found again by the graph's signature.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge
+
+from nescio.models import Classifier
+from nescio.types import ModelError
+from nescio.trace import layout, rules
+from nescio.trace.forms import Form, join
+from nescio.trace.graph import Graph, Use, summable
+
+TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 5e-2}
+"""How far a rule may be from autograd, relative to the gradient (and a thousandth of it relative to the largest gradient)."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """For each fast parameter the layouts (dimension, major) of its uses; every other parameter of the graph is general."""
+
+    signature: tuple[object, ...]
+    fast: Mapping[str, tuple[tuple[int, bool], ...]]
+    activations: float
+    """Bytes a forward pass keeps for one input, roughly."""
+    gradients: float
+    """Bytes of output gradients that the rules need for one input and one cotangent."""
+
+
+def leaf(x: Any) -> tuple[Any, tuple[Tensor, ...]]:
+    """The input as part of the graph (a copy, so that in-place operations of the model may write to it), and its leaves."""
+    if isinstance(x, torch.Tensor):
+        if not x.is_floating_point():
+            return x, ()
+        root = x.detach().requires_grad_()
+        return root.clone(), (root,)
+    pairs = {name: leaf(t) for name, t in x.items()}
+    return {name: t for name, (t, _) in pairs.items()}, tuple(r for _, roots in pairs.values() for r in roots)
+
+
+def forms(
+    graph: Graph, uses: Sequence[Use], layouts: Sequence[layout.Layout], deltas: Mapping[int, Tensor]
+) -> list[Form] | None:
+    """The gradient of one parameter, block by block, from the output gradients ``deltas`` (by node); None where a rule declines."""
+    blocks: dict[object, list[Form]] = {}
+    for use, where in zip(uses, layouts, strict=True):
+        node = graph.nodes[use.node]
+        entry = rules.find(node.name(), use.slot)
+        if entry is None:
+            return None
+        form = entry.rule(rules.Context(node, use.shape, where), deltas[use.node])
+        if form is None:
+            return None
+        blocks.setdefault(use.block, []).append(form)
+    return [join(parts) for parts in blocks.values()]
+
+
+def probe(classifier: Classifier, logits: Tensor, graph: Graph) -> Plan:
+    """Find the plan from a forward pass of one or two inputs."""
+    n = len(logits)
+    parameters = classifier.parameters()
+    hopeful = {name: uses for name, uses in graph.uses.items() if uses and _ruled(graph, uses)}
+    nodes = sorted({use.node for uses in hopeful.values() for use in uses})
+    edges = [GradientEdge(graph.nodes[i], 0) for i in nodes]
+    wanted = [*edges, *(parameters[name] for name in hopeful)]
+    evidence: list[dict[int, Tensor]] = []
+    truth: list[dict[str, Tensor]] = []
+    for i in range(n if wanted else 0):
+        cotangent = torch.zeros_like(logits)
+        cotangent[i] = torch.cos(torch.arange(1, logits.shape[1] + 1, device=logits.device, dtype=logits.dtype))
+        found = torch.autograd.grad(logits, wanted, cotangent, retain_graph=True, allow_unused=True)
+        zeros = (torch.zeros(_shape(graph, node), dtype=logits.dtype, device=logits.device) for node in nodes)
+        evidence.append({node: z if g is None else g for node, g, z in zip(nodes, found, zeros, strict=False)})
+        truth.append({name: g for name, g in zip(hopeful, found[len(nodes) :], strict=True) if g is not None})
+    with torch.no_grad():
+        fast = {
+            name: tuple((where.dim, where.major) for where in layouts)
+            for name, uses in hopeful.items()
+            if (layouts := _layouts(graph, uses, evidence, n)) is not None
+            and _agrees(forms(graph, uses, layouts, _stacked(uses, evidence)), name, truth)
+        }
+    sizes = [_bytes(graph, i) for i in range(len(graph.nodes))]
+    return Plan(graph.signature, fast, sum(sizes) / n, sum(sizes[i] for i in nodes) / n)
+
+
+def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
+    """Raise ModelError when a parameter without a gradient changes the logits all the same."""
+    if not names:
+        return
+    parameters = classifier.parameters()
+    generator = torch.Generator("cpu").manual_seed(0)
+
+    def changed(p: Tensor) -> Tensor:
+        return p.detach() + torch.randn(p.shape, generator=generator).to(p) * (1 + p.detach().abs().mean())
+
+    def influence(some: Sequence[str]) -> bool:
+        with torch.no_grad():
+            before = classifier.functional({name: parameters[name].detach() for name in some}, x).double()
+            after = classifier.functional({name: changed(parameters[name]) for name in some}, x).double()
+        return bool(((after - before).abs() > 1e-6 * before.abs().max()).any())
+
+    if influence(names):
+        guilty = [name for name in names if influence([name])] or list(names)
+        shown = ", ".join(guilty[:5]) + (f" and {len(guilty) - 5} more" if len(guilty) > 5 else "")
+        raise ModelError(
+            f"the parameters {shown} change the logits, but autograd has no path to them (the model detaches a value, runs a part under "
+            "no_grad or inference_mode, or uses re-entrant checkpointing), so their gradient cannot be had; remove that from the model, or "
+            "leave these layers out with select="
+        )
+
+
+def _agrees(found: list[Form] | None, name: str, truth: Sequence[Mapping[str, Tensor]]) -> bool:
+    """Whether the rules give autograd's own norm, for each input."""
+    if found is None:
+        return False
+    ours = torch.stack([form.power(2) for form in found]).sum(0).sqrt()
+    for i, gradients in enumerate(truth):
+        norms = {key: float((g.double() ** 2).sum().sqrt()) for key, g in gradients.items()}
+        wanted = norms.get(name, 0.0)
+        tolerance = TOLERANCE.get(gradients[name].dtype, 1e-3) if name in gradients else 0.0
+        if not abs(float(ours[i, i]) - wanted) <= tolerance * (wanted + 1e-3 * max(norms.values(), default=0.0)):
+            return False
+    return True
+
+
+def _stacked(uses: Sequence[Use], evidence: Sequence[Mapping[int, Tensor]]) -> dict[int, Tensor]:
+    return {use.node: torch.stack([e[use.node] for e in evidence]) for use in uses}
+
+
+def _ruled(graph: Graph, uses: Sequence[Use]) -> bool:
+    kinds = {(graph.nodes[use.node].name(), use.slot) for use in uses}
+    return (
+        len(kinds) == 1 and rules.find(*kinds.pop()) is not None and not any(u.moved for u in uses) and summable(uses)
+    )
+
+
+def _layouts(
+    graph: Graph, uses: Sequence[Use], evidence: Sequence[Mapping[int, Tensor]], n: int
+) -> list[layout.Layout] | None:
+    found = []
+    for use in uses:
+        node = graph.nodes[use.node]
+        entry = rules.find(node.name(), use.slot)
+        parts = [e[use.node] for e in evidence]
+        where = layout.find(parts, n, entry.batch(node, parts[0].dim())) if entry else None
+        if where is None:
+            return None
+        found.append(where)
+    return found
+
+
+def _shape(graph: Graph, node: int) -> tuple[int, ...]:
+    return tuple(graph.nodes[node]._input_metadata[0].shape)
+
+
+def _bytes(graph: Graph, node: int) -> float:
+    meta = getattr(graph.nodes[node], "_input_metadata", ())
+    if not (meta and graph.active[node]):
+        return 0.0
+    return float(math.prod(meta[0].shape) * meta[0].dtype.itemsize)

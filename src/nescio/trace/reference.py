@@ -1,0 +1,76 @@
+"""The papers' own way, and the oracle of every test: a loop over inputs and rows with `torch.autograd.grad`.
+
+It is slow, obvious and takes nothing for granted: one input (with its noisy copies) at a time, the objective written down as the papers do,
+one backward pass for each row, and the norm of what autograd returns. In float32 it loses digits for confident inputs (ENGINE: up to 5e-3,
+and exact zeros); as an oracle it is run in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio import inputs, modes
+from nescio.models import Classifier
+from nescio.trace import layers as layer_tables
+from nescio.trace import noise
+from nescio.trace.graph import Graph
+from nescio.types import ClassGradients
+
+
+def class_gradients(
+    model: Any, x: Any, *, output: str = "logits", chunk: int | None = None, **settings: Any
+) -> ClassGradients:
+    """Norms of ∂ log p_c/∂θ_l [N, C, L] by the loop; see `nescio.trace.class_gradients`."""
+    norms, probabilities, names = gradient_norms(Classifier.of(model, output=output), x, rows=("classes",), **settings)
+    return ClassGradients(norms["classes"], probabilities, names)
+
+
+def gradient_norms(
+    classifier: Classifier,
+    x: Any,
+    *,
+    rows: Sequence[str] = ("classes",),
+    norm: int = 2,
+    layers: str = "module",
+    select: Sequence[str] | None = None,
+    sigma: float = 0.0,
+    samples: int = 0,
+    seed: int = 0,
+    smoothing: str = "log",
+    chunk: int | None = None,
+) -> tuple[dict[str, Tensor], Tensor, tuple[str, ...]]:
+    """The same result as `nescio.trace.gradient_norms`, one input and one row at a time (``chunk`` is not used)."""
+    with modes.preserved(classifier), modes.tracing(classifier):
+        x = classifier.prepare(x)
+        parameters = classifier.parameters()
+        first = Graph(classifier.logits(inputs.take(x, slice(0, 1))), parameters)
+        table = layer_tables.find(first, parameters, layers, select)
+        chosen = [parameters[name] for name in table.parameters]
+        results: dict[str, list[Tensor]] = {row: [] for row in rows}
+        probabilities = []
+        for i in range(inputs.size(x)):
+            own = noise.copies(inputs.take(x, slice(i, i + 1)), sigma, samples, seed)
+            log_p = classifier.logits(own).log_softmax(1)
+            p = log_p[0].detach().exp()
+            smooth = log_p.mean(0) if smoothing == "log" else log_p.exp().mean(0).log()
+            objectives = {"classes": list(smooth), "uniform": [smooth.mean()], "expected": [(p * smooth).sum()]}
+            for row in rows:
+                norms = []
+                for objective in objectives[row]:
+                    grads = torch.autograd.grad(objective, chosen, retain_graph=True, allow_unused=True)
+                    powers = {name: _power(g, norm) for name, g in zip(table.parameters, grads, strict=True)}
+                    norms.append(table.gather(powers, norm))
+                results[row].append(torch.stack(norms))
+            probabilities.append(p.double().cpu())
+    return {row: torch.stack(r).cpu() for row, r in results.items()}, torch.stack(probabilities), table.names
+
+
+def _power(g: Tensor | None, norm: int) -> Tensor:
+    """``Σ|g|^norm`` as a float64 number."""
+    if g is None:
+        return torch.zeros((), dtype=torch.float64)
+    return ((g * g).sum() if norm == 2 else g.abs().sum()).double().cpu()

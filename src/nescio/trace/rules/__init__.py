@@ -1,0 +1,84 @@
+"""Rules: how an operation turns its saved input and the gradient at its output into the gradient of an operand.
+
+A rule is a pure function ``(context, delta) -> Form | None`` registered for the autograd name of an operation and the slot of the
+operand. ``delta`` is [K, *output shape]. None means that this particular call is not covered, and the general path is taken.
+``batch`` names the dimensions of the output in which the batch may lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio.trace.forms import Form
+from nescio.trace.layout import Layout
+
+
+@dataclass(frozen=True)
+class Context:
+    """One use of a parameter by an operation, as a rule sees it."""
+
+    node: Any
+    """The autograd node, which holds what the operation saved."""
+    shape: tuple[int, ...]
+    """Shape of the operand."""
+    layout: Layout
+    """Where the batch is in the operation's output."""
+
+    def saved(self, name: str) -> Any:
+        """What the operation saved under this name; half precision comes as float32."""
+        value = getattr(self.node, f"_saved_{name}")
+        return full(value) if isinstance(value, torch.Tensor) else value
+
+
+Rule = Callable[[Context, Tensor], Form | None]
+Batch = Callable[[Any, int], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered rule and the dimensions in which its output may have the batch."""
+
+    rule: Rule
+    batch: Batch
+
+
+_REGISTRY: dict[tuple[str, int], Entry] = {}
+
+
+def first(node: Any, dims: int) -> Sequence[int]:
+    """The batch is dimension 0."""
+    return (0,)
+
+
+def any_dim(node: Any, dims: int) -> Sequence[int]:
+    """The batch may be any dimension."""
+    return range(dims)
+
+
+def rule(*operands: tuple[str, int], batch: Batch = first) -> Callable[[Rule], Rule]:
+    """Register a rule for (operation, slot) pairs."""
+
+    def add(function: Rule) -> Rule:
+        for operand in operands:
+            _REGISTRY[operand] = Entry(function, batch)
+        return function
+
+    return add
+
+
+def find(operation: str, slot: int) -> Entry | None:
+    """The rule for an operand of an operation, or None."""
+    return _REGISTRY.get((operation, slot))
+
+
+def full(t: Tensor) -> Tensor:
+    """The tensor in at least single precision: sums of squares overflow and lose digits in less."""
+    return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
+
+
+from nescio.trace.rules import convolution, elementwise, embedding, matmul, norms  # noqa: E402, F401 (they register themselves)

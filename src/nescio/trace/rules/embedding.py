@@ -1,0 +1,34 @@
+"""Embedding tables: ``y_t = E[i_t]``, ``∂/∂E[r] = Σ_{t: i_t = r} δ_t``.
+
+Only the rows that an input looks up are non-zero, so its gradient is written down at the first occurrence of each index instead of in
+a table of the vocabulary's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from nescio.trace.forms import Form, Local
+from nescio.trace.rules import Context, full, rule
+
+
+def _leading(node: Any, dims: int) -> Sequence[int]:
+    return range(max(1, dims - 1))
+
+
+@rule(("EmbeddingBackward0", 0), batch=_leading)
+def table(c: Context, delta: Tensor) -> Form | None:
+    """Equal indices of one input add up; the padding index gets no gradient."""
+    if c.saved("scale_grad_by_freq"):
+        return None  # the frequency is counted over the whole batch
+    indices = c.layout.front(c.node._saved_indices).flatten(1)
+    d = c.layout.front(full(delta), 1).flatten(2, -2)
+    padding = int(c.saved("padding_idx"))
+    if 0 <= padding < c.shape[0]:
+        d = d * (indices != padding).unsqueeze(-1)
+    same = indices.unsqueeze(2) == indices.unsqueeze(1)
+    first = same.int().argmax(2).unsqueeze(-1).expand_as(d)
+    return Local(d.new_zeros(d.shape).scatter_add(2, first, d).flatten(2))

@@ -1,0 +1,106 @@
+"""Affine parameters of normalisation layers: ``y = γ x̂ + β`` with ``∂/∂γ = Σ_positions δ x̂`` and ``∂/∂β = Σ_positions δ``.
+
+Batch norm in eval mode normalises with its running statistics; in train mode it couples the inputs and has no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from nescio.trace.forms import Form, Local
+from nescio.trace.rules import Context, full, rule
+
+BATCH_NORMS = (
+    ("NativeBatchNormBackward0", "eps"),
+    ("CudnnBatchNormBackward0", "epsilon"),
+    ("MiopenBatchNormBackward0", "epsilon"),
+)
+
+
+@rule(*((name, 1) for name, _ in BATCH_NORMS))
+def batch_norm_weight(c: Context, delta: Tensor) -> Form | None:
+    """``x̂ = (x − running mean)/√(running variance + ε)``: ``Σ δ x̂ = r (Σ δ x − mean Σ δ)`` would cancel, so x̂ is formed."""
+    if c.saved("training"):
+        return None
+    mean, var = c.saved("running_mean"), c.saved("running_var")
+    eps = float(c.saved(dict(BATCH_NORMS)[c.node.name()]))
+    x = c.saved("input").flatten(2) if c.saved("input").dim() > 2 else c.saved("input").unsqueeze(2)
+    normal = (x - mean.view(1, -1, 1)) * (var + eps).rsqrt().view(1, -1, 1)
+    d = full(delta)
+    d = d.flatten(3) if d.dim() > 3 else d.unsqueeze(3)
+    return Local(c.layout.front((d * normal).sum(3), 1).sum(2))
+
+
+@rule(*((name, 2) for name, _ in BATCH_NORMS))
+def batch_norm_bias(c: Context, delta: Tensor) -> Form | None:
+    """``Σ δ`` over positions."""
+    if c.saved("training"):
+        return None
+    d = full(delta)
+    return Local(c.layout.front(d.flatten(3).sum(3) if d.dim() > 3 else d, 1).sum(2))
+
+
+def _leading(node: Any, dims: int) -> Sequence[int]:
+    """Layer norm: the batch may be any dimension before the normalised ones."""
+    return range(max(1, dims - len(node._saved_normalized_shape)))
+
+
+@rule(("NativeLayerNormBackward0", 1), batch=_leading)
+def layer_norm_weight(c: Context, delta: Tensor) -> Form | None:
+    """``x̂ = (x − mean) · rstd`` over the last dimensions, with the statistics that the forward saved."""
+    normal = (c.saved("input") - c.saved("result1")) * c.saved("result2")
+    return _trailing(c, full(delta) * normal)
+
+
+@rule(("FusedRmsNormBackward0", 1), batch=_leading)
+def rms_norm_weight(c: Context, delta: Tensor) -> Form | None:
+    """``x̂ = x · rstd``."""
+    return _trailing(c, full(delta) * (c.saved("input") * c.saved("result1")))
+
+
+@rule(("NativeLayerNormBackward0", 2), batch=_leading)
+def layer_norm_bias(c: Context, delta: Tensor) -> Form | None:
+    """``Σ δ`` over positions."""
+    return _trailing(c, full(delta))
+
+
+def _trailing(c: Context, product: Tensor) -> Form:
+    """Sum over everything but the batch and the normalised dimensions."""
+    rows = c.layout.front(product, 1)
+    keep = len(c.shape)
+    return Local(rows.flatten(2, -keep - 1).sum(2).flatten(2))
+
+
+@rule(("NativeGroupNormBackward0", 1))
+def group_norm_weight(c: Context, delta: Tensor) -> Form | None:
+    """Statistics for each input and group of channels."""
+    x, groups = c.saved("input"), int(c.saved("group"))
+    mean, rstd = (c.saved(k).reshape(x.shape[0], groups, 1) for k in ("result1", "result2"))
+    normal = (x.reshape(x.shape[0], groups, -1) - mean) * rstd
+    return _channels(c, full(delta) * normal.view(x.shape))
+
+
+@rule(("NativeGroupNormBackward0", 2))
+def group_norm_bias(c: Context, delta: Tensor) -> Form | None:
+    """``Σ δ`` over positions."""
+    return _channels(c, full(delta))
+
+
+def _channels(c: Context, product: Tensor) -> Form:
+    """Sum over positions; channels are dimension 1 of the output."""
+    product = product.flatten(3).sum(3) if product.dim() > 3 else product
+    return Local(c.layout.front(product, 1).sum(2))
+
+
+@rule(("RepeatBackward0", 0))
+def repeated(c: Context, delta: Tensor) -> Form | None:
+    """A vector repeated for every input, as instance norm does with its affine parameters."""
+    if len(c.shape) != 1 or delta.dim() != 2:
+        return None
+    rows = c.layout.front(full(delta), 1)
+    if rows.shape[2] % c.shape[0]:
+        return None
+    return Local(rows.unflatten(2, (-1, c.shape[0])).sum(2))

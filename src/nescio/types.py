@@ -1,0 +1,123 @@
+"""The words that every room shares: errors, requests for quantities, and the tables that answer them.
+
+A *score* is a float64 tensor ``[N]`` on the CPU, one number per input, and higher always means more uncertain.
+A *request* names a quantity that a score is made from. It is hashable, so that two scores that need the same
+quantity share it: the quantity is computed once in one pass over the data.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+from torch import Tensor
+
+
+class NescioError(Exception):
+    """Base of every error that nescio raises on purpose."""
+
+
+class InputError(NescioError, ValueError):
+    """An argument or an input cannot be used; the message says what was expected, what came and what to do."""
+
+
+class ModelError(NescioError, ValueError):
+    """The model cannot be handled as asked; the message says why and what to do."""
+
+
+class MissingExtra(NescioError, ImportError):
+    """An optional package is missing; the message names the command that installs it."""
+
+
+def need(module: str, extra: str) -> ModuleType:
+    """Import an optional module, or say which extra brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f"expected the package '{module.partition('.')[0]}' for this, but it cannot be imported ({error}); "
+            f"install it with: pip install 'nescio[{extra}]'"
+        ) from error
+
+
+@dataclass(frozen=True)
+class ClassGradients:
+    """Norms of ∂ log p_c/∂θ_l for every input, class and layer.
+
+    norms: float64 ``[N, C, L]`` on the CPU; probabilities: float64 ``[N, C]``; layers: names in forward order.
+    """
+
+    norms: Tensor
+    probabilities: Tensor
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NormTable:
+    """The answer to `GradientNorms`: norms of R gradients for every input and layer, float64 ``[N, R, L]``."""
+
+    norms: Tensor
+    probabilities: Tensor
+    layers: tuple[str, ...]
+
+
+Rows = Literal["classes", "uniform", "expected"]
+Smoothing = Literal["log", "mean"]
+DrawKind = Literal["inputs", "parameters", "attack", "dropout"]
+
+
+@dataclass(frozen=True)
+class Logits:
+    """Request for the logits, float64 ``[N, C]``."""
+
+
+@dataclass(frozen=True)
+class GradientNorms:
+    """Request for a `NormTable` of parameter-gradient norms by layer.
+
+    rows: "classes" is ∂ log p_c/∂θ for each class, "uniform" is (1/C) Σ_c ∂ log p_c/∂θ, and "expected" is
+    Σ_c p_c ∂ log p_c/∂θ. With samples > 0 each gradient is averaged over the input and its noisy copies x + σε
+    before the norm; smoothing="mean" takes the gradient of the logarithm of the mean probability instead.
+    """
+
+    rows: Rows
+    norm: int = 2
+    layers: str = "module"
+    select: tuple[str, ...] | None = None
+    sigma: float = 0.0
+    samples: int = 0
+    seed: int = 0
+    smoothing: Smoothing = "log"
+
+
+@dataclass(frozen=True)
+class SampledLogits:
+    """Request for the logits of S perturbed predictions, float64 ``[S, N, C]``.
+
+    kind says what is perturbed: "inputs" (x + size·ε), "parameters" (θ + size·ε), "attack" (x + ε·sign of the
+    input gradient, ε ~ U[−size, size]) or "dropout" (before the last linear layer, at rate size). Every draw is
+    shared by all inputs.
+    """
+
+    kind: DrawKind
+    size: float
+    samples: int = 100
+    seed: int = 0
+    layer: str | None = None
+
+
+Request = Logits | GradientNorms | SampledLogits
+
+
+@runtime_checkable
+class Method(Protocol):
+    """A score: what it needs, and a pure function from that to one float64 per input."""
+
+    name: ClassVar[str]
+
+    @property
+    def needs(self) -> tuple[Request, ...]: ...
+
+    def __call__(self, *values: Any) -> Tensor: ...

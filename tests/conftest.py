@@ -1,0 +1,50 @@
+"""What every test stands on: one thread, fixed seeds that leave no trace, and the way to real data."""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+# The same examples in every run: a failure in continuous integration is the failure one sees at home.
+hypothesis.settings.register_profile("nescio", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("nescio")
+
+
+@pytest.fixture(autouse=True)
+def _fixed_seeds() -> Iterator[None]:
+    """Every test starts from seed 0, and the generators are put back after it, so that order does not matter."""
+    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    cuda_states = torch.cuda.get_rng_state_all() if cuda else []
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda_states)
+
+
+@pytest.fixture(scope="session")
+def nescio_data() -> Path:
+    """The folder of real datasets that the environment variable NESCIO_DATA names; tests that need it skip without."""
+    folder = os.environ.get("NESCIO_DATA")
+    if not folder:
+        pytest.skip("NESCIO_DATA is not set: name the folder of datasets to run this test")
+    path = Path(folder)
+    if not path.is_dir():
+        pytest.fail(
+            f"NESCIO_DATA should name a folder of datasets, got {folder}: mend it, or unset it to skip this test"
+        )
+    return path

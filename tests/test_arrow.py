@@ -1,0 +1,259 @@
+"""Data moves one way: a room imports only the rooms that the table allows, and core loads with torch and numpy alone.
+
+The sources are read with `ast`, so imports inside functions, under TYPE_CHECKING, relative ones and
+`import_module("nescio.…")` all count for the arrow.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nescio
+
+PACKAGE = Path(nescio.__file__).parent
+
+# room -> the rooms that it may import (itself always)
+ARROW: dict[str, set[str]] = {
+    "types": set(),
+    "progress": set(),
+    "inputs": {"types"},
+    "modes": {"types"},
+    "models": {"types", "inputs", "modes"},
+    "data": {"types", "inputs"},
+    "trace": {"types", "inputs", "modes", "models"},
+    "quantities": {"types", "inputs", "modes", "models", "trace", "progress"},
+    "scores": {"types"},
+    "evaluate": {"types"},
+    "plots": {"types", "evaluate"},
+    "report": {"types", "evaluate", "plots"},
+    "zoo": {"types"},
+}
+ARROW["study"] = set(ARROW)
+ARROW["cli"] = set(ARROW)
+ARROW["__main__"] = {"cli"}
+ARROW["__init__"] = set(ARROW) - {"__main__"}  # the public names, loaded on demand
+
+CORE = {"types", "inputs", "progress", "modes", "models", "trace", "quantities", "scores", "study", "cli"}
+CORE_MAY_LOAD = sys.stdlib_module_names | {"torch", "numpy", "nescio"}
+
+OPTIONAL = ["sklearn", "scipy", "matplotlib", "PIL", "pyarrow", "pandas", "safetensors", "torchvision", "tqdm"]
+
+
+def sources(package: Path) -> Iterator[tuple[str, str, ast.Module]]:
+    """Gives (room, module path, syntax tree) of every source file of the package."""
+    for file in sorted(package.rglob("*.py")):
+        path = file.relative_to(package)
+        room = path.parts[0].removesuffix(".py")
+        yield room, path.as_posix(), ast.parse(file.read_text(encoding="utf-8"), str(file))
+
+
+def imported_modules(tree: ast.AST, path: str) -> Iterator[tuple[int, str]]:
+    """Gives (line, absolute dotted name) of everything that is imported anywhere in the tree.
+
+    `from a import b` gives `a.b`: b may be a module.
+    """
+    parents = ["nescio", *Path(path).parts[:-1]]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = parents[: len(parents) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+        elif isinstance(node, ast.Call) and node.args:
+            function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            name = node.args[0]
+            if (
+                function in {"import_module", "__import__"}
+                and isinstance(name, ast.Constant)
+                and isinstance(name.value, str)
+            ):
+                yield node.lineno, name.value
+
+
+def room_of(name: str, arrow: dict[str, set[str]]) -> str | None:
+    """The room that a dotted name reaches into: None outside nescio, `__init__` for the package's own names."""
+    parts = name.split(".")
+    if parts[0] != "nescio" or name == "nescio.__version__":
+        return None
+    return parts[1] if len(parts) > 1 and parts[1] in arrow else "__init__"
+
+
+def violations(package: Path, arrow: dict[str, set[str]]) -> list[str]:
+    """Gives a line for every module outside the table and for every import against the arrow."""
+    found = []
+    for room, path, tree in sources(package):
+        if room not in arrow:
+            found.append(f"{path}: the room {room!r} is not in the table")
+            continue
+        for line, name in imported_modules(tree, path):
+            target = room_of(name, arrow)
+            if target is not None and target != room and target not in arrow[room]:
+                found.append(f"{path}:{line}: {room} may not import {target} ({name})")
+    return found
+
+
+def loaded_with_module(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Gives the import statements that run when the module is loaded: not those in functions or under TYPE_CHECKING."""
+    todo: list[ast.AST] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+            todo.extend(node.orelse)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            todo.extend(ast.iter_child_nodes(node))
+
+
+def heavy_imports(package: Path, rooms: set[str]) -> list[str]:
+    """Gives a line for every import in these rooms that loads more than torch and numpy with the module."""
+    found = []
+    for room, path, tree in sources(package):
+        if room in rooms:
+            for statement in loaded_with_module(tree):
+                for line, name in imported_modules(statement, path):
+                    if name.split(".")[0] not in CORE_MAY_LOAD:
+                        found.append(f"{path}:{line}: {name} must be imported inside the function that uses it")
+    return found
+
+
+def test_every_import_follows_the_arrow() -> None:
+    assert violations(PACKAGE, ARROW) == []
+
+
+def test_the_table_has_no_circle() -> None:
+    for room, allowed in ARROW.items():
+        for other in allowed:
+            assert room not in ARROW[other], f"{room} and {other} may import each other"
+
+
+def test_core_loads_with_torch_and_numpy_alone() -> None:
+    assert heavy_imports(PACKAGE, CORE) == []
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """A made-up package that keeps the rules; each test below breaks one of them."""
+    write(tmp_path, "types.py", "import math\nimport torch\n")
+    write(tmp_path, "scores/__init__.py", "from nescio.types import Score\nfrom .entropy import Entropy\n")
+    write(tmp_path, "scores/entropy.py", "from ..types import Score\nfrom nescio import __version__\n")
+    write(tmp_path, "study/scoring.py", "from nescio import scores, types\n\ndef plot():\n    import matplotlib\n")
+    return tmp_path
+
+
+def write(package: Path, path: str, text: str) -> None:
+    file = package / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def test_a_house_in_order_passes(house: Path) -> None:
+    assert violations(house, ARROW) == []
+    assert heavy_imports(house, CORE) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import nescio.study.scoring\n",
+        "from nescio import study\n",
+        "from nescio.study import scoring\n",
+        "from ..study.scoring import score\n",
+        "from .. import study\n",
+        "def late():\n    from nescio.study import scoring\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import nescio.study\n",
+        "import importlib\nimportlib.import_module('nescio.study')\n",
+    ],
+)
+def test_an_import_against_the_arrow_is_found(house: Path, text: str) -> None:
+    write(house, "scores/bad.py", text)
+    (line,) = violations(house, ARROW)
+    assert line.startswith("scores/bad.py:")
+    assert "scores may not import study" in line
+
+
+@pytest.mark.parametrize("text", ["import nescio\n", "from nescio import score\n", "from .. import methods\n"])
+def test_a_detour_over_the_public_names_is_found(house: Path, text: str) -> None:
+    write(house, "scores/bad.py", text)
+    (line,) = violations(house, ARROW)
+    assert "scores may not import __init__" in line
+
+
+def test_a_module_outside_the_table_is_found(house: Path) -> None:
+    write(house, "utils.py", "")
+    assert violations(house, ARROW) == ["utils.py: the room 'utils' is not in the table"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import tqdm\n",
+        "from torchvision.models import resnet18\n",
+        "try:\n    import scipy\nexcept ImportError:\n    scipy = None\n",
+        "class Lazy:\n    import pandas\n",
+    ],
+)
+def test_a_heavy_import_in_core_is_found(house: Path, text: str) -> None:
+    write(house, "scores/heavy.py", text)
+    (line,) = heavy_imports(house, CORE)
+    assert line.startswith("scores/heavy.py:")
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a fresh interpreter in which the optional packages cannot be imported."""
+    block = f"import sys\nfor name in {OPTIONAL!r}:\n    sys.modules[name] = None\n"
+    return subprocess.run([sys.executable, "-W", "error", "-c", block + program], capture_output=True, text=True)
+
+
+@pytest.mark.skipif(not (PACKAGE / "study" / "scoring.py").exists(), reason="nescio.study.scoring is not there yet")
+def test_core_works_without_the_optional_packages() -> None:
+    program = """
+import nescio
+import torch
+from nescio import Classifier, ClassGradients, score
+assert nescio.score is score and callable(nescio.methods)
+for name in ("trace", "scores", "types", "models", "quantities", "study"):
+    getattr(nescio, name)
+u = nescio.score(torch.nn.Linear(4, 3), torch.ones(2, 4))
+assert u.shape == (2,) and u.dtype == torch.float64
+print("done")
+"""
+    done = run(program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "done"
+
+
+def test_the_optional_packages_are_really_blocked() -> None:
+    for name in OPTIONAL:
+        done = run(f"import {name}")
+        assert done.returncode != 0
+        assert "ModuleNotFoundError" in done.stderr
+
+
+def test_import_of_nescio_loads_no_room() -> None:
+    done = run(
+        "import nescio\nprint([name for name in sys.modules if name.startswith('nescio.')], 'torch' in sys.modules)"
+    )
+    assert done.stdout.strip() == "[] False", done.stderr
+
+
+def test_an_unknown_name_is_an_attribute_error_that_lists_the_names() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'scoer'; it has score, methods"):
+        nescio.scoer
+
+
+def test_dir_shows_the_public_names() -> None:
+    assert set(nescio.__all__) <= set(dir(nescio))
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    from importlib.metadata import version
+
+    assert nescio.__version__ == version("nescio")
