@@ -141,7 +141,7 @@ def _modules(model: object) -> list[nn.Module]:
         return list(model.modules())
     owner = getattr(model, "__self__", None)
     roots = (owner,) if isinstance(owner, nn.Module) else getattr(model, "roots", ())
-    return list({id(module): module for root in roots for module in root.modules()}.values())
+    return list({id(m): m for root in roots if isinstance(root, nn.Module) for m in root.modules()}.values())
 
 
 class _ModuleState:
@@ -158,7 +158,7 @@ class _ModuleState:
             for name, p in module._parameters.items()
             if p is not None
         ]
-        self.buffers = dict(held.get("_buffers", {}))
+        self.buffers = dict(module._buffers.items())
         self.temporary = set(held.get("_non_persistent_buffers_set", ()))
         # a lazy module's buffer has no values yet
         self.values = [(b, b.detach().clone()) for b in self.buffers.values() if b is not None and not is_lazy(b)]
@@ -174,7 +174,7 @@ class _ModuleState:
         for name, value in self.held.items():
             if held.get(name) is not value and (isinstance(value, Tensor) or name == "_is_full_backward_hook"):
                 held[name] = value
-        named = held.get("_parameters", {})
+        named = module._parameters
         for name, parameter, requires_grad, grad in self.parameters:
             if name in named and named[name] is not parameter:
                 named[name] = parameter
@@ -187,7 +187,9 @@ class _ModuleState:
 
     def _restore_buffers(self) -> None:
         """Put the buffer objects back. A module that has made new ones keeps the book of them in plain attributes."""
-        held, buffers = self.module.__dict__, self.module.__dict__.get("_buffers", {})
+        held, buffers = self.module.__dict__, self.module._buffers
+        if isinstance(self.module, torch.jit.ScriptModule):  # where they cannot be replaced
+            return
         if buffers.keys() == self.buffers.keys() and all(buffers[name] is b for name, b in self.buffers.items()):
             return
         buffers.clear()

@@ -1,7 +1,7 @@
 """A progress bar that shows itself only when there is something to wait for.
 
 Left to itself (show=None) a bar appears on standard error after two seconds, and only in a terminal. True shows it
-at once and everywhere, False never. Without tqdm there is no bar, and the work goes on.
+at once and everywhere and lets it stand, False never. Without tqdm there is no bar, and the work goes on.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ def bar(total: int | None, *, show: bool | None = None, description: str = "", u
         yield _Silent()
         return
     delay = 2.0 if show is None else 0.0
-    with tqdm(total=total, desc=description, unit=f" {unit}", delay=delay, leave=False, file=sys.stderr) as shown:
+    with tqdm(total=total, desc=description, unit=f" {unit}", delay=delay, leave=bool(show), file=sys.stderr) as shown:
         yield shown

@@ -1,6 +1,17 @@
 """Models: any classifier seen as one function from inputs to logits (`Classifier`), and loading of checkpoints."""
 
 from nescio.models.classifier import Classifier
+from nescio.models.load import load
 from nescio.models.structure import coupled_modules, named_modules, parameter_places, replaced, unwrap
+from nescio.models.weights import read_weights
 
-__all__ = ["Classifier", "coupled_modules", "named_modules", "parameter_places", "replaced", "unwrap"]
+__all__ = [
+    "Classifier",
+    "coupled_modules",
+    "load",
+    "named_modules",
+    "parameter_places",
+    "read_weights",
+    "replaced",
+    "unwrap",
+]

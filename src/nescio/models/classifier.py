@@ -8,7 +8,6 @@ and errors that say what was expected, what came and what to do. Nothing here se
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from nescio import inputs
 from nescio.inputs import Inputs, describe
 from nescio.models import outputs
+from nescio.models.explain import explain
 from nescio.models.outputs import Closing, listed
 from nescio.models.structure import compiled_call, parameter_places, refuse_coupled, refuse_unready, replaced, unwrap
 from nescio.modes import eager
@@ -164,43 +164,13 @@ class Classifier:
                 given = given if self.preprocess is None else self.preprocess(given)
                 result = call(**given) if isinstance(given, Mapping) else call(given)
             except (RuntimeError, ValueError, IndexError) as error:
-                if isinstance(error, ModelError | InputError) or (explained := _explain(error, x)) is None:
+                if isinstance(error, ModelError | InputError) or (explained := explain(error, x)) is None:
                     raise
                 raise explained from error
         out = outputs.pick(result)
         z = outputs.to_logits(out, self.output, closing)
         outputs.check_shape(z, count)
         return z, out
-
-
-_TYPES = re.compile(r"dtype|scalar type|not implemented for '|[Ii]nput type .* should be the same")
-_SHAPES = re.compile(
-    r"shapes? |channels|dimension|sizes? of tensor|[Ss]izes? must match|size mismatch|input size|image size|\dD "
-    r"|normalized_shape|input\.size|elements not|[Oo]utput size is too small|input of size|Dimension out of range"
-)
-
-
-def _explain(error: Exception, x: Inputs) -> InputError | None:
-    """The InputError for what a wrong type or shape of the input raises in a forward pass; None for other errors."""
-    message = str(error).strip().rstrip(".")
-    what = f"the model could not take {describe(x)}. It says: {message}. Expected"
-    if isinstance(error, torch.OutOfMemoryError):
-        return None
-    if isinstance(error, RuntimeError) and _TYPES.search(message):
-        if inputs.is_floating(x):
-            return InputError(
-                f"{what} inputs of the type that the model's layers take, such as whole numbers for an embedding; "
-                "check that all parts of the model have one type too"
-            )
-        return InputError(
-            f"{what} floating-point inputs, got whole numbers; for images of 0..255 divide by 255: x.float() / 255, "
-            "and normalise as the model was trained"
-        )
-    if "index out of range in self" in message:
-        return InputError(f"{what} indices within the model's vocabulary; use the tokenizer that belongs to the model")
-    if _SHAPES.search(message):
-        return InputError(f"{what} inputs [N, ...] of the shape that the model was trained on, the batch first")
-    return None
 
 
 def _check_model(model: object) -> None:

@@ -119,7 +119,7 @@ def check_values(z: Tensor, out: Tensor, kind: str) -> bool:
     z: the logits of at least one input; out: what the model returned; kind: what it was said to be.
     """
     if kind == "probabilities":
-        _check_probabilities(out)
+        _check_probabilities(out, z)
     finite = z.isfinite().all(dim=1)
     every, shares = torch.stack([finite.all(), _shares(z).all()]).tolist()
     if not every:
@@ -130,8 +130,8 @@ def check_values(z: Tensor, out: Tensor, kind: str) -> bool:
     return bool(shares)
 
 
-def _check_probabilities(p: Tensor) -> None:
-    zero, fair = (p == 0).any(dim=1), _shares(p)
+def _check_probabilities(p: Tensor, z: Tensor) -> None:
+    zero, fair = ((p == 0) & ~z.isfinite()).any(dim=1), _shares(p)  # before a softmax z is finite even where p is 0
     if not bool(fair.all()):
         raise ModelError(
             "expected probabilities, which are >= 0 and sum to 1 over the classes, with output='probabilities', got "

@@ -7,7 +7,7 @@ A public name is the name that the module or parameter has once the wrappers of 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 import torch
@@ -25,7 +25,8 @@ def wrapped(module: nn.Module) -> nn.Module | None:
     """The module inside of a wrapper, or None where the module is no wrapper."""
     if isinstance(module, _PARALLEL):
         return module.module
-    return module._modules.get("_orig_mod")  # how a compiled module holds the original
+    # how a compiled module holds the original; TorchScript's modules are in a mapping without .get
+    return module._modules["_orig_mod"] if "_orig_mod" in module._modules else None  # noqa: SIM401
 
 
 def unwrap(module: nn.Module) -> nn.Module:
@@ -88,7 +89,7 @@ def refuse_coupled(module: nn.Module) -> None:
     if names := coupled_modules(module):
         raise ModelError(
             "expected a model that treats each input of a batch on its own, got batch-norm without running statistics "
-            f"in {_listing(names)}; build it with track_running_stats=True and train it, or use GroupNorm or "
+            f"in {listing(names)}; build it with track_running_stats=True and train it, or use GroupNorm or "
             "InstanceNorm in its place"
         )
 
@@ -98,12 +99,12 @@ def refuse_unready(module: nn.Module) -> None:
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     if lazy := [name for name, tensor in tensors.items() if is_lazy(tensor)]:
         raise ModelError(
-            f"expected a model that is ready to run, got lazy layers without weights ({_listing(lazy)}); "
+            f"expected a model that is ready to run, got lazy layers without weights ({listing(lazy)}); "
             "call the model once on a batch, then load its weights"
         )
     if meta := [name for name, tensor in tensors.items() if tensor.is_meta]:
         raise ModelError(
-            f"expected a model with weights, got tensors on the meta device ({_listing(meta)}); "
+            f"expected a model with weights, got tensors on the meta device ({listing(meta)}); "
             "make it with model.to_empty(device=...) and load its weights"
         )
 
@@ -115,14 +116,14 @@ def replaced(module: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
     The originals are back afterwards, whatever happens. `torch.func.functional_call` would leave the replaced tensors
     in the weight lists of recurrent layers (and on a GPU move their storage), so the swap is done here.
     """
-    places = parameter_places(module)
-    if unknown := [name for name in values if name not in places]:
-        raise InputError(f"expected names of parameters of the model ({_listing(list(places))}), got {unknown}")
     if isinstance(module, torch.jit.ScriptModule):
         raise ModelError(
             "expected a Python module, got one compiled by TorchScript, whose parameters cannot be replaced; "
             "give the module that it was made from"
         )
+    places = parameter_places(module)
+    if unknown := [name for name in values if name not in places]:
+        raise InputError(f"expected names of parameters of the model ({listing(list(places))}), got {unknown}")
     recurrent = [part for _, part in named_modules(module) if isinstance(part, nn.RNNBase)]
     originals = [(owner, key, owner._parameters[key]) for name in values for owner, key in places[name]]
     flat = [(rnn, rnn._flat_weights, rnn._flat_weight_refs) for rnn in recurrent]
@@ -147,6 +148,7 @@ def replaced(module: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
                 rnn.__dict__["_flat_weight_refs"] = references
 
 
-def _listing(names: list[str], most: int = 10) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
+def listing(names: Sequence[str], most: int = 10, quoted: bool = True) -> str:
+    """The names for a message, all or the first few and how many more there are."""
+    shown = ", ".join(repr(name) if quoted else name for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

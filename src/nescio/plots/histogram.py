@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from nescio.plots.style import COLOURS, INK, STYLES, axes
 from nescio.types import InputError
@@ -53,7 +53,8 @@ def histogram(
     return figure
 
 
-def _edges(low: float, high: float, bins: int, log: bool) -> NDArray[np.float64]:
+def _edges(low: float, high: float, bins: int, log: bool) -> list[float]:
     if low == high:  # one value: a bin around it
-        return np.array([low / 2, low * 2]) if log else np.array([low - 0.5, high + 0.5])
-    return np.geomspace(low, high, bins + 1) if log else np.linspace(low, high, bins + 1)
+        return [low / 2, low * 2] if log else [low - 0.5, high + 0.5]
+    edges: list[float] = (np.geomspace if log else np.linspace)(low, high, bins + 1).tolist()
+    return edges

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nescio.evaluate import ROC
 from nescio.plots.style import ACCENT, COLOURS, FAINT, INK, STYLES, axes
 from nescio.types import InputError
@@ -26,7 +29,7 @@ def roc(curves: Mapping[str, ROC], highlight: str | None = None, size: float = 4
     figure, ax = axes(size, size)
     ax.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, linestyle=":")
     for place, (name, curve) in enumerate(curves.items()):
-        x, y = curve.false_positive_rate, curve.true_positive_rate
+        x, y = _corners(curve)
         if highlight is None:
             colour, style = COLOURS[place % len(COLOURS)], STYLES[place // len(COLOURS) % len(STYLES)]
             ax.plot(x, y, color=colour, linestyle=style, linewidth=1.6, label=name)
@@ -41,3 +44,12 @@ def roc(curves: Mapping[str, ROC], highlight: str | None = None, size: float = 4
     else:
         ax.set_title(highlight)
     return figure
+
+
+def _corners(curve: ROC) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The points where the curve turns; those between, on straight pieces, would only make the file larger."""
+    x, y = curve.false_positive_rate, curve.true_positive_rate
+    dx, dy = np.diff(x), np.diff(y)
+    turns = np.abs(dx[:-1] * dy[1:] - dx[1:] * dy[:-1]) > 1e-12
+    keep = np.concatenate([[True], turns, [True]])
+    return x[keep], y[keep]

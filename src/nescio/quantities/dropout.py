@@ -28,11 +28,12 @@ _MASKED = 2**24  # elements of masked input at once
 
 @dataclass
 class _Call:
-    """One call of a layer: what it got and what it gave."""
+    """One call of a layer: what it got, what it gave, and the version of that, which changes with its values."""
 
     layer: nn.Module
     given: Any
     gave: Any
+    version: int | None
 
 
 def dropped_logits(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
@@ -51,7 +52,7 @@ def dropped_logits(classifier: Classifier, x: Inputs, request: SampledLogits, ch
         axis = 1 if isinstance(last.layer, nn.modules.conv._ConvNd) else -1
         masks = _masks(request, last.given.shape[axis]).to(last.given)
         once = sum(call.layer is last.layer for call in calls) == 1
-        if once and last.given.ndim == 2 and _same_memory(last.gave, logits):
+        if once and last.given.ndim == 2 and _is_output(last, logits):
             return _last_layer_only(classifier, x, last.layer, masks, chunk)
         return _whole_model(classifier, x, last.layer, masks, axis, chunk)
 
@@ -108,7 +109,7 @@ def _watched(classifier: Classifier, x: Inputs, layers: list[nn.Module]) -> tupl
     calls: list[_Call] = []
 
     def note(layer: nn.Module, given: tuple[Any, ...], gave: Any) -> None:
-        calls.append(_Call(layer, given[0] if given else None, gave))
+        calls.append(_Call(layer, given[0] if given else None, gave, _version(gave)))
 
     handles = [layer.register_forward_hook(note) for layer in layers]
     try:
@@ -144,6 +145,13 @@ def _no_layer(classifier: Classifier, name: str | None) -> ModelError:
     )
 
 
-def _same_memory(a: Any, b: Tensor) -> bool:
-    """Whether the layer's output is the model's output, not merely equal to it."""
-    return isinstance(a, Tensor) and a.shape == b.shape and a.stride() == b.stride() and a.data_ptr() == b.data_ptr()
+def _is_output(call: _Call, logits: Tensor) -> bool:
+    """Whether what the layer gave is what the model gave: the same memory, which nothing has written to since."""
+    gave = call.gave
+    if not isinstance(gave, Tensor) or call.version is None or call.version != _version(gave):
+        return False
+    return gave.shape == logits.shape and gave.stride() == logits.stride() and gave.data_ptr() == logits.data_ptr()
+
+
+def _version(tensor: Any) -> int | None:
+    return tensor._version if isinstance(tensor, Tensor) and not tensor.is_inference() else None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nescio.plots.style import FAINT, INK
+from nescio.plots.style import ACCENT, FAINT, INK
 from nescio.types import need
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def svg(figure: Figure, alt: str, name: str) -> str:
     """The figure as an <svg> element that fills its container, with `alt` as its text for those who cannot see it.
 
-    Ink and faint lines take the page's colours (`currentColor`, `--faint`), text stays text in the page's font, and
-    `name` keeps the ids of several figures on a page apart.
+    Ink, faint lines and the accent take the page's colours (`currentColor`, `--faint`, `--accent`), text stays text
+    in the page's font, and `name` keeps the ids of several figures on a page apart.
     """
     matplotlib = need("matplotlib", "demo")
     buffer = io.StringIO()
@@ -35,13 +35,16 @@ def svg(figure: Figure, alt: str, name: str) -> str:
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r'(?<=id=")([^"]+)', rf"{name}-\1", text)
     text = re.sub(r'((?:xlink:)?href=")#([^"]+)', rf"\1#{name}-\2", text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = re.sub(r"font(-family)?: [^;\"]*(?=[;\"])", _page_font, text)
-    text = re.sub(re.escape(INK), "currentColor", text, flags=re.IGNORECASE)
-    text = re.sub(re.escape(FAINT), "var(--faint)", text, flags=re.IGNORECASE)
+    for colour, variable in ((INK, "currentColor"), (FAINT, "var(--faint)"), (ACCENT, "var(--accent)")):
+        text = re.sub(re.escape(colour), variable, text, flags=re.IGNORECASE)
+    text = re.sub(
+        r"-?\d+\.\d{3,}", lambda number: f"{float(number.group()):.2f}", text
+    )  # a hundredth of a point is enough
     opening, rest = text.split(">", 1)
     opening = re.sub(r' (?:width|height)="[^"]*"', "", opening)
     label = html.escape(alt, quote=True)

@@ -29,6 +29,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
+def number(value: float) -> str:
+    """Three digits that mean something, with a true minus sign."""
+    return f"{value:.3g}".replace("-", "−")
+
+
 def duration(seconds: float) -> str:
     """A time with two or three digits that mean something, in the unit that suits it."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):

@@ -7,17 +7,13 @@
 One file a family. A file that is put into this folder is found by itself.
 """
 
-from importlib import import_module
-from pkgutil import iter_modules
-
 from nescio.scores.base import Score
 from nescio.scores.gradients import ExGrad, GradNorm, NEGrad, REGrad, UNGrad
 from nescio.scores.perturbations import MCAA, InsertedDropout, PerturbTheta, PerturbX
 from nescio.scores.probabilities import GEN, Energy, Entropy, ExGradV, MaxProbability
-from nescio.scores.registry import MethodInfo, MethodTable, get, methods, names, register
+from nescio.scores.registry import MethodInfo, MethodTable, discover, get, methods, names, register
 
-for _module in iter_modules(__path__, f"{__name__}."):
-    import_module(_module.name)
+discover(__name__, __path__)
 
 __all__ = [
     "methods",

@@ -7,8 +7,10 @@ gives the table, `names()` the names, `get()` a method with its settings.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, TypeVar, overload
 
 from nescio.scores.base import Score
@@ -32,6 +34,12 @@ def register(cls: S) -> S:
         )
     _methods[cls.name] = cls
     return cls
+
+
+def discover(package: str, folders: Iterable[str]) -> None:
+    """Import every module of the package, so that each registers what it holds."""
+    for module in iter_modules(folders, f"{package}."):
+        import_module(module.name)
 
 
 def names() -> list[str]:

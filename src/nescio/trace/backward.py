@@ -7,11 +7,21 @@ which folds them into the batch of every operation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Inside, vmap does not tell which operations it has to loop over."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop")
+        yield
 
 
 def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor) -> list[Tensor | None]:
@@ -30,7 +40,8 @@ def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor) -> list[Tensor 
         return tuple(found[i] for i in reached)
 
     try:
-        got = torch.func.vmap(backward)(vectors)
+        with quiet():
+            got = torch.func.vmap(backward)(vectors)
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, NotImplementedError):  # an operation that vmap does not know: one cotangent at a time

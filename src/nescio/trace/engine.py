@@ -20,6 +20,7 @@ from nescio import inputs
 from nescio.models import Classifier
 from nescio.trace import cotangents, general
 from nescio.trace.backward import pull
+from nescio.trace.batch_norm import affine
 from nescio.trace.graph import Graph
 from nescio.trace.layers import Layers
 from nescio.trace.layout import Layout
@@ -74,13 +75,14 @@ def chunk_powers(
 def forward(classifier: Classifier, x: Any) -> Pass:
     """One forward pass with its graph and the plan for it."""
     tracked, roots = leaf(x)
-    logits = classifier.logits(tracked)
+    with affine():
+        logits = classifier.logits(tracked)
     graph = Graph(logits, classifier.parameters(), roots)
     known = _PLANS.setdefault(classifier.module, {})
     kind = (min(inputs.size(x), 2), graph.signature)
     if kind not in known:
         if inputs.size(x) <= 2:
-            known[kind] = probe(classifier, logits, graph)
+            known[kind] = probe(classifier, x, logits, graph)
         else:
             small = forward(classifier, inputs.take(x, slice(0, 2))).plan
             # other operations at another batch size: trust no rule

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nescio import inputs
 from nescio.models import Classifier
-from nescio.trace.backward import pull
+from nescio.trace.backward import pull, quiet
 
 VMAP_BYTES = {"cpu": 1 << 28, "cuda": 1 << 32}
 """Largest block of per-input gradients held at once."""
@@ -79,7 +79,8 @@ def _many(classifier: Classifier, x: Tensor, names: Sequence[str], vectors: Tens
         return torch.func.vmap(lambda u: back(u)[0])(v.to(logits.dtype))
 
     groups = x.detach().unflatten(0, (-1, copies))
-    found = torch.func.vmap(one)(groups, vectors.unflatten(1, (-1, copies)).movedim(0, 1))
+    with quiet():
+        found = torch.func.vmap(one)(groups, vectors.unflatten(1, (-1, copies)).movedim(0, 1))
     return {name: g.movedim(0, 1) for name, g in found.items()}
 
 

@@ -71,23 +71,23 @@ def forms(
     return [join(parts) for parts in blocks.values()]
 
 
-def probe(classifier: Classifier, logits: Tensor, graph: Graph) -> Plan:
-    """Find the plan from a forward pass of one or two inputs."""
+def probe(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
+    """Find the plan from a forward pass of one or two inputs; the truth comes from a plain pass of the model's own."""
     n = len(logits)
     parameters = classifier.parameters()
     hopeful = {name: uses for name, uses in graph.uses.items() if uses and _ruled(graph, uses)}
     nodes = sorted({use.node for uses in hopeful.values() for use in uses})
     edges = [GradientEdge(graph.nodes[i], 0) for i in nodes]
-    wanted = [*edges, *(parameters[name] for name in hopeful)]
     evidence: list[dict[int, Tensor]] = []
     truth: list[dict[str, Tensor]] = []
-    for i in range(n if wanted else 0):
+    plain = classifier.logits(leaf(x)[0]) if hopeful else logits
+    for i in range(n if hopeful else 0):
         cotangent = torch.zeros_like(logits)
         cotangent[i] = torch.cos(torch.arange(1, logits.shape[1] + 1, device=logits.device, dtype=logits.dtype))
-        found = torch.autograd.grad(logits, wanted, cotangent, retain_graph=True, allow_unused=True)
-        zeros = (torch.zeros(_shape(graph, node), dtype=logits.dtype, device=logits.device) for node in nodes)
-        evidence.append({node: z if g is None else g for node, g, z in zip(nodes, found, zeros, strict=False)})
-        truth.append({name: g for name, g in zip(hopeful, found[len(nodes) :], strict=True) if g is not None})
+        found = torch.autograd.grad(logits, edges, cotangent, retain_graph=True, allow_unused=True)
+        evidence.append({node: logits.new_zeros(_shape(graph, node)) if g is None else g for node, g in zip(nodes, found, strict=True)})
+        own = torch.autograd.grad(plain, [parameters[name] for name in hopeful], cotangent, retain_graph=True, allow_unused=True)
+        truth.append({name: g for name, g in zip(hopeful, own, strict=True) if g is not None})
     with torch.no_grad():
         fast = {
             name: tuple((where.dim, where.major) for where in layouts)
@@ -153,16 +153,21 @@ def _ruled(graph: Graph, uses: Sequence[Use]) -> bool:
 def _layouts(
     graph: Graph, uses: Sequence[Use], evidence: Sequence[Mapping[int, Tensor]], n: int
 ) -> list[layout.Layout] | None:
-    found = []
-    for use in uses:
+    """A layout for each use; a use whose gradients are all zero follows one of its siblings of equal shape."""
+    found: dict[int, layout.Layout] = {}
+    for i, use in enumerate(uses):
         node = graph.nodes[use.node]
         entry = rules.find(node.name(), use.slot)
         parts = [e[use.node] for e in evidence]
         where = layout.find(parts, n, entry.batch(node, parts[0].dim())) if entry else None
-        if where is None:
-            return None
-        found.append(where)
-    return found
+        if where is not None:
+            found[i] = where
+    shapes = {_shape(graph, uses[i].node): where for i, where in found.items()}
+    silent = [use for use in uses if not any(bool(e[use.node].any()) for e in evidence)]
+    for i, use in enumerate(uses):
+        if i not in found and use in silent and _shape(graph, use.node) in shapes:
+            found[i] = shapes[_shape(graph, use.node)]
+    return [found[i] for i in range(len(uses))] if len(found) == len(uses) else None
 
 
 def _shape(graph: Graph, node: int) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ def train(
     momentum: float = 0.9,
     weight_decay: float = 5e-4,
     seed: int = 0,
-    on_epoch: Callable[[Epoch], None] | None = None,
+    on_epoch: Callable[[Epoch], object] | None = None,
 ) -> list[Epoch]:
     """Fit `model` in place and leave it in eval mode with its best weights; returns what each epoch came to.
 

@@ -13,34 +13,37 @@ from torch import Tensor
 from nescio.trace.forms import Form, Local
 from nescio.trace.rules import Context, full, rule
 
-BATCH_NORMS = (
-    ("NativeBatchNormBackward0", "eps"),
-    ("CudnnBatchNormBackward0", "epsilon"),
-    ("MiopenBatchNormBackward0", "epsilon"),
-)
+BATCH_NORMS = {
+    "NativeBatchNormBackward0": "eps", "CudnnBatchNormBackward0": "epsilon", "MiopenBatchNormBackward0": "epsilon",
+    "AffineBatchNormBackward": None,
+}  # fmt: skip
+"""Names of the operation, and under which name it keeps ε (None: our own, which keeps things its own way)."""
 
 
-@rule(*((name, 1) for name, _ in BATCH_NORMS))
+@rule(*((name, 1) for name in BATCH_NORMS))
 def batch_norm_weight(c: Context, delta: Tensor) -> Form | None:
     """``x̂ = (x − running mean)/√(running variance + ε)``: ``Σ δ x̂ = r (Σ δ x − mean Σ δ)`` would cancel, so x̂ is formed."""
-    if c.saved("training"):
-        return None
-    mean, var = c.saved("running_mean"), c.saved("running_var")
-    eps = float(c.saved(dict(BATCH_NORMS)[c.node.name()]))
-    x = c.saved("input").flatten(2) if c.saved("input").dim() > 2 else c.saved("input").unsqueeze(2)
+    eps_name = BATCH_NORMS[c.node.name()]
+    if eps_name is None:
+        x, _, mean, var = c.node.saved_tensors
+        eps = c.node.eps
+    else:
+        if c.saved("training"):
+            return None
+        x, mean, var, eps = (c.saved(k) for k in ("input", "running_mean", "running_var", eps_name))
+    x = x.flatten(2) if x.dim() > 2 else x.unsqueeze(2)
     normal = (x - mean.view(1, -1, 1)) * (var + eps).rsqrt().view(1, -1, 1)
     d = full(delta)
     d = d.flatten(3) if d.dim() > 3 else d.unsqueeze(3)
     return Local(c.layout.front((d * normal).sum(3), 1).sum(2))
 
 
-@rule(*((name, 2) for name, _ in BATCH_NORMS))
+@rule(*((name, 2) for name in BATCH_NORMS))
 def batch_norm_bias(c: Context, delta: Tensor) -> Form | None:
     """``Σ δ`` over positions."""
-    if c.saved("training"):
+    if BATCH_NORMS[c.node.name()] is not None and c.saved("training"):
         return None
-    d = full(delta)
-    return Local(c.layout.front(d.flatten(3).sum(3) if d.dim() > 3 else d, 1).sum(2))
+    return _channels(c, full(delta))
 
 
 def _leading(node: Any, dims: int) -> Sequence[int]:

@@ -1,0 +1,149 @@
+"""Norms of ∂ log p_c/∂θ_l for all layers and classes, exact: nescio beside the papers' loop, plain vmap and BackPACK.
+
+    python benchmarks/gradients.py                      # this machine's CPU, batch 16 and 1
+    python benchmarks/gradients.py --device cuda --batch 256 16 1
+
+Every number of a row was measured in one run on one model and one batch. ``ratio`` is against the loop (the loop is timed on a few inputs of the batch, its time
+an input does not depend on the batch), ``floor`` is time over (1 + C) forward passes of the same batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from measure import machine, peak_bytes, save, seconds
+from torch import Tensor, nn
+
+from nescio import trace, zoo
+
+CLASSES = 10
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "cnn": (lambda: zoo.small_cnn(1, 28, CLASSES), (1, 28, 28)),
+    "resnet18": (lambda: zoo.resnet18_cifar(CLASSES), (3, 32, 32)),
+    "vit": (lambda: zoo.small_vit(classes=CLASSES), (3, 32, 32)),
+}
+
+
+def loop(model: nn.Module, x: Tensor) -> Tensor:
+    """The papers' way."""
+    return trace.reference.class_gradients(model, x, layers="tensor").norms
+
+
+def engine(model: nn.Module, x: Tensor) -> Tensor:
+    """Ours."""
+    return trace.class_gradients(model, x, layers="tensor").norms
+
+
+def vmap(model: nn.Module, x: Tensor, chunk: int | None = None) -> Tensor:
+    """Per-sample gradients with `torch.func`, all classes at once, written down and normed."""
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
+
+    def one(xi: Tensor) -> dict[str, Tensor]:
+        def log_p(theta: dict[str, Tensor]) -> Tensor:
+            return torch.func.functional_call(model, theta, (xi[None],))[0].log_softmax(0)
+
+        return {name: g.flatten(1).norm(dim=1) for name, g in torch.func.jacrev(log_p)(parameters).items()}
+
+    norms = torch.func.vmap(one, chunk_size=chunk)(x)
+    return torch.stack(list(norms.values()), 2)
+
+
+def backpack(model: nn.Module, x: Tensor) -> Tensor:
+    """BackPACK's `BatchL2Grad`, one class after another (its extensions need a backward pass each)."""
+    from backpack import backpack as active
+    from backpack import extend
+    from backpack.extensions import BatchL2Grad
+
+    extended = extend(model)
+    rows = []
+    for c in range(CLASSES):
+        with active(BatchL2Grad()):
+            extended(x).log_softmax(1)[:, c].sum().backward()
+        rows.append(torch.stack([p.batch_l2.sqrt() for p in model.parameters()], 1))
+        model.zero_grad(set_to_none=True)
+    return torch.stack(rows, 1)
+
+
+def measure(name: str, batch: int, device: torch.device, peers: list[str]) -> dict[str, Any]:
+    """All ways on one model and one batch."""
+    torch.manual_seed(0)
+    make, shape = MODELS[name]
+    model = make().eval().to(device)
+    x = torch.randn(batch, *shape, device=device)
+    with torch.no_grad():
+        forward = seconds(lambda: model(x), device, repeats=10)
+    few = x[: min(batch, 2 if device.type == "cpu" else 4)]
+    base = seconds(lambda: loop(model, few), device) / len(few)
+    names = [n for n, _ in model.named_parameters()]
+    order = trace.class_gradients(model, few, layers="tensor").layers
+    expected = loop(model.double(), few.double())
+    model.float()
+    rows: dict[str, Any] = {"loop": {"inputs_per_second": 1 / base, "ratio": 1.0, "floor": base * batch / (forward * (1 + CLASSES))}}
+    ways = {"nescio": lambda: engine(model, x), "vmap": lambda: vmap(model, x, _vmap_chunk(model, device)), "backpack": lambda: backpack(model, x)}
+    for way, run in ways.items():
+        if way != "nescio" and way not in peers:
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                time = seconds(run, device)
+                norms = run().double().cpu()[: len(few)]
+                peak = peak_bytes(run, device)
+        except Exception as error:  # noqa: BLE001 (a peer that cannot do this model says why in its row)
+            rows[way] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+            continue
+        if way != "nescio":
+            norms = norms[:, :, [names.index(n) for n in order]]
+        error = ((norms - expected).abs().amax() / expected.abs().amax()).item()
+        rows[way] = {
+            "inputs_per_second": batch / time, "ratio": base * batch / time, "floor": time / (forward * (1 + CLASSES)),
+            "forwards": time / forward, "peak_gb": peak / 1e9, "error": error,
+        }  # fmt: skip
+    return {"model": name, "batch": batch, "forward_seconds": forward, "ways": rows}
+
+
+def _vmap_chunk(model: nn.Module, device: torch.device) -> int:
+    """Inputs at a time for which vmap's written-down gradients fit."""
+    each = CLASSES * sum(p.numel() for p in model.parameters()) * 4 * 3
+    return max(1, int((3e9 if device.type == "cpu" else 3e10) / each))
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """The results for people."""
+    lines = [f"{'model':<10}{'batch':>6} {'way':<10}{'inputs/s':>10}{'x loop':>9}{'x floor':>9}{'forwards':>9}{'peak GB':>9}{'error':>9}"]
+    for r in results:
+        for way, v in r["ways"].items():
+            if "ratio" not in v:
+                lines.append(f"{r['model']:<10}{r['batch']:>6} {way:<10} {v['error'][:90]}")
+                continue
+            lines.append(
+                f"{r['model']:<10}{r['batch']:>6} {way:<10}{v['inputs_per_second']:>10.1f}{v['ratio']:>9.2f}{v['floor']:>9.2f}"
+                f"{v.get('forwards', math.nan):>9.1f}{v.get('peak_gb', math.nan):>9.2f}{v.get('error', math.nan):>9.0e}"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print, save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--batch", nargs="+", type=int, default=[16, 1])
+    parser.add_argument("--peers", nargs="*", default=["vmap", "backpack"])
+    parser.add_argument("--name", help="name of the result file; default: gradients-DEVICE")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    results = [measure(m, b, device, args.peers) for m in args.models for b in args.batch]
+    print(table(results))
+    print("saved", save(args.name or f"gradients-{device.type}", {"machine": machine(device), "classes": CLASSES, "results": results}))
+
+
+if __name__ == "__main__":
+    main()

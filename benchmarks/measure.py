@@ -1,0 +1,107 @@
+"""Shared by the benchmarks: time, peak memory, the machine, and results as JSON that is written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for what the device still has to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds(run: Callable[[], Any], device: torch.device, repeats: int = 3, budget: float = 20.0) -> float:
+    """The median time of a few runs after one to warm up; fewer when they are slow."""
+    synchronize(device)
+    start = time.perf_counter()
+    run()
+    synchronize(device)
+    first = time.perf_counter() - start
+    times = []
+    for _ in range(max(1, min(repeats, int(budget / max(first, 1e-9))))):
+        start = time.perf_counter()
+        run()
+        synchronize(device)
+        times.append(time.perf_counter() - start)
+    return sorted(times)[len(times) // 2]
+
+
+def peak_bytes(run: Callable[[], Any], device: torch.device) -> int:
+    """Memory that a run takes at its peak beyond what was there before (on a CPU: resident memory, sampled)."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        run()
+        synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    page, done, peak = os.sysconf("SC_PAGE_SIZE"), threading.Event(), [0]
+    statm = Path("/proc/self/statm")
+    before = int(statm.read_text().split()[1])
+
+    def watch() -> None:
+        while not done.wait(0.002):
+            peak[0] = max(peak[0], int(statm.read_text().split()[1]))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        run()
+    finally:
+        done.set()
+        watcher.join()
+    return max(0, peak[0] - before) * page
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """What the numbers were measured on."""
+    cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "tf32": device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32,
+        "commit": _commit(),
+        "command": " ".join(["python", *sys.argv]),
+    }
+
+
+def save(name: str, result: dict[str, Any], folder: Path | None = None) -> Path:
+    """Write the result beside the others (or to $OUT), atomically."""
+    folder = folder or Path(os.environ.get("OUT") or RESULTS)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(result, indent=1) + "\n")
+    part.replace(path)
+    return path
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _commit() -> str:
+    try:
+        done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()

@@ -1,0 +1,110 @@
+"""The command `nescio`: it reads arguments, calls the rooms that do the work, and says in words what went wrong.
+
+Exit status: 0 all went well; 1 something unforeseen; 2 the arguments or the data cannot be used; 130 interrupted.
+An error is one sentence on standard error; `--debug` shows where it came from. Torch is imported only when a
+command needs it, so that `nescio --help` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn, TextIO
+
+import nescio
+from nescio.cli import demo, methods, score
+
+DESCRIPTION = (
+    """Uncertainty for any pre-trained PyTorch classifier: one number for each input, higher = more uncertain."""
+)
+EXAMPLES = """examples:
+  nescio demo                            train a small network, compare every method, write nescio-demo.html
+  nescio methods                         what there is, what each needs and what it costs
+  nescio score --model torchvision.models:resnet18 --weights w.safetensors --data x.npz --out scores.parquet
+
+`nescio COMMAND --help` says more about a command."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with these arguments (None: those of the process); gives the exit status."""
+    args = parser().parse_args(arguments)
+    debug = getattr(args, "debug", False)
+    try:
+        with _plain_warnings():
+            status: int = args.run(args)
+            sys.stdout.flush()  # a closed pipe shows itself here, and not when Python ends
+            return status
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        print("nescio: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read our output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        from nescio.types import NescioError
+
+        if isinstance(error, NescioError):
+            print(f"nescio: {_one_line(error)}", file=sys.stderr)
+            return 2
+        where = f"{type(error).__name__}: {_one_line(error)}"
+        print(f"nescio: unforeseen {where}; run again with --debug to see where", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command and its sub-commands."""
+    common = Parser(add_help=False)
+    common.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks")
+    whole = Parser(
+        prog="nescio",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[common],
+    )
+    whole.add_argument("--version", action="version", version=f"nescio {nescio.__version__}")
+    commands = whole.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    for command in (demo, methods, score):
+        command.add(commands, common)
+    return whole
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings as one line on standard error, without the place in our source that gave them."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        print(f"nescio: warning: {_one_line(message)}", file=file or sys.stderr)
+
+    before, warnings.showwarning = warnings.showwarning, show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split()) or "no message"

@@ -1,0 +1,43 @@
+"""What a model's own error says of the input: a wrong type or shape of input, told in words that name the remedy.
+
+Torch tells of these by the text of its message alone. Any other exception is the model's own and is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from nescio import inputs
+from nescio.inputs import Inputs, describe
+from nescio.types import InputError
+
+_TYPES = re.compile(r"dtype|scalar type|not implemented for '|[Ii]nput type .* should be the same")
+_SHAPES = re.compile(
+    r"shapes? |channels|dimension|sizes? of tensor|[Ss]izes? must match|size mismatch|input size|image size|\dD "
+    r"|normalized_shape|input\.size|elements not|[Oo]utput size is too small|input of size|Dimension out of range"
+)
+
+
+def explain(error: Exception, x: Inputs) -> InputError | None:
+    """The InputError for what a wrong type or shape of the input raises in a forward pass; None for other errors."""
+    message = str(error).strip().rstrip(".")
+    what = f"the model could not take {describe(x)}. It says: {message}. Expected"
+    if isinstance(error, torch.OutOfMemoryError):
+        return None
+    if isinstance(error, RuntimeError) and _TYPES.search(message):
+        if inputs.is_floating(x):
+            return InputError(
+                f"{what} inputs of the type that the model's layers take, such as whole numbers for an embedding; "
+                "check that all parts of the model have one type too"
+            )
+        return InputError(
+            f"{what} floating-point inputs, got whole numbers; for images of 0..255 divide by 255: x.float() / 255, "
+            "and normalise as the model was trained"
+        )
+    if "index out of range in self" in message:
+        return InputError(f"{what} indices within the model's vocabulary; use the tokenizer that belongs to the model")
+    if _SHAPES.search(message):
+        return InputError(f"{what} inputs [N, ...] of the shape that the model was trained on, the batch first")
+    return None

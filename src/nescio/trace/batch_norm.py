@@ -1,0 +1,77 @@
+"""Batch norm in eval mode as what it is, an affine map: ``y = s x + t`` with ``s = γ/√(v + ε)``, ``t = β − s m``.
+
+PyTorch's own backward of batch norm is written for training; under `vmap` it falls apart into a dozen passes over the data. Inside `affine` the
+eval-mode calls of a model go through `AffineBatchNorm`, whose data gradient is one product. Its parameters get no gradient from autograd here: their
+norms come from a rule, and the probe compares that with the model's own batch norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+
+class AffineBatchNorm(torch.autograd.Function):
+    """``y = s x + t`` for each channel; saved for the rule: x, mean and variance."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float) -> Tensor:
+        scale = (var + eps).rsqrt() if weight is None else weight * (var + eps).rsqrt()
+        shift = -mean * scale if bias is None else bias - mean * scale
+        shape = (1, -1, *(1,) * (x.dim() - 2))
+        return torch.addcmul(shift.view(shape), x, scale.view(shape))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, _, mean, var, eps = inputs
+        ctx.eps = eps
+        ctx.save_for_backward(x, weight, mean, var)
+
+    @staticmethod
+    def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, _, var = ctx.saved_tensors
+        scale = (var + ctx.eps).rsqrt() if weight is None else weight * (var + ctx.eps).rsqrt()
+        return deltas[0] * scale.view(1, -1, *(1,) * (x.dim() - 2)), None, None, None, None, None
+
+
+class _Affine(TorchFunctionMode):
+    """Sends eval-mode batch norms through `AffineBatchNorm`, and everything else where it was going."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if func is F.batch_norm:
+            call = _bound(*args, **(kwargs or {}))
+            if call is not None:
+                return AffineBatchNorm.apply(*call)
+        return func(*args, **(kwargs or {}))
+
+
+def _bound(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> tuple[Any, ...] | None:
+    """The arguments of `AffineBatchNorm`, or None for a call that it is not made for."""
+    plain = running_mean is not None and running_var is not None and running_mean.dtype == input.dtype
+    if training or not plain or input.dim() < 2:
+        return None
+    return input, weight, bias, running_mean, running_var, eps
+
+
+@contextmanager
+def affine() -> Iterator[None]:
+    """Inside, batch norms in eval mode are affine maps."""
+    with _Affine():
+        yield

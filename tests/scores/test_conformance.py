@@ -1,0 +1,209 @@
+"""What every method of the registry must keep, whoever wrote it."""
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import nescio
+from nescio import scores
+from nescio.scores import Score
+
+NAMES = scores.names()
+
+
+def quick(name: str, **settings: Any) -> Any:
+    """The method with few draws."""
+    own = {f.name for f in fields(scores.get(name))}
+    return scores.get(name, **({"samples": 4} if "samples" in own else {}), **settings)
+
+
+def is_random(name: str) -> bool:
+    return "seed" in {f.name for f in fields(scores.get(name))}
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_the_registry_holds_what_the_papers_ask_for() -> None:
+    gradient = {"negrad", "ungrad", "gradnorm", "exgrad", "regrad"}
+    draws = {"perturb_x", "perturb_theta", "mc_aa", "inserted_dropout"}
+    forward = {"entropy", "exgrad_v", "max_probability", "energy", "gen"}
+    assert set(NAMES) >= gradient | draws | forward
+
+
+def test_the_card_is_complete(name: str) -> None:
+    method = scores.get(name)
+    assert isinstance(method, Score) and is_dataclass(method)
+    assert method.name == name and re.fullmatch(r"[a-z][a-z0-9_]*", name)
+    assert method.summary.endswith(".") and method.paper and method.sign.startswith("higher = more uncertain")
+    assert method.requires in {"forward", "gradients", "draws"}
+    assert isinstance(method.needs_training_data, bool) and isinstance(method.composes, tuple)
+    assert re.fullmatch(r"[CNh0-9+·() ]+", method.cost)
+    cost = eval(method.cost.replace("·", "*"), {"C": 10, "N": 100, "h": 0.01})
+    assert cost >= 1
+    assert type(method).__doc__ and len(method.needs) >= 1
+    assert hash(method) == hash(scores.get(name))
+
+
+def test_one_finite_float64_on_the_cpu_for_each_input(name: str, model: nn.Module, x: Tensor) -> None:
+    u = nescio.score(model, x, quick(name))
+    assert u.dtype == torch.float64 and u.shape == (11,) and u.device.type == "cpu"
+    assert u.isfinite().all() and not u.requires_grad
+    if name != "negrad":
+        assert u.unique().numel() == 11
+
+
+def test_permuted_inputs_have_permuted_scores(name: str, model: nn.Module, x: Tensor) -> None:
+    order = torch.randperm(11)
+    torch.testing.assert_close(
+        nescio.score(model, x[order], quick(name)), nescio.score(model, x, quick(name))[order], rtol=1e-9, atol=1e-14
+    )
+
+
+# Draws are compared with each other: what float32 loses in a prediction weighs more the less they differ. Thus large σ.
+FLOAT32 = {"forward": 1e-6, "gradients": 1e-5, "draws": 1e-4}
+LARGE = {"perturb_x": {"sigma": 0.2}, "perturb_theta": {"sigma": 0.1}, "mc_aa": {"a": 0.2}}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_batches_of_any_size_give_the_same_scores(
+    name: str, size: int, dtype: torch.dtype, make: Callable[..., nn.Module], x: Tensor
+) -> None:
+    method = quick(name, **(LARGE.get(name, {}) if dtype == torch.float32 else {}))
+    model, x = make(dtype), x.to(dtype)
+    whole = nescio.score(model, x, method)
+    if name == "negrad":  # its scores are round-off, which is nowhere the same
+        tolerance = {"rtol": 0.0, "atol": 1e-13 if dtype == torch.float64 else 1e-5}
+    else:
+        tolerance = {"rtol": 1e-9 if dtype == torch.float64 else FLOAT32[method.requires], "atol": 0.0}
+    torch.testing.assert_close(nescio.score(model, list(x.split(size)), method), whole, **tolerance)
+    torch.testing.assert_close(nescio.score(model, x, method, chunk=size), whole, **tolerance)
+    torch.testing.assert_close(nescio.score(model, x[3:4], method), whole[3:4], **tolerance)
+
+
+def test_a_list_gives_what_the_methods_give_alone(model: nn.Module, x: Tensor) -> None:
+    together = nescio.score(model, x, [quick(name) for name in NAMES])
+    assert list(together) == NAMES
+    for name in NAMES:
+        torch.testing.assert_close(together[name], nescio.score(model, x, quick(name)), rtol=1e-12, atol=1e-14)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(name: str, model: nn.Module, x: Tensor) -> None:
+    noisy = {"sigma": 0.1} if "sigma" in {f.name for f in fields(scores.get(name))} else {}
+    torch.manual_seed(1)
+    first = nescio.score(model, x, quick(name, **noisy))
+    torch.manual_seed(2)
+    assert torch.equal(first, nescio.score(model, x, quick(name, **noisy)))
+    if is_random(name):
+        assert not torch.equal(first, nescio.score(model, x, quick(name, seed=7, **noisy)))
+
+
+class Bomb(torch.autograd.Function):
+    """The identity, whose backward pass fails."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor) -> Tensor:
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        raise ArithmeticError("backward")
+
+
+def failing(error: type[BaseException], after: int) -> Callable[[Tensor], Tensor]:
+    calls = 0
+
+    def step(h: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise error("forward")
+        return h
+
+    return step
+
+
+def snapshot(model: nn.Module) -> Iterator[Any]:
+    """All that must not change, tensors as (object, value)."""
+    for name, module in model.named_modules():
+        yield name, module.training
+        yield [dict(v) for k, v in sorted(vars(module).items()) if k.endswith("hooks")]
+        yield {k: (id(b), b.clone()) for k, b in module.named_buffers(recurse=False)}
+        for key, p in module.named_parameters(recurse=False):
+            yield (
+                key,
+                id(p),
+                p.requires_grad,
+                id(p.grad),
+                p.detach().clone(),
+                None if p.grad is None else p.grad.clone(),
+            )
+    yield torch.get_rng_state(), random.getstate(), str(np.random.get_state())
+    yield torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor):
+        return isinstance(b, Tensor) and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+CASES: dict[str, tuple[Callable[[], Callable[[Tensor], Tensor]], type[BaseException] | None]] = {
+    "success": (lambda: lambda h: h, None),
+    "exception in the first forward": (lambda: failing(ArithmeticError, 0), ArithmeticError),
+    "exception in the second forward": (lambda: failing(ArithmeticError, 1), ArithmeticError),
+    "keyboard interrupt": (lambda: failing(KeyboardInterrupt, 1), KeyboardInterrupt),
+    "exception in backward": (lambda: Bomb.apply, ArithmeticError),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_model_is_left_as_it_was(name: str, case: str, make: Callable[..., nn.Module], x: Tensor) -> None:
+    step, error = CASES[case]
+    model = make()
+    model.norm.eval()
+    model.conv.requires_grad_(False)
+    model.hidden.weight.grad = torch.ones_like(model.hidden.weight)
+    model.head.register_forward_hook(lambda *_: None)
+    model.before_head = step()
+    before = list(snapshot(model))
+    method = quick(name)
+    if case == "exception in backward" and not (method.requires == "gradients" or name == "mc_aa"):
+        error = None  # it never goes backward
+    data = [x[:5], x[5:]]  # two batches: the second forward comes for every method
+    if error is None:
+        nescio.score(model, data, method)
+    else:
+        with pytest.raises(error):
+            nescio.score(model, data, method)
+    assert all(same(a, b) for a, b in zip(before, snapshot(model), strict=True))
+
+
+def test_the_snapshot_sees_what_it_should(model: nn.Module) -> None:
+    def differs(change: Callable[[], Any]) -> bool:
+        before = list(snapshot(model))
+        change()
+        return not all(same(a, b) for a, b in zip(before, snapshot(model), strict=True))
+
+    assert not differs(lambda: None)
+    assert differs(lambda: model.drop.eval())
+    assert differs(lambda: model.norm.running_mean.add_(1.0))
+    assert differs(lambda: model.head.bias.requires_grad_(False))
+    assert differs(lambda: setattr(model.head.weight, "grad", torch.zeros_like(model.head.weight)))
+    assert differs(lambda: model.conv.register_forward_hook(lambda *_: None))
+    assert differs(lambda: torch.rand(1))
+    assert differs(lambda: np.random.rand())

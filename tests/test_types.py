@@ -1,0 +1,49 @@
+"""The shared words: errors of the right kind, requests that can be compared, extras by name."""
+
+import math
+
+import pytest
+import torch
+
+from nescio import types
+from nescio.types import GradientNorms, Logits, SampledLogits
+
+
+def test_errors_are_caught_as_what_they_are() -> None:
+    for error, builtin in [
+        (types.InputError, ValueError),
+        (types.ModelError, ValueError),
+        (types.MissingExtra, ImportError),
+    ]:
+        assert issubclass(error, types.NescioError) and issubclass(error, builtin)
+
+
+def test_an_extra_that_is_there_is_imported_and_one_that_is_missing_is_named() -> None:
+    assert types.need("math", "none") is math
+    words = r"expected the package 'not_there' .*; install it with: pip install 'nescio\[files\]'"
+    with pytest.raises(types.MissingExtra, match=words):
+        types.need("not_there.at_all", "files")
+
+
+def test_equal_requests_are_one() -> None:
+    requests = [
+        Logits(),
+        Logits(),
+        GradientNorms("classes"),
+        GradientNorms("classes", norm=2),
+        GradientNorms("uniform"),
+    ]
+    assert len(set(requests)) == 3
+    assert SampledLogits("inputs", 0.1) == SampledLogits("inputs", 0.1, 100, 0, None)
+    assert all(isinstance(request, types.Request) for request in requests)
+
+
+def test_the_protocol_of_a_method() -> None:
+    class Own:
+        name = "own"
+        needs = (Logits(),)
+
+        def __call__(self, logits: torch.Tensor) -> torch.Tensor:
+            return logits[:, 0]
+
+    assert isinstance(Own(), types.Method) and not isinstance("own", types.Method)
