@@ -3,8 +3,9 @@
     python benchmarks/gradients.py                      # this machine's CPU, batch 16 and 1
     python benchmarks/gradients.py --device cuda --batch 256 16 1
 
-Every number of a row was measured in one run on one model and one batch. ``ratio`` is against the loop (the loop is timed on a few inputs of the batch, its time
-an input does not depend on the batch), ``floor`` is time over (1 + C) forward passes of the same batch.
+Every number of a row was measured in one run on one model and one batch. ``ratio`` is against the loop (the loop is
+timed on a few inputs of the batch, its time an input does not depend on the batch), ``floor`` is time over (1 + C)
+forward passes of the same batch.
 """
 
 from __future__ import annotations
@@ -83,8 +84,14 @@ def measure(name: str, batch: int, device: torch.device, peers: list[str]) -> di
     order = trace.class_gradients(model, few, layers="tensor").layers
     expected = loop(model.double(), few.double())
     model.float()
-    rows: dict[str, Any] = {"loop": {"inputs_per_second": 1 / base, "ratio": 1.0, "floor": base * batch / (forward * (1 + CLASSES))}}
-    ways = {"nescio": lambda: engine(model, x), "vmap": lambda: vmap(model, x, _vmap_chunk(model, device)), "backpack": lambda: backpack(model, x)}
+    rows: dict[str, Any] = {
+        "loop": {"inputs_per_second": 1 / base, "ratio": 1.0, "floor": base * batch / (forward * (1 + CLASSES))}
+    }
+    ways = {
+        "nescio": lambda: engine(model, x),
+        "vmap": lambda: vmap(model, x, _vmap_chunk(model, device)),
+        "backpack": lambda: backpack(model, x),
+    }
     for way, run in ways.items():
         if way != "nescio" and way not in peers:
             continue
@@ -94,7 +101,7 @@ def measure(name: str, batch: int, device: torch.device, peers: list[str]) -> di
                 time = seconds(run, device)
                 norms = run().double().cpu()[: len(few)]
                 peak = peak_bytes(run, device)
-        except Exception as error:  # noqa: BLE001 (a peer that cannot do this model says why in its row)
+        except Exception as error:
             rows[way] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
             continue
         if way != "nescio":
@@ -115,15 +122,18 @@ def _vmap_chunk(model: nn.Module, device: torch.device) -> int:
 
 def table(results: list[dict[str, Any]]) -> str:
     """The results for people."""
-    lines = [f"{'model':<10}{'batch':>6} {'way':<10}{'inputs/s':>10}{'x loop':>9}{'x floor':>9}{'forwards':>9}{'peak GB':>9}{'error':>9}"]
+    heads = ("inputs/s", "x loop", "x floor", "forwards", "peak GB", "error")
+    lines = [f"{'model':<10}{'batch':>6} {'way':<10}" + "".join(f"{h:>10}" for h in heads)]
     for r in results:
         for way, v in r["ways"].items():
             if "ratio" not in v:
                 lines.append(f"{r['model']:<10}{r['batch']:>6} {way:<10} {v['error'][:90]}")
                 continue
             lines.append(
-                f"{r['model']:<10}{r['batch']:>6} {way:<10}{v['inputs_per_second']:>10.1f}{v['ratio']:>9.2f}{v['floor']:>9.2f}"
-                f"{v.get('forwards', math.nan):>9.1f}{v.get('peak_gb', math.nan):>9.2f}{v.get('error', math.nan):>9.0e}"
+                f"{r['model']:<10}{r['batch']:>6} {way:<10}"
+                f"{v['inputs_per_second']:>10.1f}{v['ratio']:>10.2f}{v['floor']:>10.2f}"
+                f"{v.get('forwards', math.nan):>10.1f}{v.get('peak_gb', math.nan):>10.2f}"
+                f"{v.get('error', math.nan):>10.0e}"
             )
     return "\n".join(lines)
 
@@ -142,7 +152,13 @@ def main() -> None:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     results = [measure(m, b, device, args.peers) for m in args.models for b in args.batch]
     print(table(results))
-    print("saved", save(args.name or f"gradients-{device.type}", {"machine": machine(device), "classes": CLASSES, "results": results}))
+    print(
+        "saved",
+        save(
+            args.name or f"gradients-{device.type}",
+            {"machine": machine(device), "classes": CLASSES, "results": results},
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -69,7 +69,10 @@ def peak_bytes(run: Callable[[], Any], device: torch.device) -> int:
 
 def machine(device: torch.device) -> dict[str, Any]:
     """What the numbers were measured on."""
-    cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
+    cpu = next(
+        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        platform.processor(),
+    )
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu,
         "threads": torch.get_num_threads(),

@@ -143,6 +143,7 @@ def test_a_loader_of_mappings_keeps_the_names():
         np.arange(6, dtype=">i4").reshape(3, 2),
         np.arange(6, dtype=np.uint8).reshape(3, 2),
         np.broadcast_to(np.arange(2.0), (3, 2)),
+        np.frombuffer(np.arange(6.0).tobytes()).reshape(3, 2),
     ],
 )
 def test_arrays_become_tensors_of_the_same_numbers(array):

@@ -14,23 +14,24 @@ from nescio.modes import predicting, preserved, tracing
 from nescio.types import ModelError
 
 
-class Stubborn(nn.Module):
-    """Keeps its batch-norm in training mode, as models do that override train()."""
+class StubbornNorm(nn.BatchNorm1d):
+    """Stays in training mode, as parts of models do that override train()."""
 
+    def train(self, mode=True):
+        return super().train(True)
+
+
+class Stubborn(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm = nn.BatchNorm1d(3)
+        self.norm = StubbornNorm(3)
         self.frozen = nn.Linear(3, 3)
         self.frozen.requires_grad_(False)
         self.head = nn.Linear(3, 2)
         self.register_buffer("table", torch.tensor([1.0, float("nan")]))
         self.register_buffer("empty", None)
+        self.register_buffer("scratch", torch.zeros(2), persistent=False)
         self.note = torch.ones(2)  # a tensor that is neither parameter nor buffer
-
-    def train(self, mode=True):
-        super().train(mode)
-        self.norm.training = True
-        return self
 
     def forward(self, x):
         return self.head(self.frozen(self.norm(x)))
@@ -308,6 +309,14 @@ def test_an_object_names_its_modules_as_roots():
     with tracing(pair):
         assert not any(m.training for m in pair.roots)
     assert all(m.training for m in pair.roots)
+
+
+def test_buffers_made_in_inference_mode_come_back():
+    with torch.inference_mode():
+        norm = nn.BatchNorm1d(3)
+    with preserved(norm), torch.inference_mode():
+        norm.running_mean.add_(1)
+    assert norm.running_mean.tolist() == [0, 0, 0]
 
 
 def test_lazy_modules_can_be_preserved():

@@ -5,7 +5,7 @@ from torch import nn
 from nescio.models import Classifier
 from nescio.modes import predicting, preserved, tracing
 from nescio.types import InputError, ModelError
-from tests.models.examples import Text, conv, mlp
+from tests.models.examples import Text, conv, mlp, never
 
 # what a classifier knows of its model
 
@@ -264,6 +264,17 @@ def test_functional_gives_gradients_of_each_input_under_torch_func(output):
         alone = torch.autograd.grad(z.log_softmax(1)[0, 1], list(classifier.parameters().values()))
         for name, expected in zip(params, alone, strict=True):
             assert torch.allclose(each[name][i], expected, rtol=1e-9, atol=1e-15)
+
+
+def test_functional_runs_compiled_parts_eagerly():
+    model, x = mlp(), torch.randn(2, 3)
+    expected = model(x)
+    model[2] = torch.compile(model[2], backend=never)
+    compiled = torch.compile(model, backend=never)
+    for outer in (model, compiled, nn.DataParallel(compiled)):
+        classifier = Classifier(outer)
+        assert list(classifier.parameters())[-1] == "2.bias"
+        assert torch.equal(classifier.functional(classifier.parameters(), x), expected)
 
 
 def test_functional_puts_everything_back_after_an_error():

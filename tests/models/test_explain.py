@@ -63,7 +63,7 @@ class Strange(Exception):
         KeyError("shape"),
         torch.OutOfMemoryError("CUDA out of memory: input size"),
         RuntimeError("Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"),
-        ModelError("of the model's own making: shape "),
+        ModelError("a wrong shape of the model's own making"),
     ],
 )
 def test_other_errors_of_the_model_pass_unchanged(error):

@@ -37,6 +37,9 @@ def test_a_module_named_like_a_wrapper_keeps_its_weights_apart():
     trained, target = build(), build()
     fill(target, trained.state_dict())
     assert equal(target, trained)
+    again = build()
+    fill(again, {f"_orig_mod.{name}": value for name, value in trained.state_dict().items()})
+    assert equal(again, trained)
 
 
 def test_tied_weights_that_were_saved_once_are_enough():

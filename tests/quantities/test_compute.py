@@ -123,3 +123,19 @@ def test_without_parameters_gradients_are_refused_and_logits_are_not() -> None:
         compute(Classifier(nn.Identity()), x, [GradientNorms("classes")])
     with pytest.raises(ModelError, match="expected a model with floating-point parameters to add noise to, got one"):
         compute(Classifier(nn.Identity()), x, [SampledLogits("parameters", 0.1)])
+
+
+@pytest.mark.parametrize("request_", [Logits(), SampledLogits("inputs", 0.1, 2), SampledLogits("dropout", 0.4, 2)])
+def test_a_model_that_draws_and_counts_is_left_as_it_was(request_: Any) -> None:
+    class Restless(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(4, 3)
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.count += 1
+            return super().forward(x + 0 * torch.rand(1))
+
+    model, state = Restless(), torch.get_rng_state()
+    compute(Classifier(model), torch.rand(3, 4, generator=torch.Generator()), [request_])
+    assert model.count == 0 and model.training and torch.equal(torch.get_rng_state(), state)

@@ -64,7 +64,7 @@ def test_each_score_is_its_formula(
     settings: dict[str, Any] = {"layer_decay": decay, "norm": norm, "variant": variant, "samples": 0}
     if smoothed:
         generator = torch.Generator("cpu").manual_seed(9)
-        noise = 0.2 * torch.randn(3, *x.shape[1:], generator=generator, dtype=torch.float64)
+        noise = 0.2 * torch.randn(3, *x.shape[1:], generator=generator).double()
         settings |= {"sigma": 0.2, "samples": 3, "seed": 9}
     for power in [1, 2] if name == "regrad" else [2]:
         own = {"power": power} if name == "regrad" else {}
@@ -76,7 +76,7 @@ def test_each_score_is_its_formula(
 def test_smoothing_by_the_mean_probability(model: Any, x: Tensor) -> None:
     """With smoothing="mean" the gradient is that of the logarithm of the mean probability over the copies."""
     generator = torch.Generator("cpu").manual_seed(0)
-    noise = 0.5 * torch.randn(3, *x.shape[1:], generator=generator, dtype=torch.float64)
+    noise = 0.5 * torch.randn(3, *x.shape[1:], generator=generator).double()
     model.eval()
     p = model(torch.cat([x[:1], x[:1] + noise])).softmax(1)
     truth = 0.0

@@ -34,7 +34,7 @@ def features(model: Any) -> Any:
 
 def test_perturb_x_is_the_mean_divergence_over_noisy_inputs(model: Any, x: Tensor) -> None:
     found = nescio.score(model, x, "perturb_x", sigma=0.3, samples=5, seed=2)
-    noise = torch.randn(5, 1, 6, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    noise = torch.randn(5, 1, 6, 6, generator=torch.Generator().manual_seed(2)).double()
     model.eval()
     with torch.no_grad():
         p = model(x).softmax(1)

@@ -1,4 +1,6 @@
-"""Models of many kinds, small and with random weights, that the engine is tested on: name → (model, inputs), in float64."""
+"""Models of many kinds, small and with random weights, that the engine is tested on: name → (model, inputs), in
+float64.
+"""
 
 from __future__ import annotations
 
@@ -187,12 +189,16 @@ def tokens(n: int, length: int, vocabulary: int = 20) -> Tensor:
 
 def mlp() -> Subject:
     """Linear layers with and without bias, in-place activation."""
-    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(inplace=True), nn.Linear(8, 8, bias=False), nn.Tanh(), nn.Linear(8, 5)), torch.randn(4, 6)
+    return nn.Sequential(
+        nn.Linear(6, 8), nn.ReLU(inplace=True), nn.Linear(8, 8, bias=False), nn.Tanh(), nn.Linear(8, 5)
+    ), torch.randn(4, 6)
 
 
 def convnext() -> Subject:
     """Depthwise 7×7, layer norm over channels, layer scale as a raw parameter."""
-    return ConvNeXt([CNBlockConfig(8, 16, 1), CNBlockConfig(16, None, 1)], num_classes=4, layer_scale=0.5), images(3, 3, 32)
+    return ConvNeXt([CNBlockConfig(8, 16, 1), CNBlockConfig(16, None, 1)], num_classes=4, layer_scale=0.5), images(
+        3, 3, 32
+    )
 
 
 SUBJECTS: dict[str, Callable[[], Subject]] = {
@@ -203,7 +209,10 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "vit": lambda: (zoo.small_vit(size=8, patch=4, width=12, depth=2, heads=2, classes=4), images(3, 3, 8)),
     "convnext": convnext,
     "mobilenet_v3": lambda: (torchvision.models.mobilenet_v3_small(num_classes=3), images(2, 3, 32)),
-    "swin": lambda: (torchvision.models.SwinTransformer([2, 2], 8, [1, 1], [2, 2], [4, 4], num_classes=4), images(3, 3, 32)),
+    "swin": lambda: (
+        torchvision.models.SwinTransformer([2, 2], 8, [1, 1], [2, 2], [4, 4], num_classes=4),
+        images(3, 3, 32),
+    ),
     "gru": lambda: (GRUText(), tokens(4, 6)),
     "lstm": lambda: (LSTMText(), torch.randn(4, 5, 6)),
     "encoder": lambda: (EncoderText(), tokens(4, 7)),
@@ -218,7 +227,9 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
 
 
 def make(name: str, gap: float | None = None) -> Subject:
-    """The model in float64 and eval mode, with batch norms that have seen data; ``gap`` sets the largest distance of two logits."""
+    """The model in float64 and eval mode, with batch norms that have seen data; ``gap`` sets the largest distance of
+    two logits.
+    """
     torch.manual_seed(1)
     model, x = SUBJECTS[name]()
     model = model.double().eval()

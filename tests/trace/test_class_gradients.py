@@ -83,8 +83,8 @@ def test_rows_uniform_and_expected() -> None:
     classifier = Classifier.of(model)
     for settings in ({}, {"sigma": 0.1, "samples": 2}, {"sigma": 0.1, "samples": 2, "smoothing": "mean"}):
         rows = ("classes", "uniform", "expected")
-        ours, p, names = trace.gradient_norms(classifier, x, rows=rows, **settings)
-        wanted, q, same = trace.reference.gradient_norms(classifier, x, rows=rows, **settings)
+        ours, _, names = trace.gradient_norms(classifier, x, rows=rows, **settings)
+        wanted, _, same = trace.reference.gradient_norms(classifier, x, rows=rows, **settings)
         assert names == same
         close(ours["uniform"], wanted["uniform"], 1e-9)
         close(ours["classes"], wanted["classes"], 1e-9)

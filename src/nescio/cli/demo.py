@@ -30,7 +30,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--inputs",
         type=int,
-        default=300,
+        default=200,
         metavar="N",
         help="held-out digits, and not-digits (default: %(default)s each)",
     )

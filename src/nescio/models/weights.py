@@ -65,7 +65,6 @@ def fill(module: nn.Module, state: Mapping[str, Any], source: str = "the file") 
         missing, unknown = [n for n in expected if n not in given], [n for n in given if n not in expected]
     else:
         missing, unknown = module.load_state_dict(given, strict=False)
-    missing = [name for name in missing if not name.endswith("num_batches_tracked")]  # older files do not have it
     faults = [
         (missing, "the file lacks what the model has", False),
         (unknown, "the model lacks what the file has", False),
@@ -168,10 +167,13 @@ def _state(content: Any, file: Path) -> dict[str, Any]:
 
 def _renamed(state: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Any]:
     """The state by the names that the module uses; a tied tensor that was saved once is given to all its names."""
-    names = {_plain(name): name for name in expected}
-    if len(names) < len(expected):  # modules that are named like wrappers: take names as they are
-        names = {name: name for name in expected}
-    given = {name if name in expected else names.get(_plain(name), name): value for name, value in state.items()}
+    for wrappers in (("module", "_orig_mod"), ("_orig_mod",), ()):  # a model may have a module of such a name itself
+        names = {_plain(name, wrappers): name for name in expected}
+        if len(names) == len(expected) and len({_plain(name, wrappers) for name in state}) == len(state):
+            break
+    given = {
+        name if name in expected else names.get(_plain(name, wrappers), name): value for name, value in state.items()
+    }
     by_tensor: dict[int, Any] = {id(expected[name]): value for name, value in given.items() if name in expected}
     for name, tensor in expected.items():
         if name not in given and id(tensor) in by_tensor:
@@ -179,5 +181,5 @@ def _renamed(state: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str,
     return given
 
 
-def _plain(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part not in ("module", "_orig_mod"))
+def _plain(name: str, wrappers: tuple[str, ...]) -> str:
+    return ".".join(part for part in name.split(".") if part not in wrappers)

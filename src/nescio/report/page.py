@@ -108,7 +108,7 @@ is what guessing gives. Each panel shows one method, with all the others in grey
 def _histogram(c: Comparison) -> str:
     method = c.shown
     groups = {c.known.name: method.known, **method.foreign}
-    figure = plots.histogram(groups, f"{method.name} (higher = more uncertain)")
+    figure = plots.histogram(groups, f"{method.name} (higher = more uncertain)", width=5.6, height=3.4)
     medians = "; ".join(f"{name} {number(float(np.median(scores)))}" for name, scores in groups.items())
     alt = f"Histogram of {method.name} for each set. Medians: {medians}."
     return f"""<h2>How <code>{escape(method.name)}</code> sees the sets</h2>
@@ -142,7 +142,7 @@ def _cards(sets: tuple[PictureSet, ...], scores: np.ndarray) -> Iterator[str]:
             guess, sure = int(pictures.predicted[i]), f"{100 * pictures.probability[i]:.0f} %"
             label = None if pictures.labels is None else int(pictures.labels[i])
             truth = pictures.name if label is None else f"handwritten {label}"
-            wrong = f'<br><span class="wrong">is a {label}</span>' if label not in (None, guess) else ""
+            wrong = f'<br><span class="wrong">is a {label}</span>' if label is not None else ""
             alt = escape(f"{truth}, taken for {guess} with probability {sure}")
             yield (
                 f'<li><img src="{png(picture)}" alt="{alt}" width="{picture.shape[1]}" height="{picture.shape[0]}">'

@@ -30,8 +30,8 @@ def percent(share: float) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that mean something, with a true minus sign."""
-    return f"{value:.3g}".replace("-", "−")
+    """Three digits that mean something (all of those before the point up to a million), with a true minus sign."""
+    return (f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}").replace("-", "−")
 
 
 def duration(seconds: float) -> str:

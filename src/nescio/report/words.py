@@ -19,12 +19,16 @@ COLUMNS: Mapping[str, str] = {
     ),
     "AUROC of a kind": "The same as AUROC, with the not-digits of that kind only.",
     "time per input": (
-        "Seconds of scoring divided by the number of pictures, each method run alone on this machine. Gradient "
+        "Seconds of scoring divided by the number of pictures, each method run alone, on one thread. Gradient "
         "methods that use noisy copies, and those that draw many predictions, pay for each copy or draw."
     ),
 }
 
 NOTES: Mapping[str, str] = {
+    "ungrad": (
+        "The mean over all classes alike. Classes that the network has ruled out weigh as much as those it considers, "
+        "and their gradients stay large when it is sure, so this score may well point the wrong way."
+    ),
     "negrad": (
         "The norm of the expected gradient. That gradient is zero for every input, exactly, so what is shown is the "
         "round-off of the machine's arithmetic. It may seem to separate the sets, since round-off grows with "

@@ -4,6 +4,9 @@
 2. Held-out digits stand against as many pictures that are no digits, in equal parts of each kind.
 3. Every registered method scores all of them with its default settings, alone and timed.
 
+All of it runs on one thread: the pictures are too small for a second to gain much, the order of sums and with it the
+table does not depend on the number of cores, and other work on the machine does little harm.
+
 Nothing here is tuned to the outcome, and a method that does badly is shown like any other.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -29,13 +33,13 @@ from nescio.report import Comparison, MethodResult, PictureSet, page
 from nescio.study.scoring import score
 from nescio.types import InputError, need
 
-BATCH = 100
+BATCH = 50
 
 
 def demo(
     *,
     seed: int = 0,
-    inputs: int = 300,
+    inputs: int = 200,
     epochs: int = 30,
     methods: Sequence[str] | None = None,
     progress: bool | None = None,
@@ -43,7 +47,7 @@ def demo(
     """Train, score, compare. `inputs` is the number of held-out digits, and that of the other pictures together.
 
     methods=None takes every registered one. progress=True or False shows or hides the bars; None shows them in a
-    terminal. For a seed the scores are the same on every run (of one machine); only the times differ.
+    terminal. For a seed the scores are the same on every run of one machine; only the times differ.
     """
     for package in ("sklearn", "matplotlib", "PIL"):
         need(package, "demo")  # said before the work, not after it
@@ -51,11 +55,15 @@ def demo(
         raise InputError(
             f"expected a seed of at least 0 and {2 * len(NOT_DIGITS)} to 1000 inputs, got seed={seed}, inputs={inputs}"
         )
+    with _one_thread():
+        return _compared(seed, inputs, epochs, list(scores.names() if methods is None else methods), progress)
+
+
+def _compared(seed: int, inputs: int, epochs: int, names: list[str], progress: bool | None) -> Comparison:
     known = digits(held_out=inputs, seed=seed)
     foreign = {kind: NOT_DIGITS[kind].make(count, seed) for kind, count in _shares(inputs).items()}
     model = _trained(known, epochs, seed, progress)
     everything = torch.cat([known.held_out.x, *foreign.values()])
-    names = list(scores.names() if methods is None else methods)
     with bars.bar(len(names) * len(everything), show=progress, description="scoring") as bar:
         results = tuple(_scored(model, name, everything, [inputs, *map(len, foreign.values())], bar) for name in names)
     return Comparison(
@@ -73,6 +81,16 @@ def write_page(comparison: Comparison, path: str | Path) -> None:
     text = page(comparison)
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _shares(inputs: int) -> dict[str, int]:
@@ -102,7 +120,7 @@ def _scored(model: nn.Module, name: str, x: Tensor, sizes: list[int], bar: bars.
 
     def batches() -> Iterator[Tensor]:
         for batch in x.split(BATCH):
-            yield batch
+            yield batch  # comes back here when the batch has been scored
             bar.update(len(batch))
 
     method: Any = scores.get(name)
@@ -156,5 +174,5 @@ def _facts(seed: int, inputs: int, epochs: int, known: Digits, foreign: dict[str
         "tuning": "none: every method has its default settings",
         "seed": str(seed),
         "versions": ", ".join(f"{name} {version}" for name, version in packages.items()),
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, on the CPU",
+        "machine": f"{platform.machine()}, one thread of the CPU",
     }

@@ -1,19 +1,28 @@
-"""Pulling cotangents back to operations' outputs: data gradients only, all cotangents at once.
+"""Pulling cotangents back through the graph: data gradients only, many cotangents at once.
 
-`pull` asks autograd for the gradients at given *edges* of the graph (the outputs of operations) and for nothing else, so no weight gradient is
-computed and the backward pass stops at the earliest operation that was asked for. Several cotangents go through one backward pass under `vmap`,
-which folds them into the batch of every operation.
+`pull` asks autograd for gradients at given tensors or *edges* of the graph and for nothing else, so no weight
+gradient is computed and the backward pass stops at the earliest thing that was asked for. `visit` does the same for
+the outputs of operations, but hands each gradient to a reader as soon as it is there and then lets it go, so that the
+gradients of one layer, not of all, are in memory at a time.
+
+Several cotangents go through one backward pass under `vmap`, which folds them into the batch of every operation.
+`_Hand` takes the folded tensor out of it.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
+
+from nescio.trace.memory import exhausted
+
+Reader = Callable[[Tensor], None]
 
 
 @contextmanager
@@ -24,8 +33,16 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor) -> list[Tensor | None]:
-    """Gradients [K, *shape] of ``Σ vectors·logits`` at each wanted tensor or edge for cotangents ``vectors`` [K, B, C]; None: no path."""
+class NotFolded(RuntimeError):
+    """vmap cannot follow an operation of the graph."""
+
+
+def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor, fold: bool = False) -> list[Tensor | None]:
+    """Gradients [K, *shape] of ``Σ vectors·logits`` at each wanted tensor or edge for cotangents ``vectors`` [K, B,
+    C]; None: no path.
+
+    Where vmap cannot follow, the cotangents are taken one at a time, or `NotFolded` is raised with ``fold``.
+    """
     if not wanted:
         return []
     vectors = vectors.to(logits.dtype)
@@ -42,14 +59,68 @@ def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor) -> list[Tensor 
     try:
         with quiet():
             got = torch.func.vmap(backward)(vectors)
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, NotImplementedError):  # an operation that vmap does not know: one cotangent at a time
+    except (RuntimeError, NotImplementedError) as error:
+        if exhausted(error):
+            raise
+        if fold:
+            raise NotFolded(str(error)) from error
         return _stack([pull(logits, wanted, v.unsqueeze(0)) for v in vectors])
     result: list[Tensor | None] = [None] * len(wanted)
     for i, g in zip(reached, got, strict=True):
         result[i] = g
     return result
+
+
+class _Hand(torch.autograd.Function):
+    """Gives a gradient to a reader with its cotangents as dimension 0, inside of vmap or not."""
+
+    @staticmethod
+    def forward(g: Tensor, read: Reader) -> Tensor:
+        read(g.unsqueeze(0))
+        return g.new_zeros(())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Nothing to keep."""
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple[int | None, Any], g: Tensor, read: Reader) -> tuple[Tensor, int]:
+        read(g.movedim(dims[0], 0) if dims[0] is not None else g.expand(info.batch_size, *g.shape))
+        return g.new_zeros(info.batch_size), 0
+
+
+def visit(
+    logits: Tensor,
+    nodes: Mapping[int, Any],
+    lowest: Sequence[int],
+    vectors: Tensor,
+    read: Callable[[int, Tensor], None],
+) -> None:
+    """Call ``read(i, gradient [K, *shape])`` for the output of each node i that the cotangents [K, B, C] reach.
+
+    ``lowest`` are those nodes below which no other one lies: only they are asked for, the others are met on the way
+    to them.
+    """
+    if not nodes:
+        return
+    vectors = vectors.to(logits.dtype)
+    ends = [GradientEdge(nodes[i], 0) for i in lowest]
+
+    def hand(i: int) -> Callable[[tuple[Tensor | None, ...]], None]:
+        def hook(gradients: tuple[Tensor | None, ...]) -> None:
+            if gradients[0] is not None:
+                _Hand.apply(gradients[0], lambda g: read(i, g))
+
+        return hook
+
+    handles = [node.register_prehook(hand(i)) for i, node in nodes.items() if i not in lowest]
+    try:
+        for i, g in zip(lowest, pull(logits, ends, vectors, fold=True), strict=True):
+            if g is not None:
+                read(i, g)
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _stack(rows: list[list[Tensor | None]]) -> list[Tensor | None]:

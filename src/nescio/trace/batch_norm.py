@@ -1,8 +1,9 @@
 """Batch norm in eval mode as what it is, an affine map: ``y = s x + t`` with ``s = γ/√(v + ε)``, ``t = β − s m``.
 
-PyTorch's own backward of batch norm is written for training; under `vmap` it falls apart into a dozen passes over the data. Inside `affine` the
-eval-mode calls of a model go through `AffineBatchNorm`, whose data gradient is one product. Its parameters get no gradient from autograd here: their
-norms come from a rule, and the probe compares that with the model's own batch norm.
+PyTorch's own backward of batch norm is written for training; under `vmap` it falls apart into a dozen passes over the
+data. Inside `affine` the eval-mode calls of a model go through `AffineBatchNorm`, whose data gradient is one product.
+Its parameters get no gradient from autograd here: their norms come from a rule, and the probe compares that with the
+model's own batch norm.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class AffineBatchNorm(torch.autograd.Function):
 class _Affine(TorchFunctionMode):
     """Sends eval-mode batch norms through `AffineBatchNorm`, and everything else where it was going."""
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         if func is F.batch_norm:
             call = _bound(*args, **(kwargs or {}))
             if call is not None:

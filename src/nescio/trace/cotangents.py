@@ -1,16 +1,17 @@
 """Cotangents at the logits: what is pulled back to give the gradient of a log-probability.
 
-``∂ log p_c/∂θ = Jᵀ(e_c − p)``. For a confident input e_c − p is tiny for the likely class and would drown in the round-off of the backward
-pass, so what is pulled back has unit scale, ``u_c = (e_c − p)/(1 − p_c)``, that is 1 at c and ``−softmax`` of the *other* logits elsewhere, and
-the norm is multiplied by ``1 − p_c = exp(lse_{k≠c} z_k − lse z)`` afterwards. All of it is worked out in float64 at the logits.
+``∂ log p_c/∂θ = Jᵀ(e_c − p)``. For a confident input e_c − p is tiny for the likely class and would drown in the
+round-off of the backward pass, so what is pulled back has unit scale, ``u_c = (e_c − p)/(1 − p_c)``, that is 1 at c
+and ``−softmax`` of the *other* logits elsewhere, and the norm is multiplied by ``1 − p_c = exp(lse_{k≠c} z_k − lse
+z)`` afterwards. All of it is worked out in float64 at the logits.
 
-With noisy copies s = 0 … S of an input (s = 0 is the input itself) the gradient is averaged before the norm:
-``Σ_s w_s ∂ log p_c(x_s)`` with ``w_s = 1/(S+1)`` (``smoothing="log"``, Eq. 13: the gradient of the mean log-probability) or
+With noisy copies s = 0 … S of an input (s = 0 is the input itself) the gradient is averaged before the norm: ``Σ_s
+w_s ∂ log p_c(x_s)`` with ``w_s = 1/(S+1)`` (``smoothing="log"``, Eq. 13: the gradient of the mean log-probability) or
 ``w_s = p_c(x_s)/Σ_s' p_c(x_s')`` (``"mean"``: the gradient of the log of the mean probability).
 
-Rows: ``classes`` one row a class; ``uniform`` the one row ``Jᵀ(1/C − p)``; ``expected`` the one row ``Σ_c p_c ∂ log p_c`` with p taken at the
-input itself. Without copies that last row is zero in exact arithmetic; it is worked out by autograd in the model's own precision as the papers
-did, so that what comes out is their round-off.
+Rows: ``classes`` one row a class; ``uniform`` the one row ``Jᵀ(1/C − p)``; ``expected`` the one row ``Σ_c p_c ∂ log
+p_c`` with p taken at the input itself. Without copies that last row is zero in exact arithmetic; it is worked out by
+autograd in the model's own precision as the papers did, so that what comes out is their round-off.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ ROWS = ("classes", "uniform", "expected")
 
 @dataclass(frozen=True)
 class Cotangents:
-    """``vectors`` [K, B, C] to pull back (B = inputs × copies) and the ``scale`` [K, N] that multiplies the norm of what comes out."""
+    """``vectors`` [K, B, C] to pull back (B = inputs × copies) and the ``scale`` [K, N] that multiplies the norm of
+    what comes out.
+    """
 
     vectors: Tensor
     scale: Tensor
@@ -70,7 +73,7 @@ def _classes(z: Tensor, copies: int, smoothing: Smoothing, classes: Tensor) -> C
 
 
 def _one(z: Tensor, copies: int, smoothing: Smoothing, weights: Tensor) -> Cotangents:
-    """``Σ_c weights_c ℓ_c`` by autograd, ℓ_c the mean log-probability over copies or the log of the mean probability."""
+    """``Σ_c weights_c ℓ_c`` by autograd, ℓ_c the mean log-probability (or the log of the mean probability)."""
     z = z.clone().requires_grad_()
     with torch.enable_grad():
         log_p = z.log_softmax(1).unflatten(0, (-1, copies))

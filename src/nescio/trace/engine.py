@@ -1,25 +1,25 @@
 """The engine: norms of parameter gradients for every input, cotangent and parameter.
 
-For a chunk of inputs: one forward pass; the graph and its `plan`; then for each block of cotangents one backward pass to the outputs of the operations
-that use parameters (`backward`), the rules on what comes out, and the general path for the rest. Noisy copies of an input stand beside it in the batch
-and are merged as more positions of the same gradient.
+For a chunk of inputs: one forward pass; the graph and its `plan`; then for each block of cotangents one backward pass
+to the outputs of the operations that use parameters (`backward`), the rules on what comes out, and the general path
+for the rest. Noisy copies of an input stand beside it in the batch and are merged as more positions of the same
+gradient.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge
 
 from nescio import inputs
 from nescio.models import Classifier
 from nescio.trace import cotangents, general
-from nescio.trace.backward import pull
+from nescio.trace.backward import NotFolded, visit
 from nescio.trace.batch_norm import affine
 from nescio.trace.graph import Graph
 from nescio.trace.layers import Layers
@@ -44,6 +44,7 @@ class Settings:
 
 
 Powers = dict[str, Tensor]
+"""``Σ|g|^norm`` [K, N] of each parameter's gradient g, before the cotangents' scale."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +57,52 @@ class Pass:
     plan: Plan
 
 
-def chunk_powers(
-    classifier: Classifier, run: Pass, layers: Layers, settings: Settings
-) -> tuple[dict[str, Powers], Tensor]:
-    """For each kind of row ``Σ|g|^norm`` [R, N] of each parameter, scaled; and the logits [N·copies, C]."""
-    out: dict[str, Powers] = {}
+def chunk_norms(classifier: Classifier, run: Pass, layers: Layers, settings: Settings) -> dict[str, Tensor]:
+    """For each kind of row the norms [R, N, L] of the layers' gradients."""
+    return _rows(
+        run.logits, layers, settings, lambda pulled: _block(classifier, run, layers.parameters, pulled, settings)
+    )
+
+
+def split_norms(
+    classifier: Classifier, x: Any, logits: Tensor, layers: Layers, settings: Settings
+) -> dict[str, Tensor]:
+    """As `chunk_norms` for one input whose copies do not fit together: gradients of parts of the copies are added up.
+
+    ``logits`` [copies, C] are those of all copies.
+    """
+
+    def block(pulled: cotangents.Cotangents) -> Powers:
+        sums: dict[str, Tensor] = {}
+        for piece in pieces(settings):
+            own = general.gradients(classifier, inputs.take(x, piece), layers.parameters, pulled.vectors[:, piece])
+            sums = {name: sums[name] + g if name in sums else g for name, g in own.items()}
+        return {name: (g.flatten(2).abs().double() ** settings.norm).sum(2) for name, g in sums.items()}
+
+    return _rows(logits, layers, settings, block)
+
+
+def pieces(settings: Settings) -> list[slice]:
+    """The copies of an input, cut into parts."""
+    width = -(-settings.copies // settings.parts)
+    return [slice(s, s + width) for s in range(0, settings.copies, width)]
+
+
+def _rows(
+    logits: Tensor, layers: Layers, settings: Settings, block: Callable[[cotangents.Cotangents], Powers]
+) -> dict[str, Tensor]:
+    """Norms [R, N, L] from ``block``, which gives ``Σ|g|^norm`` [K, N] of each parameter for some cotangents."""
+    out = {}
     for row in settings.rows:
-        blocks = []
-        total = cotangents.row_count(row, run.logits.shape[1])
+        norms = []
+        total = cotangents.row_count(row, logits.shape[1])
         step = settings.at_once or total
         for start in range(0, total, step):
-            pulled = cotangents.build(row, run.logits, settings.copies, settings.smoothing, slice(start, start + step))
-            blocks.append(_block(classifier, run, layers.parameters, pulled, settings))
-        out[row] = {name: torch.cat([b[name] for b in blocks]) for name in layers.parameters}
-    return out, run.logits.detach()
+            pulled = cotangents.build(row, logits, settings.copies, settings.smoothing, slice(start, start + step))
+            # the scale comes after the root: its square may be too small for a float64
+            norms.append(layers.gather(block(pulled), settings.norm) * pulled.scale.unsqueeze(2))
+        out[row] = torch.cat(norms)
+    return out
 
 
 def forward(classifier: Classifier, x: Any) -> Pass:
@@ -86,59 +119,68 @@ def forward(classifier: Classifier, x: Any) -> Pass:
         else:
             small = forward(classifier, inputs.take(x, slice(0, 2))).plan
             # other operations at another batch size: trust no rule
-            known[kind] = small if small.signature == graph.signature else replace(small, signature=graph.signature, fast={})
+            known[kind] = (
+                small if small.signature == graph.signature else replace(small, signature=graph.signature, fast={})
+            )
     return Pass(x, logits, graph, known[kind])
-
-
-def split_powers(
-    classifier: Classifier, x: Any, layers: Layers, settings: Settings
-) -> tuple[dict[str, Powers], Tensor]:
-    """As `chunk_powers` for one input whose copies do not fit together: gradients of parts of the copies are formed and added up."""
-    width = -(-settings.copies // settings.parts)
-    pieces = [slice(s, s + width) for s in range(0, settings.copies, width)]
-    with torch.no_grad():
-        logits = torch.cat([classifier.logits(inputs.take(x, piece)) for piece in pieces])
-    out: dict[str, Powers] = {}
-    for row in settings.rows:
-        blocks = []
-        total = cotangents.row_count(row, logits.shape[1])
-        step = settings.at_once or total
-        for start in range(0, total, step):
-            pulled = cotangents.build(row, logits, settings.copies, settings.smoothing, slice(start, start + step))
-            sums: dict[str, Tensor] = {}
-            for piece in pieces:
-                own = general.gradients(classifier, inputs.take(x, piece), layers.parameters, pulled.vectors[:, piece])
-                for name, g in own.items():
-                    sums[name] = sums[name] + g if name in sums else g
-            power = {n: (g.flatten(2).abs().double() ** settings.norm).sum(2) for n, g in sums.items()}
-            blocks.append({name: power[name] * pulled.scale**settings.norm for name in layers.parameters})
-        out[row] = {name: torch.cat([b[name] for b in blocks]) for name in layers.parameters}
-    return out, logits
 
 
 def _block(
     classifier: Classifier, run: Pass, names: Sequence[str], pulled: cotangents.Cotangents, settings: Settings
 ) -> Powers:
-    graph, logits = run.graph, run.logits
-    scale = pulled.scale**settings.norm
-    fast = {name: layouts for name in names if (layouts := _fitting(run, name)) is not None}
-    nodes = sorted({use.node for name in fast for use in graph.uses[name]})
-    found = pull(logits, [GradientEdge(graph.nodes[i], 0) for i in nodes], pulled.vectors)
-    deltas = {node: g for node, g in zip(nodes, found, strict=True) if g is not None}
-    del found
-    out: Powers = {}
-    with torch.no_grad(), torch.autocast(logits.device.type, enabled=False):
-        for name, layouts in fast.items():
-            uses = [(use, where) for use, where in zip(graph.uses[name], layouts, strict=True) if use.node in deltas]
-            parts = forms(graph, [u for u, _ in uses], [w for _, w in uses], deltas)
-            if parts is None:
-                continue
-            zero = torch.zeros_like(scale)
-            out[name] = sum((part.merge(settings.copies).power(settings.norm) for part in parts), zero) * scale
-    rest = [name for name in names if name in graph.uses and name not in out]
-    for name, power in general.powers(classifier, run.x, rest, pulled.vectors, settings.copies, settings.norm).items():
-        out[name] = power * scale
-    return {name: out[name] if name in out else torch.zeros_like(scale) for name in names}
+    reader = _Reader(run, names, settings)
+    try:
+        visit(run.logits, reader.nodes, run.graph.lowest(reader.nodes), pulled.vectors, reader.read)
+    except NotFolded:
+        each = [
+            cotangents.Cotangents(pulled.vectors[k : k + 1], pulled.scale[k : k + 1]) for k in range(len(pulled.scale))
+        ]
+        blocks = [_block(classifier, run, names, one, settings) for one in each]
+        return {name: torch.cat([b[name] for b in blocks]) for name in names}
+    out = reader.finish()
+    rest = [name for name in names if name in run.graph.uses and name not in out]
+    out |= general.powers(classifier, run.x, rest, pulled.vectors, settings.copies, settings.norm)
+    return {name: out[name] if name in out else torch.zeros_like(pulled.scale) for name in names}
+
+
+class _Reader:
+    """Turns output gradients into ``Σ|g|^norm`` of the fast parameters as soon as all that a parameter needs are
+    there.
+    """
+
+    def __init__(self, run: Pass, names: Sequence[str], settings: Settings) -> None:
+        self.run, self.settings = run, settings
+        self.layouts = {name: layouts for name in names if (layouts := _fitting(run, name)) is not None}
+        self.users: dict[int, list[str]] = {}
+        for name in self.layouts:
+            for node in {use.node for use in run.graph.uses[name]}:
+                self.users.setdefault(node, []).append(name)
+        self.nodes = {i: run.graph.nodes[i] for i in sorted(self.users)}
+        self.waiting: dict[str, dict[int, Tensor]] = {name: {} for name in self.layouts}
+        self.powers: Powers = {}
+
+    def read(self, node: int, delta: Tensor) -> None:
+        """Take the gradient at a node's output."""
+        for name in self.users[node]:
+            self.waiting[name][node] = delta
+            if len(self.waiting[name]) == len({use.node for use in self.run.graph.uses[name]}):
+                self._reduce(name)
+
+    def finish(self) -> Powers:
+        """What was found; a parameter that some cotangents' paths do not reach is worked out from those that came."""
+        for name in [n for n, deltas in self.waiting.items() if deltas]:
+            self._reduce(name)
+        return self.powers
+
+    def _reduce(self, name: str) -> None:
+        deltas = self.waiting.pop(name)
+        pairs = zip(self.run.graph.uses[name], self.layouts[name], strict=True)
+        uses = [(use, where) for use, where in pairs if use.node in deltas]
+        with torch.no_grad(), torch.autocast(self.run.logits.device.type, enabled=False):
+            parts = forms(self.run.graph, [u for u, _ in uses], [w for _, w in uses], deltas)
+            if parts is not None:
+                merged = [part.merge(self.settings.copies).power(self.settings.norm) for part in parts]
+                self.powers[name] = torch.stack(merged).sum(0)
 
 
 def _fitting(run: Pass, name: str) -> list[Layout] | None:

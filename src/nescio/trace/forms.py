@@ -4,9 +4,10 @@ Every rule ends in one of these. ``K`` is the number of cotangents (classes), ``
 share the parameter (pixels, tokens, time steps, noisy copies), ``G`` of groups.
 
 * `Outer`: the gradient is a sum of outer products over positions, ``g[k,n,g] = Σ_t d[k,n,g,t] ⊗ a[n,g,t]`` with
-  ``a`` [N, G, T, I] and ``d`` [K, N, G, T, O]. Its L2 norm is taken either from ``g`` itself (cost K·G·T·O·I) or, without
-  ever forming ``g``, from Gram matrices over positions, ``‖g‖² = Σ_{t,s} ⟨d_t, d_s⟩ ⟨a_t, a_s⟩`` (cost G·T²·(I + K·O)): the
-  cheaper one by count. With one position that is ``‖d‖ ‖a‖``. Never as ``⟨d (aaᵀ), d⟩``: that loses digits in TF32.
+  ``a`` [N, G, T, I] and ``d`` [K, N, G, T, O]. Its L2 norm is taken either from ``g`` itself (cost K·G·T·O·I) or,
+  without ever forming ``g``, from Gram matrices over positions, ``‖g‖² = Σ_{t,s} ⟨d_t, d_s⟩ ⟨a_t, a_s⟩`` (cost
+  G·T²·(I + K·O)): the cheaper one by count. With one position that is ``‖d‖ ‖a‖``. Never as ``⟨d (aaᵀ), d⟩``: that
+  loses digits in TF32.
 * `Local`: the gradient is small enough to be written down, ``g`` [K, N, F] (biases, affine parameters of norms, …).
 
 ``power(p)`` is ``Σ|g|^p`` [K, N] (p = 1 or 2), in float64; ``gradient()`` is ``g`` itself.
@@ -73,17 +74,21 @@ class Outer:
         return Outer(a, self.d.unflatten(1, (-1, copies)).movedim(2, 3).flatten(3, 4))
 
     def _explicit(self, p: int) -> Tensor:
+        """A slice of inputs at a time, so that ``g`` stays small; on a GPU all cotangents in one product, on a CPU
+        one after another.
+        """
         k, n, g, t, o = self.d.shape
         i = self.a.shape[-1]
-        width = max(1, SLICE_BYTES.get(self.a.device.type, 1 << 26) // (k * g * o * i * self.a.element_size()))
-        out = self.d.new_empty((k, n), dtype=torch.float64)
+        fold = k if self.a.is_cuda else 1
+        width = max(1, SLICE_BYTES.get(self.a.device.type, 1 << 26) // (fold * g * o * i * self.a.element_size()))
+        out = self.d.new_empty((k, n))
         for s in range(0, n, width):
-            a, d = self.a[s : s + width], self.d[:, s : s + width]
-            w = a.shape[0]
-            rows = d.movedim(0, 2).mT.reshape(w * g, k * o, t)
-            grad = torch.bmm(rows, a.reshape(w * g, t, i)).view(w, g, k, o * i)
-            out[:, s : s + width] = _reduce(grad, p, 3).sum(1).T.double()
-        return out
+            a = self.a[s : s + width].reshape(-1, t, i)
+            for c in range(0, k, fold):
+                d = self.d[c : c + fold, s : s + width].permute(1, 2, 0, 4, 3).reshape(len(a), fold * o, t)
+                grad = torch.bmm(d, a).view(-1, g, fold, o * i)
+                out[c : c + fold, s : s + width] = _reduce(grad, p, 3).sum(1).T
+        return out.double()
 
 
 Form = Local | Outer
@@ -100,6 +105,8 @@ def join(forms: Sequence[Form]) -> Form:
 
 
 def _reduce(x: Tensor, p: int, start: int = 2) -> Tensor:
-    """``Σ|x|^p`` over all but the first ``start`` dimensions; (x·x).sum() keeps more digits than a norm."""
+    """``Σ|x|^p`` over all but the first ``start`` dimensions; on a CPU (x·x).sum() keeps more digits than a norm."""
     y = x.flatten(start)
+    if y.is_cuda and p == 2:
+        return torch.linalg.vector_norm(y, dim=-1).square()
     return (y * y).sum(-1) if p == 2 else y.abs().sum(-1)

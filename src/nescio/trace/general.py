@@ -1,8 +1,9 @@
 """The general path: gradients of any parameter of any model, one input at a time, by `torch.func` or a plain loop.
 
-For the parameters ``θ_g`` that have no rule, each input (with its noisy copies) is a function ``θ_g → logits``; its vector–Jacobian
-products with all cotangents are the gradients. `vmap` runs many inputs and cotangents at once; a model that `vmap` cannot follow
-(control flow on data, unknown operations) is run in a loop over inputs. Nothing is assumed about the model but that it is differentiable.
+For the parameters ``θ_g`` that have no rule, each input (with its noisy copies) is a function ``θ_g → logits``; its
+vector–Jacobian products with all cotangents are the gradients. `vmap` runs many inputs and cotangents at once; a
+model that `vmap` cannot follow (control flow on data, unknown operations) is run in a loop over inputs. Nothing is
+assumed about the model but that it is differentiable.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 from nescio import inputs
 from nescio.models import Classifier
 from nescio.trace.backward import pull, quiet
+from nescio.trace.memory import exhausted
 
 VMAP_BYTES = {"cpu": 1 << 28, "cuda": 1 << 32}
 """Largest block of per-input gradients held at once."""
@@ -49,19 +51,21 @@ def _gradients(classifier: Classifier, x: Any, names: Sequence[str], vectors: Te
     parameters = classifier.parameters()
     each = sum(parameters[name].numel() * parameters[name].element_size() for name in names) * len(vectors)
     width = max(1, min(n, VMAP_BYTES.get(vectors.device.type, 1 << 28) // max(each, 1)))
-    follow = n > 1 and isinstance(x, torch.Tensor)
+    follow = n > 1
     for start in range(0, n, width):
         block = slice(start, min(start + width, n))
         rows = slice(block.start * copies, block.stop * copies)
         part, v = inputs.take(x, rows), vectors[:, rows]
-        if follow:
+        if isinstance(part, torch.Tensor) and follow:
             try:
-                yield block, _many(classifier, part, names, v, copies)
-                continue
-            except torch.OutOfMemoryError:
-                raise
-            except (RuntimeError, NotImplementedError, TypeError, ValueError):
+                found = _many(classifier, part, names, v, copies)
+            except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+                if exhausted(error):
+                    raise
                 follow = False
+            else:
+                yield block, found
+                continue
         for i in range(block.start, block.stop):
             own = slice(i * copies, (i + 1) * copies)
             yield slice(i, i + 1), _one(classifier, inputs.take(x, own), names, vectors[:, own])
@@ -73,9 +77,7 @@ def _many(classifier: Classifier, x: Tensor, names: Sequence[str], vectors: Tens
     chosen = {name: fixed.pop(name) for name in names}
 
     def one(group: Tensor, v: Tensor) -> dict[str, Tensor]:
-        logits, back = torch.func.vjp(
-            lambda theta: classifier.functional({**fixed, **theta}, group), chosen
-        )
+        logits, back, *_ = torch.func.vjp(lambda theta: classifier.functional({**fixed, **theta}, group), chosen)
         return torch.func.vmap(lambda u: back(u)[0])(v.to(logits.dtype))
 
     groups = x.detach().unflatten(0, (-1, copies))

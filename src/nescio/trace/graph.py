@@ -1,16 +1,17 @@
 """Where autograd's graph uses each parameter.
 
-A walk from the logits along ``next_functions`` meets every operation that can carry influence from a parameter to the logits. The
-``AccumulateGrad`` leaf of a parameter is reached through zero or more *chain* operations, which only re-arrange the parameter
-(transpose, view, cast, split …) and so keep the norm of its gradient, from the operation that *uses* it: a matrix product, a
-convolution, a norm. A parameter may have many uses (a module called twice, tied weights, the steps of a recurrent cell).
+A walk from the logits along ``next_functions`` meets every operation that can carry influence from a parameter to the
+logits. The ``AccumulateGrad`` leaf of a parameter is reached through zero or more *chain* operations, which only
+re-arrange the parameter (transpose, view, cast, split …) and so keep the norm of its gradient, from the operation
+that *uses* it: a matrix product, a convolution, a norm. A parameter may have many uses (a module called twice, tied
+weights, the steps of a recurrent cell).
 
 The walk is complete by construction: a parameter without a leaf in it has no path to the logits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,10 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 CHAIN = {
-    "TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0", "SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0",
-    "UnsafeSplitBackward0", "TransposeBackward0", "TransposeBackward1", "PermuteBackward0", "ViewBackward0", "ReshapeAliasBackward0",
-    "UnsafeViewBackward0", "UnsqueezeBackward0", "UnsqueezeBackward1", "SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2",
+    "TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0", "SplitBackward0",
+    "SplitWithSizesBackward0", "UnbindBackward0", "UnsafeSplitBackward0", "TransposeBackward0",
+    "TransposeBackward1", "PermuteBackward0", "ViewBackward0", "ReshapeAliasBackward0", "UnsafeViewBackward0",
+    "UnsqueezeBackward0", "UnsqueezeBackward1", "SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2",
     "SliceBackward0", "SelectBackward0",
 }  # fmt: skip
 """Operations that only re-arrange one tensor."""
@@ -32,11 +34,14 @@ PLAIN = {"TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0"}
 """The part of `CHAIN` through which equal steps are known to address equal entries."""
 
 MOVERS = {
-    "IndexBackward0", "IndexPutBackward0", "GatherBackward0", "IndexSelectBackward0", "IndexAddBackward0", "IndexCopyBackward0",
-    "ScatterBackward0", "ScatterBackward1", "ScatterAddBackward0", "ScatterReduceBackward0", "MaskedSelectBackward0",
-    "MaskedScatterBackward0", "TakeBackward0", "SortBackward0", "SortBackward1", "TopkBackward0", "RollBackward0",
+    "IndexBackward0", "IndexPutBackward0", "GatherBackward0", "IndexSelectBackward0", "IndexAddBackward0",
+    "IndexCopyBackward0", "ScatterBackward0", "ScatterBackward1", "ScatterAddBackward0", "ScatterReduceBackward0",
+    "MaskedSelectBackward0", "MaskedScatterBackward0", "TakeBackward0", "SortBackward0", "SortBackward1",
+    "TopkBackward0", "RollBackward0",
 }  # fmt: skip
-"""Operations that can move rows between inputs in a way that depends on the data (routing to experts, sampling of points)."""
+"""Operations that can move rows between inputs in a way that depends on the data (routing to experts, sampling of
+points).
+"""
 
 Chain = tuple[tuple[str, int, int], ...]
 """Steps (operation, which of its outputs, node)."""
@@ -82,7 +87,9 @@ class Graph:
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """What the graph looks like, apart from the sizes of tensors: equal for two passes that did the same operations."""
+        """What the graph looks like, apart from the sizes of tensors: equal for two passes that did the same
+        operations.
+        """
         names = {leaf: name for name, leaf in self._leaves.items()}
         below = (
             (names.get(i, n.name()), tuple(self._index.get(c, -1) for c, _ in n.next_functions))
@@ -93,6 +100,14 @@ class Graph:
     def order(self, name: str) -> int:
         """When the forward pass first used the parameter (autograd's sequence number of the first operation on it)."""
         return min(self.nodes[i]._sequence_nr() for i, _, _ in self._above[self._leaves[name]])
+
+    def lowest(self, wanted: Collection[int]) -> list[int]:
+        """Those of the wanted nodes below which no other wanted node lies."""
+        below = [False] * len(self.nodes)
+        for i, node in enumerate(self.nodes):
+            children = [self._index[c] for c, _ in node.next_functions if c is not None]
+            below[i] = any(below[j] or j in wanted for j in children)
+        return [i for i in sorted(wanted) if not below[i]]
 
     def _climb(self, name: str, at: int, output: int, chain: Chain, shape: tuple[int, ...]) -> Iterator[Use]:
         for above, slot, into in self._above[at]:
@@ -107,7 +122,9 @@ class Graph:
                 yield Use(name, above, slot, chain, shape, moved)
 
     def _find_active(self, inputs: set[int]) -> tuple[list[bool], list[bool]]:
-        """For each node: does it depend on the input, and did it go through a mover that does (one of parameters alone is harmless)."""
+        """For each node: does it depend on the input, and did it go through a mover that does (one of parameters
+        alone is harmless).
+        """
         active, moved = [False] * len(self.nodes), [False] * len(self.nodes)
         for i, node in enumerate(self.nodes):
             below = [self._index[c] for c, _ in node.next_functions if c is not None]
@@ -117,7 +134,9 @@ class Graph:
 
 
 def summable(uses: Sequence[Use]) -> bool:
-    """Whether several uses of one parameter can be added up block by block: equal chains, cut at one place at the most."""
+    """Whether several uses of one parameter can be added up block by block: equal chains, cut at one place at the
+    most.
+    """
     if len(uses) == 1:
         return True
     steps = [step for use in uses for step in use.chain]
@@ -127,7 +146,9 @@ def summable(uses: Sequence[Use]) -> bool:
 
 
 def _walk(root: Node) -> list[Any]:
-    """Every node reachable from ``root``, each after all that it depends on, in an order given by the graph's shape alone."""
+    """Every node reachable from ``root``, each after all that it depends on, in an order given by the graph's shape
+    alone.
+    """
     nodes: list[Any] = []
     seen: set[Node] = {root}
     stack = [(root, iter(root.next_functions))]

@@ -1,7 +1,8 @@
 """Layers: which parameters form one, what it is called, and where it stands in the forward pass.
 
-A layer is a module's own parameters (``"module"``) or a single parameter tensor (``"tensor"``). Layers stand in the order in which the forward
-pass first uses them; one that is not used stands behind its predecessor in the module tree.
+A layer is a module's own parameters (``"module"``) or a single parameter tensor (``"tensor"``). Layers stand in the
+order in which the forward pass first uses them; one that is not used stands behind its predecessor in the module
+tree.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
-from nescio.types import InputError
 from nescio.trace.graph import Graph
+from nescio.types import InputError
 
 ROOT = "(root)"
 

@@ -1,9 +1,9 @@
 """Which rows of a tensor belong to which input.
 
-A layer need not see the batch in dimension 0: sequence-first transformers have it in dimension 1, a token-wise linear layer
-gets inputs and tokens merged into rows, a window attention merges inputs and windows. A `Layout` says that dimension ``dim``
-has ``N·m`` entries, inputs outermost (``major``) or innermost. It is found from evidence: output gradients of a cotangent that is
-non-zero for one input alone are non-zero in that input's rows alone.
+A layer need not see the batch in dimension 0: sequence-first transformers have it in dimension 1, a token-wise linear
+layer gets inputs and tokens merged into rows, a window attention merges inputs and windows. A `Layout` says that
+dimension ``dim`` has ``N·m`` entries, inputs outermost (``major``) or innermost. It is found from evidence: output
+gradients of a cotangent that is non-zero for one input alone are non-zero in that input's rows alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How many inputs and cotangents go through at once: chosen from the memory at hand, halved when it was too much.
 
-A forward pass keeps ``activations`` bytes an input; each cotangent adds ``gradients`` bytes an input for output gradients, and about as much again
-while they are turned into norms.
+A forward pass keeps ``activations`` bytes an input; each cotangent adds ``gradients`` bytes an input for output
+gradients, and about as much again while they are turned into norms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Noisy copies of inputs: ``x_0 = x`` and ``x_i = x + σ ε_i``, the ε_i the same for every input and every call with one seed."""
+"""Noisy copies of inputs: ``x_0 = x`` and ``x_i = x + σ ε_i``, the ε_i the same for every input and every call with
+one seed.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,11 @@ from nescio.types import InputError
 
 
 def draws(x: Tensor, samples: int, seed: int) -> Tensor:
-    """Standard normal ε [samples, *shape of one input], drawn on the CPU so that every device gets the same."""
+    """Standard normal ε [samples, *shape of one input], drawn on the CPU in float32, so that every device and
+    precision gets the same.
+    """
     generator = torch.Generator("cpu").manual_seed(seed)
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return torch.randn((samples, *x.shape[1:]), generator=generator, dtype=dtype).to(x)
+    return torch.randn((samples, *x.shape[1:]), generator=generator, dtype=torch.float32).to(x)
 
 
 def copies(x: Any, sigma: float, samples: int, seed: int) -> Any:

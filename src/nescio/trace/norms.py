@@ -1,7 +1,8 @@
 """Gradient norms of a whole batch: the loop over chunks of inputs, with what it does when memory runs out.
 
-Inputs go through in chunks. When memory runs out the chunk is halved and the work goes on from where it was; a single input that does not
-fit has its cotangents taken in smaller blocks, and at last its noisy copies in parts whose gradients are added up.
+Inputs go through in chunks. When memory runs out the chunk is halved and the work goes on from where it was; a single
+input that does not fit has its cotangents taken in smaller blocks, and at last its noisy copies in parts whose
+gradients are added up.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from nescio import inputs, modes
 from nescio.models import Classifier
 from nescio.trace import cotangents, memory, noise
 from nescio.trace import layers as layer_tables
-from nescio.trace.engine import Pass, Settings, chunk_powers, forward, split_powers
+from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, split_norms
 from nescio.trace.plan import prove_silent
 from nescio.types import ClassGradients, InputError, ModelError
 
@@ -44,7 +45,9 @@ def class_gradients(
         layers: "module" (a layer is a module's own parameters) or "tensor" (each parameter tensor is one).
         norm: 2 or 1.
         select: names or patterns (``"layer4.*"``) of the layers to take; None takes all. Frozen parameters count.
-        sigma, samples, seed: average each gradient over the input and ``samples`` copies ``x + σε`` before the norm.
+        sigma: standard deviation of the noise, in the units of the input; 0 is no smoothing.
+        samples: average each gradient over the input and this many copies ``x + σε`` before the norm.
+        seed: of the noise, which is the same for every input.
         smoothing: "log" averages log-probabilities (Eq. 13), "mean" takes the log of the mean probability.
         chunk: inputs at a time; None chooses from the memory at hand. Results do not depend on it.
         output: what the model returns: "logits", "probabilities" or "binary".
@@ -73,7 +76,7 @@ def gradient_norms(
     smoothing: cotangents.Smoothing = "log",
     chunk: int | None = None,
 ) -> tuple[dict[str, Tensor], Tensor, tuple[str, ...]]:
-    """For each kind of row (see `cotangents`) the norms [N, R, L]; the probabilities [N, C]; the names of the layers."""
+    """For each kind of row (see `cotangents`) the norms [N, R, L]; the probabilities [N, C]; the layers' names."""
     _check(classifier, rows, norm, sigma, samples, smoothing, chunk)
     samples = samples if sigma > 0 else 0
     settings = Settings(tuple(rows), norm, samples + 1, smoothing)
@@ -92,21 +95,24 @@ def gradient_norms(
         while start < inputs.size(x):
             part = inputs.take(x, slice(start, start + size))
             try:
+                noisy = noise.copies(part, sigma, samples, seed)
                 if settings.parts > 1:
-                    noisy = noise.copies(part, sigma, samples, seed)
-                    powers, logits = split_powers(classifier, noisy, table, settings)
+                    with torch.no_grad():
+                        logits = torch.cat([classifier.logits(inputs.take(noisy, piece)) for piece in pieces(settings)])
+                    norms = split_norms(classifier, noisy, logits, table, settings)
                 else:
-                    whole = inputs.size(x) == inputs.size(part) == len(survey.logits) and samples == 0
-                    run = survey if whole else forward(classifier, noise.copies(part, sigma, samples, seed))
-                    powers, logits = chunk_powers(classifier, run, table, settings)
+                    whole = inputs.size(x) == inputs.size(part) == len(survey.logits) == inputs.size(noisy)
+                    run = survey if whole else forward(classifier, noisy)
+                    logits, norms = run.logits.detach(), chunk_norms(classifier, run, table, settings)
             except (RuntimeError, MemoryError) as error:
                 if not memory.exhausted(error):
                     raise
                 size, settings = _smaller(inputs.size(part), settings, error)
+                run = survey  # lets go of the pass that did not fit
                 memory.release(survey.logits.device)
                 continue
             start += inputs.size(part)
-            parts.append({row: table.gather(p, norm).transpose(0, 1).cpu() for row, p in powers.items()})
+            parts.append({row: n.transpose(0, 1).cpu() for row, n in norms.items()})
             probabilities.append(logits[:: settings.copies].double().softmax(1).cpu())
     return {row: torch.cat([p[row] for p in parts]) for row in rows}, torch.cat(probabilities), table.names
 
@@ -128,8 +134,8 @@ def _smaller(size: int, settings: Settings, error: BaseException) -> tuple[int, 
     if settings.parts < settings.copies:
         return 1, replace(settings, parts=min(settings.copies, settings.parts * 2))
     raise ModelError(
-        "there is not enough memory for a single input and a single class; use a device with more memory, smaller inputs, "
-        "or fewer layers with select="
+        "there is not enough memory for a single input and a single class; use a device with more memory, "
+        "smaller inputs, or fewer layers with select="
     ) from error
 
 
@@ -146,7 +152,8 @@ def _check(
         raise ModelError(f"gradients need an nn.Module with parameters; got {classifier.name}, a plain callable")
     if not classifier.parameters():
         raise ModelError(
-            f"gradients need parameters, and {classifier.name} has none; use a score without gradients, such as 'entropy'"
+            f"gradients need parameters, and {classifier.name} has none; "
+            "use a score without gradients, such as 'entropy'"
         )
     if unknown := [row for row in rows if row not in cotangents.ROWS]:
         raise InputError(f"expected rows from {', '.join(cotangents.ROWS)}; got {unknown[0]!r}")

@@ -1,13 +1,16 @@
 """The plan: which parameters take a rule, which the general path, and the proof that none was missed.
 
-`probe` runs two inputs through the model. Autograd's graph shows every use of every parameter (`graph`), so each parameter is one of
+`probe` runs two inputs through the model. Autograd's graph shows every use of every parameter (`graph`), so each
+parameter is one of
 
-* *fast*: each of its uses has a rule, the batch was found in each operation's output (`layout`), and the norm that the rules give agrees
-  with autograd's own gradient for both inputs;
+* *fast*: each of its uses has a rule, the batch was found in each operation's output (`layout`), and the norm that
+  the rules give agrees with autograd's own gradient for both inputs;
 * *general*: anything else that is in the graph;
-* *silent*: not in the graph. It has no gradient; `prove_silent` shows that it has no influence either, by changing it and looking at the logits.
+* *silent*: not in the graph. It has no gradient; `prove_silent` shows that it has no influence either, by changing
+  it and looking at the logits.
 
-A plan holds for every pass that does the same operations, whatever the sizes, so it is found again by the graph's signature.
+A plan holds for every pass that does the same operations, whatever the sizes, so it is found again by the graph's
+signature.
 """
 
 from __future__ import annotations
@@ -22,18 +25,22 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from nescio.models import Classifier
-from nescio.types import ModelError
 from nescio.trace import layout, rules
 from nescio.trace.forms import Form, join
 from nescio.trace.graph import Graph, Use, summable
+from nescio.types import ModelError
 
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 5e-2}
-"""How far a rule may be from autograd, relative to the gradient (and a thousandth of it relative to the largest gradient)."""
+"""How far a rule may be from autograd, relative to the gradient (and a thousandth of it relative to the largest
+gradient).
+"""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """For each fast parameter the layouts (dimension, major) of its uses; every other parameter of the graph is general."""
+    """For each fast parameter the layouts (dimension, major) of its uses; every other parameter of the graph is
+    general.
+    """
 
     signature: tuple[object, ...]
     fast: Mapping[str, tuple[tuple[int, bool], ...]]
@@ -44,7 +51,9 @@ class Plan:
 
 
 def leaf(x: Any) -> tuple[Any, tuple[Tensor, ...]]:
-    """The input as part of the graph (a copy, so that in-place operations of the model may write to it), and its leaves."""
+    """The input as part of the graph (a copy, so that in-place operations of the model may write to it), and its
+    leaves.
+    """
     if isinstance(x, torch.Tensor):
         if not x.is_floating_point():
             return x, ()
@@ -57,7 +66,9 @@ def leaf(x: Any) -> tuple[Any, tuple[Tensor, ...]]:
 def forms(
     graph: Graph, uses: Sequence[Use], layouts: Sequence[layout.Layout], deltas: Mapping[int, Tensor]
 ) -> list[Form] | None:
-    """The gradient of one parameter, block by block, from the output gradients ``deltas`` (by node); None where a rule declines."""
+    """The gradient of one parameter, block by block, from the output gradients ``deltas`` (by node); None where a
+    rule declines.
+    """
     blocks: dict[object, list[Form]] = {}
     for use, where in zip(uses, layouts, strict=True):
         node = graph.nodes[use.node]
@@ -85,8 +96,15 @@ def probe(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
         cotangent = torch.zeros_like(logits)
         cotangent[i] = torch.cos(torch.arange(1, logits.shape[1] + 1, device=logits.device, dtype=logits.dtype))
         found = torch.autograd.grad(logits, edges, cotangent, retain_graph=True, allow_unused=True)
-        evidence.append({node: logits.new_zeros(_shape(graph, node)) if g is None else g for node, g in zip(nodes, found, strict=True)})
-        own = torch.autograd.grad(plain, [parameters[name] for name in hopeful], cotangent, retain_graph=True, allow_unused=True)
+        evidence.append(
+            {
+                node: logits.new_zeros(_shape(graph, node)) if g is None else g
+                for node, g in zip(nodes, found, strict=True)
+            }
+        )
+        own = torch.autograd.grad(
+            plain, [parameters[name] for name in hopeful], cotangent, retain_graph=True, allow_unused=True
+        )
         truth.append({name: g for name, g in zip(hopeful, own, strict=True) if g is not None})
     with torch.no_grad():
         fast = {
@@ -119,9 +137,9 @@ def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
         guilty = [name for name in names if influence([name])] or list(names)
         shown = ", ".join(guilty[:5]) + (f" and {len(guilty) - 5} more" if len(guilty) > 5 else "")
         raise ModelError(
-            f"the parameters {shown} change the logits, but autograd has no path to them (the model detaches a value, runs a part under "
-            "no_grad or inference_mode, or uses re-entrant checkpointing), so their gradient cannot be had; remove that from the model, or "
-            "leave these layers out with select="
+            f"the parameters {shown} change the logits, but autograd has no path to them (the model detaches a value, "
+            "runs a part under no_grad or inference_mode, or uses re-entrant checkpointing), so their gradient cannot "
+            "be had; remove that from the model, or leave these layers out with select="
         )
 
 

@@ -1,7 +1,8 @@
 """Other readers of the same trace: gradients at the input, and values and gradients at the outputs of modules.
 
-The cotangents are [R, N, C], or a function of the logits [N, C] that gives them; each row is pulled back for the whole batch at once. Saliency
-maps read the input gradient, Grad-CAM and FullGrad the outputs of modules with their gradients.
+The cotangents are [R, N, C], or a function of the logits [N, C] that gives them; each row is pulled back for the
+whole batch at once. Saliency maps read the input gradient, Grad-CAM and FullGrad the outputs of modules with their
+gradients.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ Vectors = Tensor | Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class ModuleTrace:
-    """What one call of a module gave: its ``output`` and, for each cotangent, the ``gradient`` [R, *output shape] there."""
+    """What one call of a module gave: its ``output`` and, for each cotangent, the ``gradient`` [R, *output shape]
+    there.
+    """
 
     module: str
     output: Tensor
@@ -34,7 +37,9 @@ class ModuleTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """Logits [N, C], gradients at the input [R, *input shape] (None for token indices), and calls of modules in forward order."""
+    """Logits [N, C], gradients at the input [R, *input shape] (None for token indices), and calls of modules in
+    forward order.
+    """
 
     logits: Tensor
     inputs: Any
@@ -49,7 +54,8 @@ def input_gradients(model: Any, x: Any, cotangents: Vectors) -> Any:
 def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[str] | None = None) -> Trace:
     """Values and gradients at the outputs of the named modules (None: every module without children), and at the input.
 
-    A module that is called more than once gives one entry a call; one whose output does not reach the logits gets zeros.
+    A module that is called more than once gives one entry a call; one whose output does not reach the logits gets
+    zeros.
     """
     classifier = Classifier.of(model)
     with modes.preserved(classifier), modes.tracing(classifier):
@@ -68,7 +74,8 @@ def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[
         vectors = (cotangents(logits.detach()) if callable(cotangents) else cotangents).to(logits)
         if vectors.dim() != 3 or vectors.shape[1:] != logits.shape:
             raise InputError(
-                f"expected cotangents [R, {logits.shape[0]}, {logits.shape[1]}] (rows, inputs, classes); got {list(vectors.shape)}"
+                f"expected cotangents [R, {logits.shape[0]}, {logits.shape[1]}] (rows, inputs, classes); "
+                f"got {list(vectors.shape)}"
             )
         found = pull(logits, [*roots, *(edge for _, _, edge in seen)], vectors)
         zeros = [

@@ -1,8 +1,8 @@
 """The papers' own way, and the oracle of every test: a loop over inputs and rows with `torch.autograd.grad`.
 
-It is slow, obvious and takes nothing for granted: one input (with its noisy copies) at a time, the objective written down as the papers do,
-one backward pass for each row, and the norm of what autograd returns. In float32 it loses digits for confident inputs (ENGINE: up to 5e-3,
-and exact zeros); as an oracle it is run in float64.
+It is slow, obvious and takes nothing for granted: one input (with its noisy copies) at a time, the objective written
+down as the papers do, one backward pass for each row, and the norm of what autograd returns. In float32 it loses
+digits for confident inputs (ENGINE: up to 5e-3, and exact zeros); as an oracle it is run in float64.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rules: how an operation turns its saved input and the gradient at its output into the gradient of an operand.
 
-A rule is a pure function ``(context, delta) -> Form | None`` registered for the autograd name of an operation and the slot of the
-operand. ``delta`` is [K, *output shape]. None means that this particular call is not covered, and the general path is taken.
-``batch`` names the dimensions of the output in which the batch may lie.
+A rule is a pure function ``(context, delta) -> Form | None`` registered for the autograd name of an operation and the
+slot of the operand. ``delta`` is [K, *output shape]. None means that this particular call is not covered, and the
+general path is taken. ``batch`` names the dimensions of the output in which the batch may lie.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Convolutions in 1, 2 or 3 dimensions, with groups, strides, dilation and padding, plain and transposed.
 
-With the input unfolded into patches, ``a[n, g, t]`` the patch at output position t, a convolution is a matrix product shared by all
-positions: ``∂/∂W = Σ_t δ_t ⊗ a_t``. A transposed convolution is the adjoint: there the output gradient is unfolded, and the input gives
-one vector a position of the *input* grid. Padding modes other than zeros are operations of their own before the convolution.
+With the input unfolded into patches, ``a[n, g, t]`` the patch at output position t, a convolution is a matrix product
+shared by all positions: ``∂/∂W = Σ_t δ_t ⊗ a_t``. A transposed convolution is the adjoint: there the output gradient
+is unfolded, and the input gives one vector a position of the *input* grid. Padding modes other than zeros are
+operations of their own before the convolution.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def unfold(
 ) -> Tensor:
     """Patches of x [B, C, *space] under each of the ``out`` positions: [B, C·kernel, positions]."""
     if all(k == 1 for k in kernel) and not any(padding):
-        return x[(..., *(slice(0, (o - 1) * s + 1, s) for o, s in zip(out, stride, strict=True)))].flatten(2)
+        for i, (o, s) in enumerate(zip(out, stride, strict=True)):
+            x = x.narrow(2 + i, 0, (o - 1) * s + 1).unfold(2 + i, 1, s).squeeze(-1)
+        return x.flatten(2)
     x = F.pad(x, [p for q in reversed(padding) for p in (q, q)]) if any(padding) else x
     dims = len(kernel)
     for i, (k, s, d, o) in enumerate(zip(kernel, stride, dilation, out, strict=True)):

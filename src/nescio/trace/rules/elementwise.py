@@ -1,7 +1,8 @@
-"""Parameters that are broadcast into an element-wise operation: class tokens, position embeddings, layer scales, PReLU slopes.
+"""Parameters that are broadcast into an element-wise operation: class tokens, position embeddings, layer scales,
+PReLU slopes.
 
-The gradient of an input's part is the product of the output gradient with the operation's derivative, summed over the dimensions
-that were broadcast.
+The gradient of an input's part is the product of the output gradient with the operation's derivative, summed over the
+dimensions that were broadcast.
 """
 
 from __future__ import annotations

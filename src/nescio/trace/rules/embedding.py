@@ -1,7 +1,7 @@
 """Embedding tables: ``y_t = E[i_t]``, ``∂/∂E[r] = Σ_{t: i_t = r} δ_t``.
 
-Only the rows that an input looks up are non-zero, so its gradient is written down at the first occurrence of each index instead of in
-a table of the vocabulary's size.
+Only the rows that an input looks up are non-zero, so its gradient is written down at the first occurrence of each
+index instead of in a table of the vocabulary's size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Affine parameters of normalisation layers: ``y = γ x̂ + β`` with ``∂/∂γ = Σ_positions δ x̂`` and ``∂/∂β = Σ_positions δ``.
+"""Affine parameters of normalisation layers: ``y = γ x̂ + β`` with ``∂/∂γ = Σ_positions δ x̂`` and ``∂/∂β =
+Σ_positions δ``.
 
 Batch norm in eval mode normalises with its running statistics; in train mode it couples the inputs and has no rule.
 """
@@ -22,7 +23,9 @@ BATCH_NORMS = {
 
 @rule(*((name, 1) for name in BATCH_NORMS))
 def batch_norm_weight(c: Context, delta: Tensor) -> Form | None:
-    """``x̂ = (x − running mean)/√(running variance + ε)``: ``Σ δ x̂ = r (Σ δ x − mean Σ δ)`` would cancel, so x̂ is formed."""
+    """``x̂ = (x − running mean)/√(running variance + ε)``: ``Σ δ x̂ = r (Σ δ x − mean Σ δ)`` would cancel, so x̂ is
+    formed.
+    """
     eps_name = BATCH_NORMS[c.node.name()]
     if eps_name is None:
         x, _, mean, var = c.node.saved_tensors

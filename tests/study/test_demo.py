@@ -1,0 +1,108 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import nescio
+from nescio.data import NOT_DIGITS
+from nescio.study import demo as room
+from nescio.study.demo import demo, write_page
+from nescio.types import InputError
+
+TINY = {"inputs": 8, "epochs": 1, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return demo(**TINY)
+
+
+def test_every_registered_method_is_compared_with_its_defaults(comparison):
+    assert [method.name for method in comparison.methods] == nescio.scores.names()
+    for method, info in zip(comparison.methods, nescio.methods(), strict=True):
+        assert method.settings == info.settings
+        assert method.seconds_per_input > 0
+        assert method.known.shape == (8,)
+        assert {kind: scores.shape for kind, scores in method.foreign.items()} == dict.fromkeys(NOT_DIGITS, (4,))
+        assert np.isfinite(method.all_foreign).all()
+
+
+def test_known_and_foreign_are_equal_in_number_also_when_odd(comparison):
+    assert len(comparison.known.pictures) == 8
+    assert sum(len(pictures.pictures) for pictures in comparison.foreign) == 8
+    shares = room._shares(9)
+    assert sorted(shares.values()) == [4, 5]
+
+
+def test_pictures_labels_and_scores_belong_together(comparison):
+    assert comparison.known.labels is not None
+    accuracy = (comparison.known.predicted == comparison.known.labels).mean()
+    assert comparison.accuracy == pytest.approx(accuracy)
+    doubt = next(method for method in comparison.methods if method.name == "max_probability")
+    np.testing.assert_allclose(doubt.known, 1 - comparison.known.probability, atol=1e-5)
+    for pictures in comparison.foreign:
+        assert pictures.labels is None
+        np.testing.assert_allclose(doubt.foreign[pictures.name], 1 - pictures.probability, atol=1e-5)
+        assert np.abs(NOT_DIGITS[pictures.name].make(4, 0)[:, 0].numpy() - pictures.pictures).max() == 0
+
+
+def test_a_seed_gives_the_same_scores_again_and_another_seed_others():
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    first, again, other = (demo(**TINY, seed=seed, methods=["entropy", "exgrad"]) for seed in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_num_threads() == threads
+    for one, same, different in zip(first.methods, again.methods, other.methods, strict=True):
+        np.testing.assert_array_equal(one.known, same.known)
+        np.testing.assert_array_equal(one.all_foreign, same.all_foreign)
+        assert not np.array_equal(one.known, different.known)
+    assert first.featured == "entropy"  # no regrad among them
+
+
+def test_the_number_of_threads_comes_back_after_a_failure(monkeypatch):
+    threads = torch.get_num_threads()
+    seen = []
+
+    def fail(*_):
+        seen.append(torch.get_num_threads())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(room, "_trained", fail)
+    with pytest.raises(KeyboardInterrupt):
+        demo(**TINY)
+    assert seen == [1]
+    assert torch.get_num_threads() == threads
+
+
+def test_the_page_names_what_is_needed_to_repeat_it(comparison, tmp_path):
+    write_page(comparison, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "nescio demo --seed 0 --inputs 8 --epochs 1" in text
+    assert f"torch {torch.__version__}" in text
+    assert all(NOT_DIGITS[kind].about in text for kind in NOT_DIGITS)
+    assert all(f"<code>{name}</code>" in text for name in nescio.scores.names())
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError])
+def test_nothing_half_written_stays(comparison, tmp_path, monkeypatch, failure):
+    (tmp_path / "page.html").write_text("old")
+    monkeypatch.setattr(room, "page", lambda comparison: "new" * 100)
+
+    def fail(self, text, encoding):
+        with self.open("w", encoding=encoding) as file:
+            file.write(text[:100])
+        raise failure
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    with pytest.raises(KeyboardInterrupt if failure is KeyboardInterrupt else InputError):
+        write_page(comparison, tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == "old"
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+@pytest.mark.parametrize("settings", [{"inputs": 3}, {"inputs": 1001}, {"seed": -1}])
+def test_impossible_sizes_are_refused_before_any_work(settings):
+    with pytest.raises(InputError, match="expected a seed of at least 0 and 4 to 1000 inputs"):
+        demo(**(TINY | settings))

@@ -1,0 +1,286 @@
+import csv
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import nescio
+from nescio.cli import main
+
+MODELS = """
+import torch
+from torch import nn
+
+
+def build():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def softened():
+    return nn.Sequential(build(), nn.Softmax(dim=1))
+
+
+def binary():
+    return nn.Linear(4, 1)
+
+
+class Broken(nn.Module):
+    def forward(self, x):
+        raise SystemError("the disk of the universe is full")
+
+
+def interrupted():
+    raise KeyboardInterrupt
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "climodels.py").write_text(MODELS)
+    x = np.random.default_rng(0).random((7, 4), dtype=np.float32)
+    np.savez(tmp_path / "x.npz", x=x, y=np.arange(7))
+    yield tmp_path
+    sys.modules.pop("climodels", None)
+
+
+def model():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def inputs(folder):
+    return torch.from_numpy(np.load(folder / "x.npz")["x"])
+
+
+def score(*arguments, model="climodels:build", data="x.npz", out="scores.csv"):
+    return main(["score", "--model", model, "--data", data, "--out", out, *arguments])
+
+
+def read_csv(path):
+    with Path(path).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {name: [float(row[name]) for row in rows] for name in rows[0]}
+
+
+def fails(capsys, status, run):
+    """What is on standard error: one line, without a traceback."""
+    try:
+        assert run() == status
+    except SystemExit as stop:
+        assert stop.code == status
+    error = capsys.readouterr().err
+    assert error.startswith("nescio")
+    assert error.count("\n") == 1, error
+    return error
+
+
+def test_score_writes_index_methods_prediction_and_probability(folder, capsys):
+    assert score("--method", "entropy", "--method", "exgrad") == 0
+    found = read_csv("scores.csv")
+    assert list(found) == ["index", "entropy", "exgrad", "predicted", "probability"]
+    expected = nescio.score(model(), inputs(folder), ["entropy", "exgrad"])
+    assert found["index"] == list(range(7))
+    assert found["entropy"] == expected["entropy"].tolist()
+    assert found["exgrad"] == pytest.approx(expected["exgrad"].tolist(), rel=1e-6)
+    probability, predicted = model()(inputs(folder)).softmax(dim=1).max(dim=1)
+    assert found["predicted"] == predicted.tolist()
+    assert found["probability"] == pytest.approx(probability.tolist(), rel=1e-6)
+    assert capsys.readouterr().out == "Wrote 7 rows to scores.csv: entropy, exgrad\n"
+
+
+def test_regrad_is_the_default_and_settings_reach_it(folder):
+    assert score("--set", "samples=0", "--set", "layer_decay=None", out="scores.json") == 0
+    records = json.loads(Path("scores.json").read_text())
+    expected = nescio.score(model(), inputs(folder), "regrad", samples=0, layer_decay=None)
+    assert [record["regrad"] for record in records] == pytest.approx(expected.tolist(), rel=1e-6)
+
+
+def test_a_setting_can_go_to_one_method_or_to_all_that_have_it(folder):
+    chosen = ["--method", "regrad", "--method", "exgrad", "--method", "entropy"]
+    assert score(*chosen, "--set", "samples=0", "--set", "exgrad.norm=1", "--set", "select=2*") == 0
+    found = read_csv("scores.csv")
+    for name, settings in {"regrad": {"samples": 0}, "exgrad": {"norm": 1}}.items():
+        expected = nescio.score(model(), inputs(folder), name, select="2*", **settings)
+        assert found[name] == pytest.approx(expected.tolist(), rel=1e-6)
+
+
+def test_batches_make_no_difference_and_parquet_is_written(folder):
+    import pyarrow.parquet
+
+    for size in ("2", "256"):
+        assert score("--batch-size", size, "--method", "energy", out=f"{size}.parquet") == 0
+    tables = [pyarrow.parquet.read_table(f"{size}.parquet").to_pydict() for size in ("2", "256")]
+    assert tables[0]["index"] == list(range(7))
+    assert tables[0]["energy"] == pytest.approx(tables[1]["energy"], rel=1e-6)
+    assert tables[0]["predicted"] == tables[1]["predicted"]
+
+
+def test_weights_are_loaded_and_the_device_is_used(folder):
+    import safetensors.torch
+
+    other = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    safetensors.torch.save_file(other.state_dict(), "w.safetensors")
+    assert score("--weights", "w.safetensors", "--method", "entropy", "--device", "cpu") == 0
+    expected = nescio.score(other, inputs(folder), "entropy").tolist()
+    assert read_csv("scores.csv")["entropy"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_outputs_other_than_logits(folder):
+    assert score("--method", "entropy", "--output", "probabilities", model="climodels:softened") == 0
+    expected = nescio.score(model(), inputs(folder), "entropy").tolist()
+    assert read_csv("scores.csv")["entropy"] == pytest.approx(expected, rel=1e-5)
+    assert score("--method", "entropy", "--output", "binary", model="climodels:binary") == 0
+    assert set(read_csv("scores.csv")["predicted"]) <= {0, 1}
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_one_line(folder, capsys):
+    assert score("--method", "entropy", model="climodels:softened") == 0
+    error = capsys.readouterr().err
+    assert error.startswith("nescio: warning: the output of Sequential looks like probabilities")
+    assert error.count("\n") == 1
+
+
+def test_no_inputs_give_a_table_without_rows(folder):
+    np.savez("none.npz", x=np.zeros((0, 4), dtype=np.float32))
+    assert score("--method", "entropy", data="none.npz") == 0
+    assert Path("scores.csv").read_text() == "index,entropy,predicted,probability\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"out": "scores.txt"}, "ends in .parquet, .csv, .json, but got 'scores.txt'"),
+        ({"out": "nowhere/scores.csv"}, "does not exist; create it first"),
+        ({"data": "no.npz"}, "expected a data file at no.npz"),
+        ({"model": "climodels"}, "expected package.module:factory"),
+        ({"model": "clmodels:build"}, "clmodels"),
+        ({"extra": ["--key", "z"]}, "it holds: x, y"),
+        ({"extra": ["--key", "y"]}, "floating-point"),
+        ({"extra": ["--weights", "no.safetensors"]}, "no.safetensors"),
+        (
+            {"extra": ["--set", "sigm=1"]},
+            "expected a setting of any of the chosen methods, but got 'sigm'; there are regrad",
+        ),
+        ({"extra": ["--set", "entropy.sigma=1"]}, "expected a setting of 'entropy'"),
+        ({"extra": ["--set", "samples=-1"]}, "expected samples to be a whole number of at least 0, got -1"),
+        ({"extra": ["--set", "samples"]}, "expected KEY=VALUE or METHOD.KEY=VALUE, got 'samples'"),
+        ({"extra": ["--method", "regard"]}, "did you mean 'regrad'?"),
+        ({"extra": ["--batch-size", "0"]}, "expected a whole number of at least 1, got '0'"),
+        ({"extra": ["--device", "warp"]}, "--device: cannot use 'warp' here"),
+        ({"extra": ["--outputs", "logits"]}, "unrecognized arguments"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(folder, capsys, arguments, words):
+    before = sorted(os.listdir())
+    extra = arguments.pop("extra", [])
+    assert words in fails(capsys, 2, lambda: score("--method", "regrad", *extra, **arguments))
+    assert [name for name in sorted(os.listdir()) if name != "__pycache__"] == before
+
+
+def test_the_end_of_the_output_name_is_checked_before_any_work(folder, capsys, monkeypatch):
+    monkeypatch.setattr("nescio.models.load", lambda *_, **__: pytest.fail("work was done"))
+    fails(capsys, 2, lambda: score(out="scores.xlsx"))
+
+
+def test_a_full_disk_leaves_no_part(folder, capsys, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", full)
+    assert "No space left on device" in fails(capsys, 2, lambda: score("--method", "entropy"))
+    assert not [name for name in os.listdir() if "scores" in name]
+
+
+def test_what_is_unforeseen_is_said_without_a_traceback_and_shown_with_debug(folder, capsys):
+    run = lambda *more: score("--method", "entropy", *more, model="climodels:Broken")  # noqa: E731
+    error = fails(capsys, 1, run)
+    assert "SystemError: the disk of the universe is full; run again with --debug" in error
+    with pytest.raises(SystemError, match="universe"):
+        run("--debug")
+
+
+def test_an_interrupt_gives_130_and_leaves_nothing(folder, capsys):
+    assert "interrupted" in fails(capsys, 130, lambda: score(model="climodels:interrupted"))
+    assert "scores.csv" not in os.listdir()
+    with pytest.raises(KeyboardInterrupt):
+        score("--debug", model="climodels:interrupted")
+
+
+def test_methods_in_three_formats(capsys):
+    assert main(["methods"]) == 0
+    assert capsys.readouterr().out == f"{nescio.methods()}\n"
+    assert main(["methods", "--format", "markdown"]) == 0
+    assert capsys.readouterr().out.startswith("| method |")
+    assert main(["methods", "--format", "json"]) == 0
+    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == nescio.scores.names()
+
+
+@pytest.mark.parametrize("command", [[], ["demo"], ["methods"], ["score"]])
+def test_help_shows_examples(capsys, command):
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert "examples:\n  nescio " in text
+    assert (f"methods: {', '.join(nescio.scores.names())}" in text) == (command == ["score"])
+
+
+def test_demo_prints_the_table_and_writes_the_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("nescio.scores.names", lambda: ["entropy", "energy"])
+    assert main(["demo", "--inputs", "6", "--epochs", "1", "--out", "page.html", "--seed", "3"]) == 0
+    text = capsys.readouterr().out
+    assert "method" in text
+    assert text.splitlines()[-1] == "Wrote page.html"
+    assert {line.split()[0] for line in text.splitlines() if "µs" in line or " ms" in line} == {"entropy", "energy"}
+    assert "nescio demo --seed 3 --inputs 6 --epochs 1" in Path("page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--out", "page.pdf"], "ends in .html, but got 'page.pdf'"),
+        (["--out", "nowhere/page.html"], "does not exist"),
+        (["--inputs", "1"], "4 to 1000 inputs"),
+        (["--epochs", "0"], "epochs: expected at least 1, but got 0"),
+        (["--seed", "x"], "invalid int value: 'x'"),
+    ],
+)
+def test_demo_refuses_bad_arguments(tmp_path, monkeypatch, capsys, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert words in fails(capsys, 2, lambda: main(["demo", *arguments]))
+    assert os.listdir() == []
+
+
+def test_the_command_without_torch_is_quick_and_knows_its_version():
+    code = (
+        "import sys, nescio.cli\n"
+        "try: nescio.cli.main(['--version'])\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "nescio.cli.parser().format_help()\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"nescio {nescio.__version__}\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "nescio", "methods"], stdout=closed, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (0, "")
