@@ -20,7 +20,7 @@ def main() -> None:
     classifier = nescio.Classifier(model, output="probabilities", preprocess=normalise)
 
     pictures = torch.rand(4, 1, 28, 28, generator=torch.Generator().manual_seed(0))
-    uncertainty = nescio.score(classifier, pictures, "regrad", output="probabilities", sigma=0.02, samples=10)
+    uncertainty = nescio.score(classifier, pictures, "regrad", sigma=0.02, samples=10)
     print("REGrad of four pictures of noise:", ", ".join(f"{u:.3g}" for u in uncertainty.tolist()))
 
 

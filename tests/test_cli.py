@@ -237,6 +237,23 @@ def test_help_shows_examples(capsys, command):
     assert (f"methods: {', '.join(nescio.scores.names())}" in text) == (command == ["score"])
 
 
+def test_missing_packages_are_named_with_the_command_that_installs_them(folder, capsys, monkeypatch):
+    import importlib
+
+    real = importlib.import_module
+
+    def without(name, *more):
+        if name.partition(".")[0] in {"sklearn", "pyarrow", "safetensors"}:
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *more)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    assert "pip install 'nescio[files]'" in fails(capsys, 2, lambda: score(out="scores.parquet"))
+    (folder / "w.safetensors").write_bytes(b"")
+    assert "pip install 'nescio[files]'" in fails(capsys, 2, lambda: score("--weights", "w.safetensors"))
+    assert "pip install 'nescio[demo]'" in fails(capsys, 2, lambda: main(["demo"]))
+
+
 def test_demo_prints_the_table_and_writes_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("nescio.scores.names", lambda: ["entropy", "energy"])
@@ -279,8 +296,9 @@ def test_the_command_without_torch_is_quick_and_knows_its_version():
 def test_a_reader_that_leaves_early_is_no_error():
     read, write = os.pipe()
     os.close(read)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with os.fdopen(write, "wb") as closed:
         done = subprocess.run(
-            [sys.executable, "-m", "nescio", "methods"], stdout=closed, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "nescio", "methods"], stdout=closed, stderr=subprocess.PIPE, text=True, env=buffered
         )
     assert (done.returncode, done.stderr) == (0, "")

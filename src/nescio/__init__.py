@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nescio import data, evaluate, models, quantities, scores, study, trace, types, zoo
+    from nescio import data, evaluate, models, plots, quantities, report, scores, study, trace, types, zoo
     from nescio.models import Classifier
     from nescio.scores import methods
     from nescio.study.scoring import score
@@ -33,6 +33,8 @@ __all__ = [
     "study",
     "data",
     "zoo",
+    "plots",
+    "report",
     "__version__",
 ]
 
@@ -42,7 +44,9 @@ _HOME = {
     "Classifier": "nescio.models",
     "ClassGradients": "nescio.types",
 }
-_ROOMS = frozenset({"trace", "scores", "evaluate", "types", "models", "quantities", "study", "data", "zoo"})
+_ROOMS = frozenset(
+    {"trace", "scores", "evaluate", "types", "models", "quantities", "study", "data", "zoo", "plots", "report"}
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -161,7 +161,10 @@ class _ModuleState:
         self.buffers = dict(module._buffers.items())
         self.temporary = set(held.get("_non_persistent_buffers_set", ()))
         # a lazy module's buffer has no values yet
-        self.values = [(b, b.detach().clone()) for b in self.buffers.values() if b is not None and not is_lazy(b)]
+        values = [b for b in self.buffers.values() if b is not None and not is_lazy(b)]
+        if held.get("max_norm") is not None:  # such an embedding scales its weights down when it is called
+            values += [p for p in module._parameters.values() if p is not None and not is_lazy(p)]
+        self.values = [(value, value.detach().clone()) for value in values]
 
     def restore(self) -> None:
         module, held = self.module, self.module.__dict__
@@ -171,9 +174,13 @@ class _ModuleState:
             if hooks != before:
                 hooks.clear()
                 hooks.update(before)
-        for name, value in self.held.items():
-            if held.get(name) is not value and (isinstance(value, Tensor) or name == "_is_full_backward_hook"):
-                held[name] = value
+        for name in self.held.keys() | held.keys():
+            old, new = self.held.get(name), held.get(name)
+            loose = isinstance(old, Tensor) or isinstance(new, Tensor) or name == "_is_full_backward_hook"
+            if loose and name not in self.held:
+                del held[name]
+            elif loose and new is not old:
+                held[name] = old
         named = module._parameters
         for name, parameter, requires_grad, grad in self.parameters:
             if name in named and named[name] is not parameter:
@@ -209,7 +216,7 @@ def _restore_buffers(states: list[_ModuleState]) -> None:
                 buffer.data = value
             else:
                 with torch.inference_mode(buffer.is_inference() or torch.is_inference_mode_enabled()):
-                    buffer.copy_(value)
+                    buffer.detach().copy_(value)
 
 
 def _changed(pairs: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:

@@ -74,7 +74,7 @@ def test_a_score_that_is_wrong_throughout_gets_zero():
 def test_fpr95_counts_exactly_at_95_percent():
     foreign = np.r_[np.full(19, 2.0), 0.0]  # 19 of 20 are exactly 95 %
     assert ood([1.0, 3.0], foreign).fpr95 == 0.5
-    foreign = np.r_[np.full(18, 2.0), 0.0, 0.0]  # 90 % will not do: the threshold falls to 0
+    foreign = np.r_[np.full(94, 2.0), np.zeros(6)]  # 94 % will not do: the threshold falls to 0
     assert ood([1.0, 3.0], foreign).fpr95 == 1.0
 
 

@@ -13,9 +13,9 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import NoReturn, TextIO
 
-import nescio
 from nescio.cli import demo, methods, score
 
 DESCRIPTION = (
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[common],
     )
-    whole.add_argument("--version", action="version", version=f"nescio {nescio.__version__}")
+    whole.add_argument("--version", action="version", version=f"nescio {version('nescio')}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     for command in (demo, methods, score):
         command.add(commands, common)

@@ -142,7 +142,7 @@ def _cards(sets: tuple[PictureSet, ...], scores: np.ndarray) -> Iterator[str]:
             guess, sure = int(pictures.predicted[i]), f"{100 * pictures.probability[i]:.0f} %"
             label = None if pictures.labels is None else int(pictures.labels[i])
             truth = pictures.name if label is None else f"handwritten {label}"
-            wrong = f'<br><span class="wrong">is a {label}</span>' if label is not None else ""
+            wrong = f'<br><span class="wrong">is a {label}</span>' if label not in (None, guess) else ""
             alt = escape(f"{truth}, taken for {guess} with probability {sure}")
             yield (
                 f'<li><img src="{png(picture)}" alt="{alt}" width="{picture.shape[1]}" height="{picture.shape[0]}">'

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import nescio
 from nescio import progress as bars
 from nescio import scores, zoo
 from nescio.data import NOT_DIGITS, Digits, digits, replacing
@@ -156,7 +156,7 @@ def _pictures(model: nn.Module, name: str, about: str, x: Tensor, y: Tensor | No
 def _facts(seed: int, inputs: int, epochs: int, known: Digits, foreign: dict[str, Tensor]) -> dict[str, str]:
     """What somebody needs to get the same table."""
     packages = {
-        "nescio": nescio.__version__,
+        "nescio": version("nescio"),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
@@ -173,6 +173,6 @@ def _facts(seed: int, inputs: int, epochs: int, known: Digits, foreign: dict[str
         "scored": f"{inputs} held-out digits against {kinds}",
         "tuning": "none: every method has its default settings",
         "seed": str(seed),
-        "versions": ", ".join(f"{name} {version}" for name, version in packages.items()),
+        "versions": ", ".join(f"{name} {number}" for name, number in packages.items()),
         "machine": f"{platform.machine()}, one thread of the CPU",
     }

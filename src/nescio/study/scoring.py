@@ -30,7 +30,7 @@ def score(
     x: Any,
     method: MethodLike = ...,
     *,
-    output: Output = ...,
+    output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
     **settings: Any,
@@ -41,7 +41,7 @@ def score(
     x: Any,
     method: list[Any] | tuple[Any, ...],
     *,
-    output: Output = ...,
+    output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
     **settings: Any,
@@ -51,7 +51,7 @@ def score(
     x: Any,
     method: MethodLike | list[Any] | tuple[Any, ...] = "regrad",
     *,
-    output: Output = "logits",
+    output: Output | None = None,
     progress: bool | None = None,
     chunk: int | None = None,
     **settings: Any,
@@ -65,7 +65,8 @@ def score(
         method: a name (`nescio.methods()` lists them), an object such as ``nescio.scores.REGrad(power=1)``, or a list
             of these: then all are computed in one pass over the data, shared work once, and a dict is returned.
             A method that is listed twice with other settings is keyed by its name and those settings.
-        output: what the model returns: "logits", "probabilities", or "binary" for one logit per input.
+        output: what the model returns: "logits" (unless a Classifier says otherwise), "probabilities", or "binary"
+            for one logit per input.
         progress: True or False shows or hides the progress bar; None shows it in a terminal after two seconds.
         chunk: how many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it.
         settings: settings of the method; with a list, they go to every method of it.

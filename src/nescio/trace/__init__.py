@@ -4,11 +4,12 @@ class_gradients(model, x)      norms of ∂ log p_c/∂θ_l, [N, C, L]
 gradient_norms(...)            the same for other cotangents
 input_gradients(...)           gradients at the input for given cotangents
 output_gradients(...)          values and gradients at the outputs of modules for given cotangents
+replay                         recordings of passes on a GPU; `replay.clear()` lets go of their memory
 reference                      the slow, obvious loop that all of it is tested against
 """
 
-from nescio.trace import reference
+from nescio.trace import reference, replay
 from nescio.trace.norms import class_gradients, gradient_norms
 from nescio.trace.readers import input_gradients, output_gradients
 
-__all__ = ["class_gradients", "gradient_norms", "input_gradients", "output_gradients", "reference"]
+__all__ = ["class_gradients", "gradient_norms", "input_gradients", "output_gradients", "reference", "replay"]

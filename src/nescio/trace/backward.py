@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
+from torch.utils.checkpoint import CheckpointError
 
 from nescio.trace.memory import exhausted
 
@@ -60,7 +61,7 @@ def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor, fold: bool = Fa
         with quiet():
             got = torch.func.vmap(backward)(vectors)
     except (RuntimeError, NotImplementedError) as error:
-        if exhausted(error):
+        if exhausted(error) or isinstance(error, CheckpointError):
             raise
         if fold:
             raise NotFolded(str(error)) from error

@@ -74,7 +74,10 @@ def _bound(
 
 
 @contextmanager
-def affine() -> Iterator[None]:
-    """Inside, batch norms in eval mode are affine maps."""
+def affine(wanted: bool = True) -> Iterator[None]:
+    """Inside, batch norms in eval mode are affine maps, where that is wanted."""
+    if not wanted:
+        yield
+        return
     with _Affine():
         yield

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs
 from nescio.models import Classifier
@@ -26,7 +27,12 @@ from nescio.trace.layers import Layers
 from nescio.trace.layout import Layout
 from nescio.trace.plan import Plan, forms, leaf, probe
 
+PROBED = 3
+"""Inputs that a plan for more than one is found from."""
+
 _PLANS: weakref.WeakKeyDictionary[Any, dict[object, Plan]] = weakref.WeakKeyDictionary()
+_CHECKPOINTED: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Models that use activation checkpointing: they take the general path."""
 
 
 @dataclass(frozen=True)
@@ -105,24 +111,32 @@ def _rows(
     return out
 
 
-def forward(classifier: Classifier, x: Any) -> Pass:
-    """One forward pass with its graph and the plan for it."""
+def forward(classifier: Classifier, x: Any, check: bool = True) -> Pass:
+    """One forward pass with its graph and the plan for it; ``check`` looks at the values of the logits."""
     tracked, roots = leaf(x)
-    with affine():
-        logits = classifier.logits(tracked)
+    with affine(classifier.module not in _CHECKPOINTED):
+        logits = classifier.logits(tracked) if check else classifier.functional({}, tracked)
     graph = Graph(logits, classifier.parameters(), roots)
     known = _PLANS.setdefault(classifier.module, {})
-    kind = (min(inputs.size(x), 2), graph.signature)
+    size = inputs.size(x)
+    kind = (min(size, 2), graph.signature)
     if kind not in known:
-        if inputs.size(x) <= 2:
-            known[kind] = probe(classifier, x, logits, graph)
+        if size in (1, PROBED):
+            try:
+                known[kind] = probe(classifier, x, logits, graph)
+            except CheckpointError:  # the backward pass runs a part of the model once more, and not as affine maps
+                if classifier.module in _CHECKPOINTED:
+                    raise
+                _CHECKPOINTED.add(classifier.module)
+                return forward(classifier, x, check)
         else:
-            small = forward(classifier, inputs.take(x, slice(0, 2))).plan
+            small = forward(classifier, inputs.take(x, [i % size for i in range(PROBED)])).plan
             # other operations at another batch size: trust no rule
             known[kind] = (
                 small if small.signature == graph.signature else replace(small, signature=graph.signature, fast={})
             )
-    return Pass(x, logits, graph, known[kind])
+    plan = replace(known[kind], fast={}) if classifier.module in _CHECKPOINTED else known[kind]
+    return Pass(x, logits, graph, plan)
 
 
 def _block(
@@ -131,6 +145,9 @@ def _block(
     reader = _Reader(run, names, settings)
     try:
         visit(run.logits, reader.nodes, run.graph.lowest(reader.nodes), pulled.vectors, reader.read)
+    except CheckpointError:  # what is computed again can be read once, and the rules read it too
+        _CHECKPOINTED.add(classifier.module)
+        return _block(classifier, replace(run, plan=replace(run.plan, fast={})), names, pulled, settings)
     except NotFolded:
         each = [
             cotangents.Cotangents(pulled.vectors[k : k + 1], pulled.scale[k : k + 1]) for k in range(len(pulled.scale))
@@ -139,7 +156,9 @@ def _block(
         return {name: torch.cat([b[name] for b in blocks]) for name in names}
     out = reader.finish()
     rest = [name for name in names if name in run.graph.uses and name not in out]
-    out |= general.powers(classifier, run.x, rest, pulled.vectors, settings.copies, settings.norm)
+    out |= general.powers(
+        classifier, run.x, rest, pulled.vectors, settings.copies, settings.norm, follow=run.plan.follow
+    )
     return {name: out[name] if name in out else torch.zeros_like(pulled.scale) for name in names}
 
 
@@ -161,23 +180,24 @@ class _Reader:
 
     def read(self, node: int, delta: Tensor) -> None:
         """Take the gradient at a node's output."""
+        shared: dict[int, dict[str, Any]] = {}
         for name in self.users[node]:
             self.waiting[name][node] = delta
             if len(self.waiting[name]) == len({use.node for use in self.run.graph.uses[name]}):
-                self._reduce(name)
+                self._reduce(name, shared)
 
     def finish(self) -> Powers:
         """What was found; a parameter that some cotangents' paths do not reach is worked out from those that came."""
         for name in [n for n, deltas in self.waiting.items() if deltas]:
-            self._reduce(name)
+            self._reduce(name, {})
         return self.powers
 
-    def _reduce(self, name: str) -> None:
+    def _reduce(self, name: str, shared: dict[int, dict[str, Any]]) -> None:
         deltas = self.waiting.pop(name)
         pairs = zip(self.run.graph.uses[name], self.layouts[name], strict=True)
         uses = [(use, where) for use, where in pairs if use.node in deltas]
         with torch.no_grad(), torch.autocast(self.run.logits.device.type, enabled=False):
-            parts = forms(self.run.graph, [u for u, _ in uses], [w for _, w in uses], deltas)
+            parts = forms(self.run.graph, [u for u, _ in uses], [w for _, w in uses], deltas, shared)
             if parts is not None:
                 merged = [part.merge(self.settings.copies).power(self.settings.norm) for part in parts]
                 self.powers[name] = torch.stack(merged).sum(0)
@@ -185,7 +205,7 @@ class _Reader:
 
 def _fitting(run: Pass, name: str) -> list[Layout] | None:
     """The layouts of a fast parameter's uses for this pass; None for a parameter that takes the general path."""
-    if name not in run.plan.fast:
+    if name not in run.plan.fast or any(use.moved for use in run.graph.uses[name]):
         return None
     layouts = [Layout(dim, major, len(run.logits)) for dim, major in run.plan.fast[name]]
     shapes = (tuple(run.graph.nodes[use.node]._input_metadata[0].shape) for use in run.graph.uses[name])

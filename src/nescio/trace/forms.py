@@ -1,4 +1,4 @@
-"""The two normal forms of a per-input gradient, and their norms.
+"""The three normal forms of a per-input gradient, and their norms.
 
 Every rule ends in one of these. ``K`` is the number of cotangents (classes), ``N`` of inputs, ``T`` of positions that
 share the parameter (pixels, tokens, time steps, noisy copies), ``G`` of groups.
@@ -9,8 +9,10 @@ share the parameter (pixels, tokens, time steps, noisy copies), ``G`` of groups.
   G·T²·(I + K·O)): the cheaper one by count. With one position that is ``‖d‖ ‖a‖``. Never as ``⟨d (aaᵀ), d⟩``: that
   loses digits in TF32.
 * `Local`: the gradient is small enough to be written down, ``g`` [K, N, F] (biases, affine parameters of norms, …).
+* `Rows`: the gradient of a table, zero but in the rows that an input looked up, ``g[k,n,r] = Σ_{t: at[n,t] = r}
+  d[k,n,t]``; only those rows are formed.
 
-``power(p)`` is ``Σ|g|^p`` [K, N] (p = 1 or 2), in float64; ``gradient()`` is ``g`` itself.
+``power(p)`` is ``Σ|g|^p`` [K, N] (p = 1 or 2), in float64; ``merge`` and `join` add gradients up.
 """
 
 from __future__ import annotations
@@ -35,10 +37,6 @@ class Local:
         """``Σ|g|^p`` for each cotangent and input, [K, N]."""
         return _reduce(self.g, p).double()
 
-    def gradient(self) -> Tensor:
-        """The gradient itself, [K, N, F]."""
-        return self.g
-
     def merge(self, copies: int) -> Local:
         """Sum the gradients of ``copies`` adjacent inputs."""
         return self if copies == 1 else Local(self.g.unflatten(1, (-1, copies)).sum(2))
@@ -59,12 +57,9 @@ class Outer:
             return (_reduce(self.d, p, 3) * _reduce(self.a, p, 2)).sum(2).double()
         if p == 2 and t * (i + k * o) < k * o * i:
             gram = self.a @ self.a.mT
-            return ((self.d @ self.d.mT) * gram).flatten(2).sum(2).double()
+            # positions that cancel leave round-off, of either sign
+            return ((self.d @ self.d.mT) * gram).flatten(2).sum(2).clamp(min=0).double()
         return self._explicit(p)
-
-    def gradient(self) -> Tensor:
-        """The gradient itself, [K, N, G·O·I]."""
-        return (self.d.mT @ self.a).flatten(2)
 
     def merge(self, copies: int) -> Outer:
         """Sum the gradients of ``copies`` adjacent inputs: their positions are more positions of one gradient."""
@@ -91,17 +86,46 @@ class Outer:
         return out.double()
 
 
-Form = Local | Outer
+@dataclass(frozen=True)
+class Rows:
+    """A gradient that has ``d`` [K, N, T, O] in the rows ``at`` [N, T] of a table; equal rows add up."""
+
+    at: Tensor
+    d: Tensor
+
+    def power(self, p: int) -> Tensor:
+        """``Σ|g|^p`` for each cotangent and input, [K, N]."""
+        order = self.at.argsort(1)
+        ranked = self.at.gather(1, order)
+        number = torch.zeros_like(ranked)  # of the row among the input's different rows
+        number[:, 1:] = (ranked[:, 1:] != ranked[:, :-1]).cumsum(1)
+        place = torch.zeros_like(number).scatter(1, order, number)
+        g = torch.zeros_like(self.d).scatter_add(2, place.unsqueeze(-1).expand_as(self.d), self.d)
+        return _reduce(g, p).double()
+
+    def merge(self, copies: int) -> Rows:
+        """Sum the gradients of ``copies`` adjacent inputs."""
+        if copies == 1:
+            return self
+        return Rows(self.at.unflatten(0, (-1, copies)).flatten(1, 2), self.d.unflatten(1, (-1, copies)).flatten(2, 3))
+
+
+Form = Local | Outer | Rows
 
 
 def join(forms: Sequence[Form]) -> Form:
     """The sum of several gradients of one parameter (a module called twice, the steps of a recurrent cell)."""
+    outer = [f for f in forms if isinstance(f, Outer)]
+    rows = [f for f in forms if isinstance(f, Rows)]
+    local = [f for f in forms if isinstance(f, Local)]
     if len(forms) == 1:
         return forms[0]
-    outer = [f for f in forms if isinstance(f, Outer)]
     if len(outer) == len(forms):
         return Outer(torch.cat([f.a for f in outer], 2), torch.cat([f.d for f in outer], 3))
-    return Local(torch.stack([f.gradient() for f in forms]).sum(0))
+    if len(rows) == len(forms):
+        return Rows(torch.cat([f.at for f in rows], 1), torch.cat([f.d for f in rows], 2))
+    assert len(local) == len(forms), "one operand has one rule, and a rule one form"
+    return Local(torch.stack([f.g for f in local]).sum(0))
 
 
 def _reduce(x: Tensor, p: int, start: int = 2) -> Tensor:

@@ -2,8 +2,8 @@
 
 For the parameters ``θ_g`` that have no rule, each input (with its noisy copies) is a function ``θ_g → logits``; its
 vector–Jacobian products with all cotangents are the gradients. `vmap` runs many inputs and cotangents at once; a
-model that `vmap` cannot follow (control flow on data, unknown operations) is run in a loop over inputs. Nothing is
-assumed about the model but that it is differentiable.
+model that `vmap` cannot follow (control flow on data, unknown operations, parameters that it holds in other places
+than its modules) is run in a loop over inputs. Nothing is assumed about the model but that it is differentiable.
 """
 
 from __future__ import annotations
@@ -19,19 +19,31 @@ from nescio.models import Classifier
 from nescio.trace.backward import pull, quiet
 from nescio.trace.memory import exhausted
 
+FALLBACK = (RuntimeError, NotImplementedError, TypeError, ValueError)
+"""What a model that vmap cannot follow may raise."""
+
 VMAP_BYTES = {"cpu": 1 << 28, "cuda": 1 << 32}
 """Largest block of per-input gradients held at once."""
 
 
 def powers(
-    classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor, copies: int, norm: int
+    classifier: Classifier,
+    x: Any,
+    names: Sequence[str],
+    vectors: Tensor,
+    copies: int,
+    norm: int,
+    follow: bool = True,
 ) -> dict[str, Tensor]:
-    """``Σ|g|^norm`` [K, N] of each named parameter, for x of N·copies inputs and cotangents [K, N·copies, C]."""
+    """``Σ|g|^norm`` [K, N] of each named parameter, for x of N·copies inputs and cotangents [K, N·copies, C].
+
+    ``follow``: whether vmap may be tried (`follows`).
+    """
     n = inputs.size(x) // copies
     out = {name: vectors.new_zeros((len(vectors), n), dtype=torch.float64) for name in names}
     if not names:
         return out
-    for at, grads in _gradients(classifier, x, names, vectors, copies):
+    for at, grads in _gradients(classifier, x, names, vectors, copies, follow):
         for name, g in grads.items():
             flat = g.flatten(2).double() if g.dtype != torch.float64 else g.flatten(2)
             out[name][:, at] = (flat * flat).sum(2) if norm == 2 else flat.abs().sum(2)
@@ -45,13 +57,33 @@ def gradients(classifier: Classifier, x: Any, names: Sequence[str], vectors: Ten
     return _one(classifier, x, names, vectors)
 
 
-def _gradients(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor, copies: int) -> Any:
+def follows(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor, tolerance: float) -> bool:
+    """Whether vmap gives autograd's own gradients of the named parameters, for inputs x and cotangents [1, N, C]."""
+    if not isinstance(x, torch.Tensor):
+        return False
+    try:
+        found = _many(classifier, x, names, vectors, 1)
+    except FALLBACK as error:
+        if exhausted(error):
+            raise
+        return False
+    for i in range(len(x)):
+        own = _one(classifier, x[i : i + 1], names, vectors[:, i : i + 1])
+        largest = max(g.double().norm() for g in own.values())
+        for name, g in own.items():
+            apart = (found[name][:, i] - g[:, 0]).double().norm()
+            if not bool(apart <= tolerance * (g.double().norm() + 1e-3 * largest)):
+                return False
+    return True
+
+
+def _gradients(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor, copies: int, follow: bool) -> Any:
     """Blocks (slice of inputs, {name: [K, inputs in block, *shape]})."""
     n = inputs.size(x) // copies
     parameters = classifier.parameters()
     each = sum(parameters[name].numel() * parameters[name].element_size() for name in names) * len(vectors)
     width = max(1, min(n, VMAP_BYTES.get(vectors.device.type, 1 << 28) // max(each, 1)))
-    follow = n > 1
+    follow = follow and n > 1
     for start in range(0, n, width):
         block = slice(start, min(start + width, n))
         rows = slice(block.start * copies, block.stop * copies)
@@ -59,7 +91,7 @@ def _gradients(classifier: Classifier, x: Any, names: Sequence[str], vectors: Te
         if isinstance(part, torch.Tensor) and follow:
             try:
                 found = _many(classifier, part, names, v, copies)
-            except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+            except FALLBACK as error:
                 if exhausted(error):
                     raise
                 follow = False

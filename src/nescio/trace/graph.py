@@ -18,6 +18,8 @@ from typing import Any
 from torch import Tensor
 from torch.autograd.graph import Node
 
+from nescio.trace.moves import looks_up, moves
+
 CHAIN = {
     "TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0", "SplitBackward0",
     "SplitWithSizesBackward0", "UnbindBackward0", "UnsafeSplitBackward0", "TransposeBackward0",
@@ -33,15 +35,8 @@ SPLITS = {"SplitBackward0", "SplitWithSizesBackward0", "UnsafeSplitBackward0", "
 PLAIN = {"TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0"}
 """The part of `CHAIN` through which equal steps are known to address equal entries."""
 
-MOVERS = {
-    "IndexBackward0", "IndexPutBackward0", "GatherBackward0", "IndexSelectBackward0", "IndexAddBackward0",
-    "IndexCopyBackward0", "ScatterBackward0", "ScatterBackward1", "ScatterAddBackward0", "ScatterReduceBackward0",
-    "MaskedSelectBackward0", "MaskedScatterBackward0", "TakeBackward0", "SortBackward0", "SortBackward1",
-    "TopkBackward0", "RollBackward0",
-}  # fmt: skip
-"""Operations that can move rows between inputs in a way that depends on the data (routing to experts, sampling of
-points).
-"""
+DIMS = ("_saved_dim", "_saved_dim0", "_saved_dim1", "_saved_dims")
+"""Where operations keep the dimensions that they work along."""
 
 Chain = tuple[tuple[str, int, int], ...]
 """Steps (operation, which of its outputs, node)."""
@@ -58,7 +53,7 @@ class Use:
     shape: tuple[int, ...]
     """Shape of the operand, after the chain."""
     moved: bool
-    """Whether the operation's other inputs went through a data-dependent move of rows."""
+    """Whether rows may have been moved between inputs (`moves`) before the operation, or are after it."""
 
     @property
     def block(self) -> tuple[tuple[str, int], ...]:
@@ -77,9 +72,10 @@ class Graph:
             for slot, (child, output) in enumerate(node.next_functions):
                 if child is not None:
                     self._above[self._index[child]].append((i, slot, output))
-        leaves = {id(node.variable): i for i, node in enumerate(self.nodes) if hasattr(node, "variable")}
+        leaves = {id(n.variable): i for i, n in enumerate(self.nodes) if n.name() == "torch::autograd::AccumulateGrad"}
         self._leaves = {name: leaves[id(p)] for name, p in parameters.items() if id(p) in leaves}
-        self.active, self._moved = self._find_active({leaves[id(x)] for x in inputs if id(x) in leaves})
+        self.active = self._find_active({leaves[id(x)] for x in inputs if id(x) in leaves})
+        self._before, self._after = self._find_moved(len(logits))
         self.uses = {
             name: tuple(self._climb(name, leaf, 0, (), tuple(parameters[name].shape)))
             for name, leaf in self._leaves.items()
@@ -91,11 +87,14 @@ class Graph:
         operations.
         """
         names = {leaf: name for name, leaf in self._leaves.items()}
-        below = (
-            (names.get(i, n.name()), tuple(self._index.get(c, -1) for c, _ in n.next_functions))
+        return tuple(
+            (
+                names.get(i, n.name()),
+                tuple(self._index.get(c, -1) for c, _ in n.next_functions),
+                tuple(getattr(n, key, None) for key in DIMS),
+            )
             for i, n in enumerate(self.nodes)
         )
-        return tuple(below)
 
     def order(self, name: str) -> int:
         """When the forward pass first used the parameter (autograd's sequence number of the first operation on it)."""
@@ -118,19 +117,31 @@ class Graph:
                 for k, meta in enumerate(node._input_metadata):
                     yield from self._climb(name, above, k, (*chain, (node.name(), k, above)), tuple(meta.shape))
             else:
-                moved = any(c is not None and self._moved[self._index[c]] for c, _ in node.next_functions)
+                moved = any(self._before[j] for j in self._below(above)) or self._after[above]
                 yield Use(name, above, slot, chain, shape, moved)
 
-    def _find_active(self, inputs: set[int]) -> tuple[list[bool], list[bool]]:
-        """For each node: does it depend on the input, and did it go through a mover that does (one of parameters
-        alone is harmless).
-        """
-        active, moved = [False] * len(self.nodes), [False] * len(self.nodes)
+    def _below(self, i: int) -> list[int]:
+        return [self._index[child] for child, _ in self.nodes[i].next_functions if child is not None]
+
+    def _find_active(self, inputs: set[int]) -> list[bool]:
+        """For each node: does it depend on the input."""
+        active = [False] * len(self.nodes)
         for i, node in enumerate(self.nodes):
-            below = [self._index[c] for c, _ in node.next_functions if c is not None]
-            active[i] = i in inputs or node.name().startswith("Embedding") or any(active[j] for j in below)
-            moved[i] = any(moved[j] for j in below) or (node.name() in MOVERS and active[i])
-        return active, moved
+            active[i] = i in inputs or looks_up(node) or any(active[j] for j in self._below(i))
+        return active
+
+    def _find_moved(self, inputs: int) -> tuple[list[bool], list[bool]]:
+        """For each node: is there a move of rows in what it is made from, and in what is made from it."""
+        before, after = [False] * len(self.nodes), [False] * len(self.nodes)
+        for i, node in enumerate(self.nodes):
+            batch = any(self.active[j] for j in self._below(i))
+            before[i] = any(before[j] for j in self._below(i)) or (batch and moves(node, inputs))
+        for i in reversed(range(len(self.nodes))):
+            batch = any(self.active[j] for j in self._below(i))
+            moving = moves(self.nodes[i], inputs) if batch else inputs > 1 and looks_up(self.nodes[i])
+            for j in self._below(i):
+                after[j] = after[j] or after[i] or moving
+        return before, after
 
 
 def summable(uses: Sequence[Use]) -> bool:

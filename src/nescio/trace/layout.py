@@ -48,15 +48,21 @@ def candidates(shape: Sequence[int], inputs: int, dims: Sequence[int]) -> Iterat
 
 
 def find(evidence: Sequence[Tensor], inputs: int, dims: Sequence[int]) -> Layout | None:
-    """The layout that explains ``evidence`` (item n: the output gradient of a cotangent of input n alone), or None."""
+    """The layout that explains ``evidence`` (item n: the output gradient of a cotangent of input n alone), or None.
+
+    With three inputs or more, each with a gradient, rows of inputs that lie innermost cannot pass for outermost. What
+    could be explained by two dimensions is not explained.
+    """
     if inputs == 1:
         return Layout(0, True, 1) if evidence[0].dim() else None
-    if not any(bool(e.any()) for e in evidence):
+    if not all(bool(e.any()) for e in evidence):
         return None
-    for layout in candidates(evidence[0].shape, inputs, dims):
-        if all(_owned(layout.front(e), n) for n, e in enumerate(evidence)):
-            return layout
-    return None
+    fitting = [
+        layout
+        for layout in candidates(evidence[0].shape, inputs, dims)
+        if all(_owned(layout.front(e), n) for n, e in enumerate(evidence))
+    ]
+    return fitting[0] if len({layout.dim for layout in fitting}) == 1 else None
 
 
 def _owned(rows: Tensor, n: int) -> bool:

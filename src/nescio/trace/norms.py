@@ -7,8 +7,9 @@ gradients are added up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import weakref
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,11 +17,17 @@ from torch import Tensor
 
 from nescio import inputs, modes
 from nescio.models import Classifier
-from nescio.trace import cotangents, memory, noise
+from nescio.trace import attention, cotangents, memory, noise, replay
 from nescio.trace import layers as layer_tables
 from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, split_norms
-from nescio.trace.plan import prove_silent
+from nescio.trace.layers import Layers
+from nescio.trace.plan import Plan, detached, prove_silent
 from nescio.types import ClassGradients, InputError, ModelError
+
+TOO_LARGE = (
+    "there is not enough memory for a single input and a single class; use a device with more memory, "
+    "smaller inputs, or fewer layers with select="
+)
 
 
 def class_gradients(
@@ -35,7 +42,7 @@ def class_gradients(
     seed: int = 0,
     smoothing: cotangents.Smoothing = "log",
     chunk: int | None = None,
-    output: str = "logits",
+    output: str | None = None,
 ) -> ClassGradients:
     """Norms of ``∂ log p_c/∂θ_l`` for every input, class and layer, exact, with the model left as it was found.
 
@@ -50,7 +57,7 @@ def class_gradients(
         seed: of the noise, which is the same for every input.
         smoothing: "log" averages log-probabilities (Eq. 13), "mean" takes the log of the mean probability.
         chunk: inputs at a time; None chooses from the memory at hand. Results do not depend on it.
-        output: what the model returns: "logits", "probabilities" or "binary".
+        output: what the model returns: "logits" (unless a Classifier says otherwise), "probabilities" or "binary".
 
     Returns:
         `ClassGradients` with ``norms`` [N, C, L], ``probabilities`` [N, C] and ``layers`` in forward order.
@@ -81,13 +88,11 @@ def gradient_norms(
     samples = samples if sigma > 0 else 0
     settings = Settings(tuple(rows), norm, samples + 1, smoothing)
     with modes.preserved(classifier), modes.tracing(classifier):
-        x = classifier.prepare(x)
+        x = inputs.apply(classifier.prepare(x), detached)  # it may come from the model's own parameters
         if inputs.size(x) == 0:
             raise InputError("expected at least one input; got an empty batch")
         first = noise.copies(inputs.take(x, slice(0, 2)), sigma, samples, seed)
-        survey = forward(classifier, inputs.take(first, slice(0, 2)))
-        table = layer_tables.find(survey.graph, classifier.parameters(), layers, select)
-        prove_silent(classifier, survey.x, [name for name in table.parameters if name not in survey.graph.uses])
+        survey = _survey(classifier, inputs.take(first, slice(0, 2)), layers, select)
         size, settings = _sizes(survey, settings, chunk)
         parts: list[dict[str, Tensor]] = []
         probabilities: list[Tensor] = []
@@ -95,33 +100,112 @@ def gradient_norms(
         while start < inputs.size(x):
             part = inputs.take(x, slice(start, start + size))
             try:
-                noisy = noise.copies(part, sigma, samples, seed)
-                if settings.parts > 1:
-                    with torch.no_grad():
-                        logits = torch.cat([classifier.logits(inputs.take(noisy, piece)) for piece in pieces(settings)])
-                    norms = split_norms(classifier, noisy, logits, table, settings)
-                else:
-                    whole = inputs.size(x) == inputs.size(part) == len(survey.logits) == inputs.size(noisy)
-                    run = survey if whole else forward(classifier, noisy)
-                    logits, norms = run.logits.detach(), chunk_norms(classifier, run, table, settings)
+                logits, norms = _chunk(classifier, noise.copies(part, sigma, samples, seed), survey, settings)
             except (RuntimeError, MemoryError) as error:
                 if not memory.exhausted(error):
                     raise
                 size, settings = _smaller(inputs.size(part), settings, error)
-                run = survey  # lets go of the pass that did not fit
-                memory.release(survey.logits.device)
+                replay.clear()
+                memory.release(survey.device)
                 continue
             start += inputs.size(part)
             parts.append({row: n.transpose(0, 1).cpu() for row, n in norms.items()})
             probabilities.append(logits[:: settings.copies].double().softmax(1).cpu())
-    return {row: torch.cat([p[row] for p in parts]) for row in rows}, torch.cat(probabilities), table.names
+    return {row: torch.cat([p[row] for p in parts]) for row in rows}, torch.cat(probabilities), survey.table.names
 
 
-def _sizes(survey: Pass, settings: Settings, chunk: int | None) -> tuple[int, Settings]:
+@dataclass(frozen=True)
+class _Survey:
+    """What two inputs tell of a model: its layers, how much memory a pass takes, how many classes there are."""
+
+    table: Layers
+    plan: Plan
+    classes: int
+    device: torch.device
+    key: Hashable
+    """The model's fingerprint, where passes may be replayed."""
+    silent: tuple[str, ...]
+    """Selected parameters that autograd has no path to."""
+    first: Pass | None
+    """The pass of the two inputs, where it was made."""
+    plain: bool
+    """Whether attention is taken apart (`attention`)."""
+
+
+_SURVEYS: weakref.WeakKeyDictionary[Any, dict[Hashable, _Survey]] = weakref.WeakKeyDictionary()
+
+
+def _survey(classifier: Classifier, x: Any, layers: str, select: Sequence[str] | None) -> _Survey:
+    """Layers, in forward order, and the plan; on a GPU it is done once a model."""
+    known = _SURVEYS.setdefault(classifier.module, {})
+    key: Hashable = None
+    if replay.can_replay(classifier, x):
+        key = (replay.fingerprint(classifier), x.shape[1:], layers, None if select is None else tuple(select))
+        if key in known:
+            return known[key]
+    run = _first_pass(classifier, x)
+    plain = attention.short(run.graph)
+    if plain:
+        with attention.plain(True):
+            run = _first_pass(classifier, run.x)
+    table = layer_tables.find(run.graph, classifier.parameters(), layers, select)
+    silent = tuple(name for name in table.parameters if name not in run.graph.uses)
+    found = _Survey(table, run.plan, run.logits.shape[1], run.logits.device, key, silent, run, plain)
+    if key is not None:
+        known[key] = replace(found, first=None)
+    return found
+
+
+def _first_pass(classifier: Classifier, x: Any) -> Pass:
+    """A pass of all of x or, where memory is short, of its first input."""
+    try:
+        return forward(classifier, x)
+    except (RuntimeError, MemoryError) as error:
+        if not memory.exhausted(error):
+            raise
+        if inputs.size(x) == 1:
+            raise ModelError(TOO_LARGE) from error
+    return _first_pass(classifier, inputs.take(x, slice(0, 1)))
+
+
+def _chunk(classifier: Classifier, x: Any, survey: _Survey, settings: Settings) -> tuple[Tensor, dict[str, Tensor]]:
+    """Logits and norms of a chunk of inputs with their copies, and the proof that no selected parameter escapes."""
+    if settings.parts > 1:
+        own = [inputs.take(x, piece) for piece in pieces(settings)]
+        for part in own:
+            prove_silent(classifier, part, survey.silent)
+        with torch.no_grad():
+            logits = torch.cat([classifier.logits(part) for part in own])
+        return logits, split_norms(classifier, x, logits, survey.table, settings)
+
+    prove_silent(classifier, x, survey.silent)
+
+    def work(x: Any, check: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        own = survey.first if survey.first is not None and survey.first.x is x else forward(classifier, x, check)
+        if not check and any(name not in own.plan.fast for name in survey.table.parameters if name in own.graph.uses):
+            raise NotImplementedError("the general path cannot be recorded")
+        if check:
+            others = set(survey.table.parameters).difference(own.graph.uses, survey.silent)
+            prove_silent(classifier, x, sorted(others))
+        return own.logits.detach(), chunk_norms(classifier, own, survey.table, settings)
+
+    with attention.plain(survey.plain):
+        if survey.key is None:
+            return work(survey.first.x if survey.first and _same(survey.first.x, x) else x, True)
+        return replay.run((survey.key, x.shape, settings), x, work)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two batches are the very same memory."""
+    pairs = zip(inputs.tensors(a), inputs.tensors(b), strict=True)
+    return all(s.shape == t.shape and s.data_ptr() == t.data_ptr() and s.stride() == t.stride() for s, t in pairs)
+
+
+def _sizes(survey: _Survey, settings: Settings, chunk: int | None) -> tuple[int, Settings]:
     """Inputs at a time, and the settings with the number of cotangents at a time."""
-    rows = max(cotangents.row_count(row, survey.logits.shape[1]) for row in settings.rows)
+    rows = max(cotangents.row_count(row, survey.classes) for row in settings.rows)
     plan = survey.plan
-    size, at_once = memory.choose(survey.logits.device, plan.activations, plan.gradients, rows, settings.copies)
+    size, at_once = memory.choose(survey.device, plan.activations, plan.gradients, rows, settings.copies)
     return chunk or size, replace(settings, at_once=at_once)
 
 
@@ -133,10 +217,7 @@ def _smaller(size: int, settings: Settings, error: BaseException) -> tuple[int, 
         return 1, replace(settings, at_once=settings.at_once // 2)
     if settings.parts < settings.copies:
         return 1, replace(settings, parts=min(settings.copies, settings.parts * 2))
-    raise ModelError(
-        "there is not enough memory for a single input and a single class; use a device with more memory, "
-        "smaller inputs, or fewer layers with select="
-    ) from error
+    raise ModelError(TOO_LARGE) from error
 
 
 def _check(

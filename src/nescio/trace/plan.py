@@ -1,10 +1,10 @@
 """The plan: which parameters take a rule, which the general path, and the proof that none was missed.
 
-`probe` runs two inputs through the model. Autograd's graph shows every use of every parameter (`graph`), so each
+`probe` runs three inputs through the model. Autograd's graph shows every use of every parameter (`graph`), so each
 parameter is one of
 
 * *fast*: each of its uses has a rule, the batch was found in each operation's output (`layout`), and the norm that
-  the rules give agrees with autograd's own gradient for both inputs;
+  the rules give agrees with autograd's own gradient for each input;
 * *general*: anything else that is in the graph;
 * *silent*: not in the graph. It has no gradient; `prove_silent` shows that it has no influence either, by changing
   it and looking at the logits.
@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
+from nescio import inputs
 from nescio.models import Classifier
-from nescio.trace import layout, rules
+from nescio.trace import general, layout, rules
 from nescio.trace.forms import Form, join
 from nescio.trace.graph import Graph, Use, summable
 from nescio.types import ModelError
@@ -34,6 +35,10 @@ TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 5e-2, torc
 """How far a rule may be from autograd, relative to the gradient (and a thousandth of it relative to the largest
 gradient).
 """
+
+
+STEADY = {torch.float64: 1e-6, torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 0.2}
+"""How far the logits of two calls of the model may be apart, relative to the largest logit."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,13 @@ class Plan:
     """Bytes a forward pass keeps for one input, roughly."""
     gradients: float
     """Bytes of output gradients that the rules need for one input and one cotangent."""
+    follow: bool
+    """Whether `vmap` gives the general parameters' gradients."""
+
+
+def detached(x: Tensor) -> Tensor:
+    """The tensor without its history; what inference mode made is copied, for it can have no gradient."""
+    return x.clone() if x.is_inference() else x.detach()
 
 
 def leaf(x: Any) -> tuple[Any, tuple[Tensor, ...]]:
@@ -57,17 +69,22 @@ def leaf(x: Any) -> tuple[Any, tuple[Tensor, ...]]:
     if isinstance(x, torch.Tensor):
         if not x.is_floating_point():
             return x, ()
-        root = x.detach().requires_grad_()
+        root = detached(x).requires_grad_()
         return root.clone(), (root,)
     pairs = {name: leaf(t) for name, t in x.items()}
     return {name: t for name, (t, _) in pairs.items()}, tuple(r for _, roots in pairs.values() for r in roots)
 
 
 def forms(
-    graph: Graph, uses: Sequence[Use], layouts: Sequence[layout.Layout], deltas: Mapping[int, Tensor]
+    graph: Graph,
+    uses: Sequence[Use],
+    layouts: Sequence[layout.Layout],
+    deltas: Mapping[int, Tensor],
+    shared: dict[int, dict[str, Any]],
 ) -> list[Form] | None:
-    """The gradient of one parameter, block by block, from the output gradients ``deltas`` (by node); None where a
-    rule declines.
+    """The gradient of one parameter, block by block, from the output gradients ``deltas`` (by node).
+
+    ``shared`` is what rules keep for other parameters of the same node. None where a rule declines.
     """
     blocks: dict[object, list[Form]] = {}
     for use, where in zip(uses, layouts, strict=True):
@@ -75,7 +92,7 @@ def forms(
         entry = rules.find(node.name(), use.slot)
         if entry is None:
             return None
-        form = entry.rule(rules.Context(node, use.shape, where), deltas[use.node])
+        form = entry.rule(rules.Context(node, use.shape, where, shared.setdefault(use.node, {})), deltas[use.node])
         if form is None:
             return None
         blocks.setdefault(use.block, []).append(form)
@@ -83,18 +100,20 @@ def forms(
 
 
 def probe(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
-    """Find the plan from a forward pass of one or two inputs; the truth comes from a plain pass of the model's own."""
+    """Find the plan from a forward pass of a few inputs; the truth comes from a plain pass of the model's own."""
     n = len(logits)
     parameters = classifier.parameters()
     hopeful = {name: uses for name, uses in graph.uses.items() if uses and _ruled(graph, uses)}
     nodes = sorted({use.node for uses in hopeful.values() for use in uses})
     edges = [GradientEdge(graph.nodes[i], 0) for i in nodes]
     evidence: list[dict[int, Tensor]] = []
-    truth: list[dict[str, Tensor]] = []
-    plain = classifier.logits(leaf(x)[0]) if hopeful else logits
+    truth: list[dict[str, float]] = []
+    plain = classifier.logits(leaf(x)[0])
+    prove_steady(classifier, x, logits, plain)
+    some = torch.cos(torch.arange(1, logits.shape[1] + 1, device=logits.device, dtype=logits.dtype))
     for i in range(n if hopeful else 0):
         cotangent = torch.zeros_like(logits)
-        cotangent[i] = torch.cos(torch.arange(1, logits.shape[1] + 1, device=logits.device, dtype=logits.dtype))
+        cotangent[i] = some
         found = torch.autograd.grad(logits, edges, cotangent, retain_graph=True, allow_unused=True)
         evidence.append(
             {
@@ -105,16 +124,21 @@ def probe(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
         own = torch.autograd.grad(
             plain, [parameters[name] for name in hopeful], cotangent, retain_graph=True, allow_unused=True
         )
-        truth.append({name: g for name, g in zip(hopeful, own, strict=True) if g is not None})
+        truth.append({name: _norm(g) for name, g in zip(hopeful, own, strict=True) if g is not None})
+    largest = [max(norms.values(), default=0.0) for norms in truth]
     with torch.no_grad():
         fast = {
             name: tuple((where.dim, where.major) for where in layouts)
             for name, uses in hopeful.items()
             if (layouts := _layouts(graph, uses, evidence, n)) is not None
-            and _agrees(forms(graph, uses, layouts, _stacked(uses, evidence)), name, truth)
+            and (blocks := forms(graph, uses, layouts, _stacked(uses, evidence), {})) is not None
+            and _agrees(blocks, [norms.get(name, 0.0) for norms in truth], largest, parameters[name].dtype)
         }
+    rest = [name for name in graph.uses if name not in fast]
+    vectors = some.expand(1, n, -1)
+    follow = n > 1 and bool(rest) and general.follows(classifier, x, rest, vectors, TOLERANCE.get(logits.dtype, 1e-3))
     sizes = [_bytes(graph, i) for i in range(len(graph.nodes))]
-    return Plan(graph.signature, fast, sum(sizes) / n, sum(sizes[i] for i in nodes) / n)
+    return Plan(graph.signature, fast, sum(sizes) / n, sum(sizes[i] for i in nodes) / n, follow or not rest)
 
 
 def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
@@ -131,7 +155,8 @@ def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
         with torch.no_grad():
             before = classifier.functional({name: parameters[name].detach() for name in some}, x).double()
             after = classifier.functional({name: changed(parameters[name]) for name in some}, x).double()
-        return bool(((after - before).abs() > 1e-6 * before.abs().max()).any())
+        same = (after - before).abs() <= 1e-6 * before.abs().max()
+        return not bool(same.all())  # NaN is not the same
 
     if influence(names):
         guilty = [name for name in names if influence([name])] or list(names)
@@ -143,18 +168,44 @@ def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
         )
 
 
-def _agrees(found: list[Form] | None, name: str, truth: Sequence[Mapping[str, Tensor]]) -> bool:
+def prove_steady(classifier: Classifier, x: Any, first: Tensor, second: Tensor) -> None:
+    """Raise ModelError when the logits of an input are not its own.
+
+    They may change from call to call (``first`` and ``second`` are those of x), or with the rest of the batch.
+    """
+    tolerance = STEADY.get(first.dtype, 1e-2)
+
+    def apart(a: Tensor, b: Tensor) -> bool:
+        a, b = a.detach().double(), b.detach().double()
+        return not bool(((a - b).abs() <= tolerance * torch.maximum(a.abs().max(), b.abs().max())).all())
+
+    if apart(first, second):
+        raise ModelError(
+            f"expected a model that gives the same logits each time it sees an input, but those of {classifier.name} "
+            "change from call to call, in eval mode too; switch its randomness off (functional dropout needs "
+            "training=self.training), or what it keeps from one call to the next"
+        )
+    last = slice(len(first) - 1, len(first))
+    if len(first) > 1 and apart(classifier.logits(inputs.take(x, last)), second[last]):
+        raise ModelError(
+            f"expected a model that treats each input of a batch on its own, but the logits of {classifier.name} for "
+            "an input change with the others in the batch; look for attention over the first dimension "
+            "(batch_first=True is missing), statistics of the batch, or a reshape that mixes inputs"
+        )
+
+
+def _agrees(found: Sequence[Form], wanted: Sequence[float], largest: Sequence[float], dtype: torch.dtype) -> bool:
     """Whether the rules give autograd's own norm, for each input."""
-    if found is None:
-        return False
-    ours = torch.stack([form.power(2) for form in found]).sum(0).sqrt()
-    for i, gradients in enumerate(truth):
-        norms = {key: float((g.double() ** 2).sum().sqrt()) for key, g in gradients.items()}
-        wanted = norms.get(name, 0.0)
-        tolerance = TOLERANCE.get(gradients[name].dtype, 1e-3) if name in gradients else 0.0
-        if not abs(float(ours[i, i]) - wanted) <= tolerance * (wanted + 1e-3 * max(norms.values(), default=0.0)):
-            return False
-    return True
+    ours = torch.stack([form.power(2) for form in found]).sum(0).sqrt().diagonal().tolist()
+    tolerance = TOLERANCE.get(dtype, 1e-3)
+    return all(
+        abs(own - norm) <= tolerance * (norm + 1e-3 * most)
+        for own, norm, most in zip(ours, wanted, largest, strict=True)
+    )
+
+
+def _norm(g: Tensor) -> float:
+    return float((g.double() ** 2).sum().sqrt())
 
 
 def _stacked(uses: Sequence[Use], evidence: Sequence[Mapping[int, Tensor]]) -> dict[int, Tensor]:
@@ -180,11 +231,13 @@ def _layouts(
         where = layout.find(parts, n, entry.batch(node, parts[0].dim())) if entry else None
         if where is not None:
             found[i] = where
-    shapes = {_shape(graph, uses[i].node): where for i, where in found.items()}
-    silent = [use for use in uses if not any(bool(e[use.node].any()) for e in evidence)]
+    known: dict[tuple[int, ...], set[layout.Layout]] = {}
+    for i, where in found.items():
+        known.setdefault(_shape(graph, uses[i].node), set()).add(where)
     for i, use in enumerate(uses):
-        if i not in found and use in silent and _shape(graph, use.node) in shapes:
-            found[i] = shapes[_shape(graph, use.node)]
+        like = known.get(_shape(graph, use.node), set())
+        if i not in found and len(like) == 1 and not any(bool(e[use.node].any()) for e in evidence):
+            found[i] = next(iter(like))
     return [found[i] for i in range(len(uses))] if len(found) == len(uses) else None
 
 

@@ -22,7 +22,7 @@ from nescio.types import ClassGradients
 
 
 def class_gradients(
-    model: Any, x: Any, *, output: str = "logits", chunk: int | None = None, **settings: Any
+    model: Any, x: Any, *, output: str | None = None, chunk: int | None = None, **settings: Any
 ) -> ClassGradients:
     """Norms of ∂ log p_c/∂θ_l [N, C, L] by the loop; see `nescio.trace.class_gradients`."""
     norms, probabilities, names = gradient_norms(Classifier.of(model, output=output), x, rows=("classes",), **settings)
@@ -45,7 +45,7 @@ def gradient_norms(
 ) -> tuple[dict[str, Tensor], Tensor, tuple[str, ...]]:
     """The same result as `nescio.trace.gradient_norms`, one input and one row at a time (``chunk`` is not used)."""
     with modes.preserved(classifier), modes.tracing(classifier):
-        x = classifier.prepare(x)
+        x = inputs.apply(classifier.prepare(x), Tensor.detach)
         parameters = classifier.parameters()
         first = Graph(classifier.logits(inputs.take(x, slice(0, 1))), parameters)
         table = layer_tables.find(first, parameters, layers, select)

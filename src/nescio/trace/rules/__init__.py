@@ -8,7 +8,7 @@ general path is taken. ``batch`` names the dimensions of the output in which the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,6 +28,8 @@ class Context:
     """Shape of the operand."""
     layout: Layout
     """Where the batch is in the operation's output."""
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What the rules of one operation's several operands share for one output gradient."""
 
     def saved(self, name: str) -> Any:
         """What the operation saved under this name; half precision comes as float32."""

@@ -60,4 +60,4 @@ def _broadcast(c: Context, product: Tensor) -> Form | None:
     if c.layout.inputs > 1 and shape[c.layout.dim] != 1:
         return None  # the parameter has entries for the batch itself
     summed = [2 + i for i, (want, have) in enumerate(zip(shape, own, strict=True)) if want != have]
-    return Local((part.sum(summed) if summed else part).flatten(2))
+    return Local((part.sum(summed, keepdim=True) if summed else part).flatten(2))

@@ -1,8 +1,4 @@
-"""Embedding tables: ``y_t = E[i_t]``, ``∂/∂E[r] = Σ_{t: i_t = r} δ_t``.
-
-Only the rows that an input looks up are non-zero, so its gradient is written down at the first occurrence of each
-index instead of in a table of the vocabulary's size.
-"""
+"""Embedding tables: ``y_t = E[i_t]``, ``∂/∂E[r] = Σ_{t: i_t = r} δ_t``, which is zero but in the rows looked up."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from nescio.trace.forms import Form, Local
+from nescio.trace.forms import Form, Rows
 from nescio.trace.rules import Context, full, rule
 
 
@@ -29,6 +25,4 @@ def table(c: Context, delta: Tensor) -> Form | None:
     padding = int(c.saved("padding_idx"))
     if 0 <= padding < c.shape[0]:
         d = d * (indices != padding).unsqueeze(-1)
-    same = indices.unsqueeze(2) == indices.unsqueeze(1)
-    first = same.int().argmax(2).unsqueeze(-1).expand_as(d)
-    return Local(d.new_zeros(d.shape).scatter_add(2, first, d).flatten(2))
+    return Rows(indices, d)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from nescio.trace.forms import Form, Local
@@ -23,13 +24,29 @@ BATCH_NORMS = {
 
 @rule(*((name, 1) for name in BATCH_NORMS))
 def batch_norm_weight(c: Context, delta: Tensor) -> Form | None:
-    """``x̂ = (x − running mean)/√(running variance + ε)``: ``Σ δ x̂ = r (Σ δ x − mean Σ δ)`` would cancel, so x̂ is
-    formed.
+    """``Σ δ x̂`` over positions."""
+    sums = _batch_norm_sums(c, delta)
+    return None if sums is None else Local(c.layout.front(sums[0], 1).sum(2))
+
+
+@rule(*((name, 2) for name in BATCH_NORMS))
+def batch_norm_bias(c: Context, delta: Tensor) -> Form | None:
+    """``Σ δ`` over positions."""
+    sums = _batch_norm_sums(c, delta)
+    return None if sums is None else Local(c.layout.front(sums[1], 1).sum(2))
+
+
+def _batch_norm_sums(c: Context, delta: Tensor) -> tuple[Tensor, Tensor] | None:
+    """``Σ δ x̂`` and ``Σ δ`` [K, B, channels], ``x̂ = (x − running mean)/√(running variance + ε)``.
+
+    x̂ is formed, since ``r (Σ δ x − mean Σ δ)`` would cancel. On a GPU both sums are one product, which reads δ once.
     """
+    if "sums" in c.shared:
+        return c.shared["sums"]
     eps_name = BATCH_NORMS[c.node.name()]
     if eps_name is None:
         x, _, mean, var = c.node.saved_tensors
-        eps = c.node.eps
+        x, eps = full(x), c.node.eps
     else:
         if c.saved("training"):
             return None
@@ -38,15 +55,14 @@ def batch_norm_weight(c: Context, delta: Tensor) -> Form | None:
     normal = (x - mean.view(1, -1, 1)) * (var + eps).rsqrt().view(1, -1, 1)
     d = full(delta)
     d = d.flatten(3) if d.dim() > 3 else d.unsqueeze(3)
-    return Local(c.layout.front((d * normal).sum(3), 1).sum(2))
-
-
-@rule(*((name, 2) for name in BATCH_NORMS))
-def batch_norm_bias(c: Context, delta: Tensor) -> Form | None:
-    """``Σ δ`` over positions."""
-    if BATCH_NORMS[c.node.name()] is not None and c.saved("training"):
-        return None
-    return _channels(c, full(delta))
+    if d.is_cuda:
+        pair = torch.stack([normal, torch.ones_like(normal)], 2).flatten(0, 1)
+        both = torch.bmm(pair, d.flatten(1, 2).permute(1, 2, 0))  # [B·channels, 2, K]
+        sums = both.permute(1, 2, 0).unflatten(2, d.shape[1:3])
+        c.shared["sums"] = sums[0], sums[1]
+    else:
+        c.shared["sums"] = (d * normal).sum(3), d.sum(3)
+    return c.shared["sums"]
 
 
 def _leading(node: Any, dims: int) -> Sequence[int]:

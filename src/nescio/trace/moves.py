@@ -1,0 +1,62 @@
+"""Operations that can move rows from one input's place to another's, in a way that depends on the data.
+
+Sorting a batch by length, routing inputs to experts and looking rows up in a table do that. Where the batch lies in a
+layer's output is found from a few inputs (`layout`); below a move, and above one, it need not hold for others.
+
+A move along a dimension whose size is no multiple of the number of inputs N leaves inputs where they are, for the
+batch must be in another dimension; so does picking one position of each input, ``h[arange(N), t]``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ALONG = {
+    "GatherBackward0", "IndexSelectBackward0", "SortBackward0", "SortBackward1", "TopkBackward0", "KthvalueBackward0",
+}  # fmt: skip
+"""Operations that move along one dimension of one tensor."""
+
+MOVERS = ALONG | {
+    "IndexBackward0", "IndexPutBackward0", "IndexAddBackward0", "IndexCopyBackward0", "IndexReduceBackward0",
+    "ScatterBackward0", "ScatterBackward1", "ScatterAddBackward0", "ScatterReduceBackward0", "MaskedSelectBackward0",
+    "MaskedScatterBackward0", "TakeBackward0", "PutBackward0",
+}  # fmt: skip
+
+
+def looks_up(node: Any) -> bool:
+    """Whether an operation picks rows by an index; what comes out depends on the data even if the rows do not."""
+    return node.name() in MOVERS or node.name().startswith("Embedding")
+
+
+def moves(node: Any, inputs: int) -> bool:
+    """Whether an operation on a batch can bring a row of one of ``inputs`` inputs to another's place."""
+    if inputs == 1 or not looks_up(node):
+        return False
+    shape = _shape(node)
+    if node.name() == "IndexBackward0" and shape is not None:
+        indices = node._saved_indices
+        if indices and indices[0] is not None and shape[0] == inputs and _in_turn(indices[0], inputs):
+            return False
+        masks = any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices)
+        return masks or any(i is not None and shape[d] % inputs == 0 for d, i in enumerate(indices))
+    if node.name() in ALONG and shape:
+        dim = node._saved_dim
+        return shape[dim - (1 << 64) if dim >= 1 << 63 else dim] % inputs == 0  # −1 is kept as an unsigned number
+    return True
+
+
+def _in_turn(index: Tensor, inputs: int) -> bool:
+    """Whether an index takes 0 … N−1 in order."""
+    if index.shape[:1] != (inputs,) or index.numel() != inputs or index.dtype == torch.bool:
+        return False
+    return bool((index.flatten() == torch.arange(inputs, device=index.device)).all())
+
+
+def _shape(node: Any) -> tuple[int, ...] | None:
+    """Shape of what the operation takes rows from."""
+    child, output = node.next_functions[0] if node.next_functions else (None, 0)
+    meta = getattr(child, "_input_metadata", ())
+    return tuple(meta[output].shape) if output < len(meta) else None

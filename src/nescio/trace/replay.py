@@ -1,0 +1,111 @@
+"""Replaying a pass on a GPU: the kernels of a chunk recorded once as a CUDA graph and launched again for the next one.
+
+A small batch spends most of its time in launching kernels one by one. A pass that comes a second time with the same
+shapes, settings and state of the model is recorded, and from the third time on replayed. A recording holds addresses of
+tensors and the path that the Python code took, so it is found again by a `fingerprint` of the model: its modules, their
+plain attributes and hooks, the addresses of its tensors, and torch's global switches. Weights changed in place are
+followed. A pass that needs the host in between (control flow on data, the general path) cannot be recorded and is run
+as it is. A recording keeps its memory; the last few are kept, and `clear` lets go of them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nescio.models import Classifier
+
+Result = tuple[Tensor, dict[str, Tensor]]
+"""Logits, and what was computed from them."""
+
+KEPT = 4
+"""Recordings that are kept at most."""
+_seen: OrderedDict[Hashable, int] = OrderedDict()
+_recordings: OrderedDict[Hashable, _Recording | None] = OrderedDict()
+
+
+@dataclass(frozen=True)
+class _Recording:
+    graph: Any
+    x: Tensor
+    result: Result
+
+
+def clear() -> None:
+    """Let go of all recordings and their memory."""
+    _seen.clear()
+    _recordings.clear()
+
+
+def fingerprint(classifier: Classifier) -> Hashable:
+    """Everything that decides which kernels a pass launches, on which addresses."""
+    state: list[Hashable] = []
+    for root in classifier.roots:
+        for module in root.modules():
+            state.append((id(module), type(module)))
+            state.extend((k, v) for k, v in module.__dict__.items() if isinstance(v, bool | int | float | str | None))
+            for tensors in (module._parameters, module._buffers):
+                state.extend((t.data_ptr(), t.dtype, t.shape) for t in tensors.values() if t is not None)
+            loose = (t for t in module.__dict__.values() if isinstance(t, torch.Tensor))
+            state.extend((t.data_ptr(), t.dtype, t.shape) for t in loose)
+            state.extend((k, *map(id, h.values())) for k, h in module.__dict__.items() if k.endswith("_hooks") and h)
+    switches = (
+        torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"),
+        torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.matmul.allow_tf32,
+        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.enabled,
+        classifier.output, id(classifier.preprocess),
+    )  # fmt: skip
+    return (*state, *switches)
+
+
+def run(key: Hashable, x: Tensor, work: Callable[[Tensor, bool], Result]) -> Result:
+    """``work(x, True)``, recorded or replayed where that can be done; ``work(x, False)`` must do without the host.
+
+    The first time the work is done as it is; the second time it is recorded too.
+    """
+    recording = _recordings.get(key)
+    if recording is not None:
+        _recordings.move_to_end(key)
+        recording.x.copy_(x)
+        recording.graph.replay()
+        logits, found = recording.result
+        if bool(logits.isfinite().all()):
+            return logits.clone(), {name: t.clone() for name, t in found.items()}
+        return work(x, True)  # says what is wrong
+    result = work(x, True)
+    if key not in _recordings:
+        _seen[key] = _seen.pop(key, 0) + 1
+        if _seen[key] > 1:
+            _recordings[key] = _record(x, work)
+        while len(_recordings) > KEPT:
+            _recordings.popitem(last=False)
+        while len(_seen) > 256:
+            _seen.popitem(last=False)
+    return result
+
+
+def _record(x: Tensor, work: Callable[[Tensor, bool], Result]) -> _Recording | None:
+    static = x.clone()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        side = torch.cuda.Stream(x.device)
+        side.wait_stream(torch.cuda.current_stream(x.device))
+        with torch.cuda.stream(side):  # libraries set themselves up on a stream before they can be recorded there
+            work(static, False)
+        torch.cuda.current_stream(x.device).wait_stream(side)
+        with torch.cuda.graph(graph):
+            result = work(static, False)
+    except (RuntimeError, NotImplementedError):  # it needs the host in between, or memory: it stays as it is
+        torch.cuda.synchronize(x.device)
+        return None
+    return _Recording(graph, static, result)
+
+
+def can_replay(classifier: Classifier, x: Any) -> bool:
+    """Whether a pass on this input may be recorded at all."""
+    return isinstance(x, torch.Tensor) and x.is_cuda and isinstance(classifier.module, nn.Module)
