@@ -83,7 +83,7 @@ def split_norms(
         for piece in pieces(settings):
             own = general.gradients(classifier, inputs.take(x, piece), layers.parameters, pulled.vectors[:, piece])
             sums = {name: sums[name] + g if name in sums else g for name, g in own.items()}
-        return {name: (g.flatten(2).abs().double() ** settings.norm).sum(2) for name, g in sums.items()}
+        return {name: (g.reshape(*g.shape[:2], -1).double().abs() ** settings.norm).sum(2) for name, g in sums.items()}
 
     return _rows(logits, layers, settings, block)
 

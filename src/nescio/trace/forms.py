@@ -56,9 +56,7 @@ class Outer:
         if t == 1:
             return (_reduce(self.d, p, 3) * _reduce(self.a, p, 2)).sum(2).double()
         if p == 2 and t * (i + k * o) < k * o * i:
-            gram = self.a @ self.a.mT
-            # positions that cancel leave round-off, of either sign
-            return ((self.d @ self.d.mT) * gram).flatten(2).sum(2).clamp(min=0).double()
+            return self._gram().clamp(min=0).double()  # round-off may bring a tiny norm below zero
         return self._explicit(p)
 
     def merge(self, copies: int) -> Outer:
@@ -67,6 +65,17 @@ class Outer:
             return self
         a = self.a.unflatten(0, (-1, copies)).movedim(1, 2).flatten(2, 3)
         return Outer(a, self.d.unflatten(1, (-1, copies)).movedim(2, 3).flatten(3, 4))
+
+    def _gram(self) -> Tensor:
+        """``⟨d dᵀ, a aᵀ⟩``; ``d`` is read where it lies, a cotangent at a time, unless all of it is in one piece."""
+        k, n, g, t, o = self.d.shape
+        a = self.a.reshape(n * g, t, self.a.shape[-1])
+        gram = torch.bmm(a, a.mT)
+        if self.d.is_contiguous() or self.d.mT.is_contiguous():
+            d = self.d.flatten(0, 2)
+            return (torch.bmm(d, d.mT).view(k, n, g * t * t) * gram.view(n, g * t * t)).sum(2)
+        rows = (row.reshape(n * g, t, o) for row in self.d)
+        return torch.stack([(torch.bmm(d, d.mT) * gram).view(n, g * t * t).sum(1) for d in rows])
 
     def _explicit(self, p: int) -> Tensor:
         """A slice of inputs at a time, so that ``g`` stays small; on a GPU all cotangents in one product, on a CPU

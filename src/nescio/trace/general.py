@@ -45,7 +45,7 @@ def powers(
         return out
     for at, grads in _gradients(classifier, x, names, vectors, copies, follow):
         for name, g in grads.items():
-            flat = g.flatten(2).double() if g.dtype != torch.float64 else g.flatten(2)
+            flat = g.reshape(*g.shape[:2], -1).double()  # a parameter may be a single number
             out[name][:, at] = (flat * flat).sum(2) if norm == 2 else flat.abs().sum(2)
     return out
 

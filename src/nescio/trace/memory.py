@@ -1,7 +1,7 @@
 """How many inputs and cotangents go through at once: chosen from the memory at hand, halved when it was too much.
 
-A forward pass keeps ``activations`` bytes an input; each cotangent adds ``gradients`` bytes an input for output
-gradients, and about as much again while they are turned into norms.
+A forward pass keeps ``activations`` bytes an input. The gradients of one layer's output, ``gradients`` bytes an input
+and cotangent, are there at a time with a few more tensors of their size while they are pulled on and turned into norms.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import torch
 
 SHARE = 0.4
 """Share of the free memory that is planned for."""
+TENSORS = 6
+"""Tensors of the size of a layer's output gradients that are there at a time."""
 CPU_BYTES = 1 << 30
 """More than this at once makes nothing faster on a CPU."""
-CPU_ROWS = 256
-"""Inputs × cotangents that keep a CPU busy."""
+ROWS = {"cpu": 256, "cuda": 8192}
+"""Inputs × cotangents that keep a device busy: more takes memory and makes nothing faster."""
 
 
 def free_bytes(device: torch.device) -> float:
@@ -36,15 +38,13 @@ def choose(device: torch.device, activations: float, gradients: float, rows: int
     """(inputs, cotangents) that fit together, as many cotangents as possible first."""
     budget = SHARE * free_bytes(device)
     at_once = rows if device.type != "cpu" else min(rows, 64)
-    one = copies * (2 * activations + 2.5 * at_once * gradients)
+    one = copies * (1.5 * activations + TENSORS * at_once * gradients)
     if one > budget and at_once > 1:
-        spare = budget / copies - 2 * activations
-        at_once = max(1, min(at_once, int(spare / (2.5 * gradients)))) if gradients and spare > 0 else 1
-        one = copies * (2 * activations + 2.5 * at_once * gradients)
+        spare = budget / copies - 1.5 * activations
+        at_once = max(1, min(at_once, int(spare / (TENSORS * gradients)))) if gradients and spare > 0 else 1
+        one = copies * (1.5 * activations + TENSORS * at_once * gradients)
     many = max(1, int(budget / max(one, 1.0)))
-    if device.type == "cpu":
-        many = min(many, max(1, CPU_ROWS // (at_once * copies)))
-    return many, at_once
+    return min(many, max(1, ROWS.get(device.type, 1024) // (at_once * copies))), at_once
 
 
 def exhausted(error: BaseException) -> bool:

@@ -29,6 +29,7 @@ from nescio.models import Classifier
 from nescio.trace import general, layout, rules
 from nescio.trace.forms import Form, join
 from nescio.trace.graph import Graph, Use, summable
+from nescio.trace.memory import exhausted
 from nescio.types import ModelError
 
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 5e-2}
@@ -52,7 +53,7 @@ class Plan:
     activations: float
     """Bytes a forward pass keeps for one input, roughly."""
     gradients: float
-    """Bytes of output gradients that the rules need for one input and one cotangent."""
+    """Bytes of output gradients that are held at a time for one input and one cotangent."""
     follow: bool
     """Whether `vmap` gives the general parameters' gradients."""
 
@@ -138,7 +139,9 @@ def probe(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
     vectors = some.expand(1, n, -1)
     follow = n > 1 and bool(rest) and general.follows(classifier, x, rest, vectors, TOLERANCE.get(logits.dtype, 1e-3))
     sizes = [_bytes(graph, i) for i in range(len(graph.nodes))]
-    return Plan(graph.signature, fast, sum(sizes) / n, sum(sizes[i] for i in nodes) / n, follow or not rest)
+    kept = {use.node for uses in hopeful.values() if len(uses) > 1 for use in uses}
+    gradients = max((sizes[i] for i in nodes), default=0.0) + sum(sizes[i] for i in kept)
+    return Plan(graph.signature, fast, sum(sizes) / n, gradients / n, follow or not rest)
 
 
 def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
@@ -185,13 +188,22 @@ def prove_steady(classifier: Classifier, x: Any, first: Tensor, second: Tensor) 
             "change from call to call, in eval mode too; switch its randomness off (functional dropout needs "
             "training=self.training), or what it keeps from one call to the next"
         )
+    if len(first) == 1:
+        return
     last = slice(len(first) - 1, len(first))
-    if len(first) > 1 and apart(classifier.logits(inputs.take(x, last)), second[last]):
+    cause: Exception | None = None
+    try:
+        own = not apart(classifier.logits(leaf(inputs.take(x, last))[0]), second[last])
+    except (RuntimeError, ValueError, IndexError) as error:  # it takes several inputs, and not one
+        if exhausted(error):
+            raise
+        own, cause = False, error
+    if not own:
         raise ModelError(
             f"expected a model that treats each input of a batch on its own, but the logits of {classifier.name} for "
             "an input change with the others in the batch; look for attention over the first dimension "
             "(batch_first=True is missing), statistics of the batch, or a reshape that mixes inputs"
-        )
+        ) from cause
 
 
 def _agrees(found: Sequence[Form], wanted: Sequence[float], largest: Sequence[float], dtype: torch.dtype) -> bool:

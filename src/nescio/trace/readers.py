@@ -72,9 +72,9 @@ def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[
             for handle in handles:
                 handle.remove()
         vectors = (cotangents(logits.detach()) if callable(cotangents) else cotangents).to(logits)
-        if vectors.dim() != 3 or vectors.shape[1:] != logits.shape:
+        if vectors.dim() != 3 or vectors.shape[1:] != logits.shape or not len(vectors):
             raise InputError(
-                f"expected cotangents [R, {logits.shape[0]}, {logits.shape[1]}] (rows, inputs, classes); "
+                f"expected cotangents [R, {logits.shape[0]}, {logits.shape[1]}] (rows, inputs, classes) with R >= 1; "
                 f"got {list(vectors.shape)}"
             )
         found = pull(logits, [*roots, *(edge for _, _, edge in seen)], vectors)
@@ -87,9 +87,15 @@ def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[
     return Trace(logits.detach(), _like(x, grads[: len(roots)]), calls)
 
 
-def _note(seen: list[tuple[str, Tensor, Any]], name: str, y: Any) -> None:
-    if isinstance(y, torch.Tensor) and y.requires_grad:
-        seen.append((name, y.detach().clone(), get_gradient_edge(y)))
+def _note(seen: list[tuple[str, Tensor, Any]], name: str, y: Any) -> Tensor | None:
+    """Remember an output; the module gives a copy of one that is a view, in whose place the graph puts another node
+    when it is written to.
+    """
+    if not isinstance(y, torch.Tensor) or not y.requires_grad:
+        return None
+    copy = y.clone() if y._is_view() else None
+    seen.append((name, y.detach().clone(), get_gradient_edge(y if copy is None else copy)))
+    return copy
 
 
 def _chosen(classifier: Classifier, names: Sequence[str] | None) -> list[tuple[str, torch.nn.Module]]:

@@ -1,0 +1,237 @@
+"""The check that no parameter escapes, and that an input's logits are its own: what cannot be told is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from nescio import trace
+from nescio.types import ModelError
+from tests.trace.helpers import SMOOTH, close, ready, same_as_reference
+
+pytestmark = pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")  # torch, of checkpointing
+
+REMEDY = "leave these layers out with select="
+
+
+class Hidden(nn.Module):
+    """Two layers of which ``way`` hides the first from autograd."""
+
+    def __init__(self, way: Callable[[nn.Linear, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.second, self.way = nn.Linear(4, 4), nn.Linear(4, 3), way
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.tanh(self.way(self.first, x)))
+
+
+def under_no_grad(layer: nn.Linear, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return layer(x)
+
+
+def under_inference_mode(layer: nn.Linear, x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        y = layer(x)
+    return y.clone()
+
+
+def closed_over(layer: nn.Linear, x: Tensor) -> Tensor:
+    class Times(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return F.linear(x, layer.weight, layer.bias)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g @ layer.weight
+
+    return Times.apply(x)
+
+
+HIDDEN: dict[str, Callable[[nn.Linear, Tensor], Tensor]] = {
+    "no_grad": under_no_grad,
+    "inference_mode": under_inference_mode,
+    "detach": lambda layer, x: layer(x).detach(),
+    "data": lambda layer, x: F.linear(x, layer.weight.data, layer.bias.data),
+    "numpy": lambda layer, x: torch.from_numpy(layer(x).detach().numpy() + 0),
+    "re-entrant checkpointing": lambda layer, x: checkpoint(layer, x, use_reentrant=True),
+    "closed over": closed_over,
+    "logarithm": lambda layer, x: x * layer.weight.detach().abs().log().sum() + layer.bias.detach().sqrt().sum(),
+}
+
+
+def hidden(name: str) -> nn.Module:
+    model = ready(Hidden(HIDDEN[name]))
+    with torch.no_grad():
+        model.first.bias.abs_()
+    return model
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_hidden_layer_is_named_with_the_remedy(name: str) -> None:
+    model, x = hidden(name), torch.randn(4, 4, dtype=torch.float64)
+    with pytest.raises(ModelError, match=r"first\.weight, first\.bias change the logits.*no path") as caught:
+        trace.class_gradients(model, x)
+    assert REMEDY in str(caught.value)
+    assert "second" not in str(caught.value)
+    with pytest.raises(ModelError, match=r"first\.bias change the logits"):
+        trace.class_gradients(model, x, layers="tensor", select=["first.bias", "second.*"])
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_selection_gets_around_it(name: str) -> None:
+    model, x = hidden(name), torch.randn(4, 4, dtype=torch.float64)
+    found = trace.class_gradients(model, x, select=["second"])
+    assert found.layers == ("second",)
+    close(found.norms, trace.reference.class_gradients(model, x, select=["second"]).norms)
+
+
+def test_a_parameter_whose_change_gives_no_number() -> None:
+    """The logarithm of a changed value is NaN, and NaN is not the same as before."""
+
+    class Logarithm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.p, self.head = nn.Parameter(torch.full((16,), 0.5)), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(x) * self.p.detach().log().sum()
+
+    with pytest.raises(ModelError, match="parameters p change the logits"):
+        trace.class_gradients(Logarithm(), torch.randn(4, 4))
+
+
+def test_a_parameter_that_is_hidden_for_some_inputs_only() -> None:
+    """The first inputs do not show it, the fourth does."""
+
+    class Chosen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.shown, self.hidden = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.where(x[:, :1] > 0, self.shown(x), self.hidden(x).detach())
+
+    model, x = ready(Chosen()), torch.randn(4, 4, dtype=torch.float64)
+    x[:, 0] = torch.tensor([1.0, 1.0, 1.0, -1.0])
+    assert trace.class_gradients(model, x[:3]).norms[:, :, 1].eq(0).all()
+    for settings in ({}, {"chunk": 1}, SMOOTH):
+        with pytest.raises(ModelError, match=r"hidden\.weight, hidden\.bias change the logits"):
+            trace.class_gradients(model, x, **settings)
+
+
+def test_many_hidden_parameters_are_counted() -> None:
+    class Deep(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers, self.head = nn.ModuleList(nn.Linear(4, 4) for _ in range(4)), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in self.layers:
+                x = torch.tanh(layer(x))
+            return self.head(x.detach())
+
+    with pytest.raises(ModelError, match=r"layers\.0\.weight, .*layers\.2\.weight and 3 more change"):
+        trace.class_gradients(Deep(), torch.randn(4, 4))
+
+
+def test_an_unused_layer_gets_exact_zeros() -> None:
+    class Spare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.spare, self.zeroed = nn.Linear(4, 3), nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.spare(x)
+            return self.used(x) + 0 * self.zeroed(x)
+
+    model, x = ready(Spare()), torch.randn(4, 4, dtype=torch.float64)
+    found = trace.class_gradients(model, x)
+    by_name = dict(zip(found.layers, found.norms.unbind(2), strict=True))
+    assert by_name["used"].min() > 0
+    assert by_name["spare"].eq(0).all()
+    assert by_name["zeroed"].eq(0).all()
+    assert trace.class_gradients(model, x, select=["spare"]).norms.eq(0).all()
+
+
+class Checkpointed(nn.Module):
+    """A part that is computed again in the backward pass."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.first, self.norm, self.head = nn.Linear(4, 5), norm, nn.Linear(5, 3)
+        self.raw = nn.Parameter(torch.zeros(5, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(checkpoint(lambda t: torch.tanh(self.norm(self.first(t))), x, use_reentrant=False) @ self.raw)
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm1d, nn.LayerNorm])
+def test_checkpointing_that_is_not_re_entrant(norm: type[nn.Module]) -> None:
+    model, x = ready(Checkpointed(norm(5))), torch.randn(4, 4, dtype=torch.float64)
+    for settings in ({}, {"norm": 1}, SMOOTH, {"chunk": 1}):
+        same_as_reference(model, x, **settings)
+    same_as_reference(model, x[:1])
+
+
+class Mixing(nn.Module):
+    """A model whose logits are not the input's own."""
+
+    def __init__(self, mix: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.mix, self.head = nn.Linear(4, 6), mix, nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.mix(torch.tanh(self.first(x))))
+
+
+COUPLED: dict[str, Callable[[], nn.Module]] = {
+    "mean of the batch": lambda: Mixing(lambda h: h - h.mean(0)),
+    "statistics of the batch": lambda: Mixing(lambda h: F.batch_norm(h, None, None, training=True)),
+    "softmax over the batch": lambda: Mixing(lambda h: 10 * h.softmax(0)),
+    "attention over the batch": lambda: Mixing(Attending()),
+    "a reshape": lambda: Mixing(lambda h: h.view(-1, len(h)).T if len(h) > 1 else h),
+}
+
+
+class Attending(nn.Module):
+    """The first dimension is taken for the sequence, since batch_first was forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(6, 2)
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.attention(h.unsqueeze(1), h.unsqueeze(1), h.unsqueeze(1))[0].squeeze(1)
+
+
+@pytest.mark.parametrize("name", COUPLED)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_inputs_that_influence_each_other(name: str, dtype: torch.dtype) -> None:
+    model = ready(COUPLED[name]()).to(dtype)
+    with pytest.raises(ModelError, match="treats each input of a batch on its own.*batch_first"):
+        trace.class_gradients(model, 2 * torch.randn(5, 4, dtype=dtype))
+
+
+def test_logits_that_change_from_call_to_call() -> None:
+    for mix in (F.dropout, lambda h: h + torch.randn_like(h), lambda h: h * torch.rand(())):
+        model = ready(Mixing(mix))
+        with pytest.raises(ModelError, match="change from call to call.*training=self.training"):
+            trace.class_gradients(model, torch.randn(5, 4, dtype=torch.float64))
+
+    class Counting(Mixing):
+        calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return super().forward(x) * self.calls
+
+    with pytest.raises(ModelError, match="what it keeps from one call to the next"):
+        trace.class_gradients(ready(Counting(torch.tanh)), torch.randn(1, 4, dtype=torch.float64))

@@ -1,0 +1,179 @@
+"""When memory runs out: fewer inputs, fewer cotangents, copies in parts, and the same numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nescio import trace
+from nescio.models import Classifier
+from nescio.trace import backward, engine, memory, norms
+from nescio.types import ModelError
+from tests.trace.helpers import SMOOTH, close, identical, ready, state
+from tests.trace.subjects import make
+
+ERRORS = {
+    "cuda": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"),
+    "cpu": RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 80000000000 bytes"),
+    "python": MemoryError(),
+}
+ROWS = ("classes", "uniform", "expected")
+
+
+class Narrow(nn.Module):
+    """Runs out of memory for more than ``most`` inputs at a time."""
+
+    def __init__(self, most: int, error: BaseException) -> None:
+        super().__init__()
+        self.first, self.norm, self.head = nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 4)
+        self.raw = nn.Parameter(torch.randn(5, 5))
+        self.most, self.error, self.sizes = most, error, [0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.sizes.append(len(x))
+        if len(x) > self.most:
+            raise self.error
+        return self.head(torch.tanh(self.norm(self.first(x))) @ torch.sin(self.raw))
+
+
+def narrow(most: int, kind: str = "cuda") -> Narrow:
+    torch.manual_seed(0)
+    model = ready(Narrow(most, ERRORS[kind]))
+    assert isinstance(model, Narrow)
+    return model
+
+
+def inputs(n: int = 9) -> Tensor:
+    return torch.randn(n, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 7])
+def test_chunks_are_halved(most: int, kind: str) -> None:
+    wanted = trace.class_gradients(narrow(99), inputs(), chunk=8)
+    model = narrow(most, kind)
+    before = state(model)
+    found = trace.class_gradients(model, inputs(), chunk=8)
+    close(found.norms, wanted.norms)
+    torch.testing.assert_close(found.probabilities, wanted.probabilities)
+    assert identical(before, state(model))
+    assert max(model.sizes) > most
+
+
+def test_work_that_is_done_is_not_done_again() -> None:
+    """Chunks of 8, 4, 2: the sizes that are tried once the model is known."""
+    model = narrow(3)
+    trace.class_gradients(model, inputs(9), chunk=8)
+    model.sizes.clear()
+    trace.class_gradients(model, inputs(9), chunk=8)
+    tried = [s for s in model.sizes if s > 1]
+    assert tried.count(8) == 1
+    assert tried.count(4) == 1
+    assert tried.count(2) == 4  # four chunks of two before the last input; the first is the survey itself
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_cotangents_are_taken_in_smaller_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = trace.class_gradients(narrow(99), inputs(2))
+    plain, sizes = backward.pull, []
+
+    def pull(logits: Tensor, wanted: Any, vectors: Tensor, *rest: Any, **named: Any) -> Any:
+        sizes.append(len(vectors))
+        if len(vectors) > 1:
+            raise ERRORS[kind]
+        return plain(logits, wanted, vectors, *rest, **named)
+
+    monkeypatch.setattr(backward, "pull", pull)
+    close(trace.class_gradients(narrow(99), inputs(2)).norms, wanted.norms)
+    assert [s for s in sizes if s > 1] == [4, 4, 2]  # two inputs, one input, one input with half of the classes
+
+
+@pytest.mark.parametrize("smoothing, norm, most", [("log", 2, 1), ("mean", 1, 2), ("log", 1, 3), ("mean", 2, 3)])
+def test_copies_in_parts_are_the_same_as_together(smoothing: str, norm: int, most: int) -> None:
+    settings: dict[str, Any] = {"rows": ROWS, "norm": norm, "smoothing": smoothing, **SMOOTH, "samples": 4}
+    wanted, p, _ = trace.gradient_norms(Classifier.of(narrow(99)), inputs(3), **settings)
+    model = narrow(most)
+    found, q, _ = trace.gradient_norms(Classifier.of(model), inputs(3), **settings)
+    for row in ROWS:
+        close(found[row], wanted[row])
+    torch.testing.assert_close(p, q)
+    assert max(s for s in model.sizes if s <= most) == most
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", ["cnn", "tied", "lstm", "raw"])
+def test_split_norms_on_every_kind_of_row(name: str, parts: int) -> None:
+    model, x = make(name)
+    classifier = Classifier.of(model)
+    wanted, _, _ = trace.gradient_norms(classifier, x[:1].repeat(5, *[1] * (x.dim() - 1)), rows=ROWS)
+    settings = engine.Settings(ROWS, 2, 5, "log", parts=parts)
+    assert [len(range(5)[p]) for p in engine.pieces(settings)] == {1: [5], 2: [3, 2], 3: [2, 2, 1], 5: [1] * 5}[parts]
+    five = x[:1].repeat(5, *[1] * (x.dim() - 1))
+    with norms.modes.preserved(classifier), norms.modes.tracing(classifier):
+        run = engine.forward(classifier, five)
+        table = norms.layer_tables.find(run.graph, classifier.parameters(), "module", None)
+        found = engine.split_norms(classifier, five, run.logits.detach(), table, settings)
+    for row in ("classes", "uniform"):  # five equal copies have the mean gradient of one
+        close(found[row].transpose(0, 1), wanted[row][:1])
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_a_model_that_is_too_large(kind: str) -> None:
+    model = narrow(0, kind)
+    before = state(model)
+    for settings in ({}, SMOOTH):
+        with pytest.raises(ModelError, match="not enough memory for a single input and a single class; use") as caught:
+            trace.class_gradients(model, inputs(), **settings)
+        assert caught.value.__cause__ is ERRORS[kind]
+    assert identical(before, state(model))
+
+
+def test_other_errors_are_not_taken_for_it() -> None:
+    class Broken(Narrow):
+        def forward(self, x: Tensor) -> Tensor:
+            raise RuntimeError("something else")
+
+    with pytest.raises(RuntimeError, match="something else"):
+        trace.class_gradients(Broken(9, ERRORS["cpu"]), inputs())
+    assert not memory.exhausted(RuntimeError("expected a matrix"))
+    assert not memory.exhausted(ValueError("out of memory"))
+    assert memory.exhausted(RuntimeError("CUDA error: out of memory"))
+
+
+@pytest.mark.parametrize("copies", [1, 5, 100])
+@pytest.mark.parametrize("rows", [1, 10, 1000])
+@pytest.mark.parametrize("activations", [1e3, 1e6, 1e8])
+def test_the_choice_keeps_to_its_budget(
+    activations: float, rows: int, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gradients = activations / 3
+    for device in (torch.device("cpu"), torch.device("cuda")):
+        for free in (1e6, 1e9, 1e11):
+            monkeypatch.setattr(memory, "free_bytes", lambda device, free=free: free)
+            many, at_once = memory.choose(device, activations, gradients, rows, copies)
+            assert many >= 1
+            assert 1 <= at_once <= rows
+            least = copies * (activations + gradients)
+            used = many * copies * (activations + at_once * gradients)
+            assert used <= free * memory.SHARE or (many, at_once) == (1, 1) or used <= least
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1e12)
+    assert memory.choose(torch.device("cuda"), 1e6, 1e5, 10)[1] == 10
+
+
+def test_more_memory_is_never_less_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = []
+    for free in (1e5, 1e6, 1e7, 1e8, 1e9):
+        monkeypatch.setattr(memory, "free_bytes", lambda device, free=free: free)
+        many, at_once = memory.choose(torch.device("cpu"), 1e5, 1e4, 20, 3)
+        work.append(many * at_once)
+    assert work == sorted(work)
+    assert work[0] == 1
+    assert memory.free_bytes(torch.device("cpu")) > 0
+
+
+def test_free_memory_of_this_machine() -> None:
+    assert 0 < memory.free_bytes(torch.device("cpu")) <= memory.CPU_BYTES / memory.SHARE
+    memory.release(torch.device("cpu"))

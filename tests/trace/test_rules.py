@@ -1,0 +1,222 @@
+"""Every kind of layer that has a rule: the same numbers as the loop, and the rule was really used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from tests.trace.helpers import SMOOTH, Then, ready, same_as_reference, slow
+
+few = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+
+
+def check(body: nn.Module, x: Tensor, width: int | None = None, batch: int = 0) -> None:
+    """All parameters fast; L2, L1 and smoothed norms as in the loop."""
+    body = ready(body)
+    if width is None:
+        width = body(x).movedim(batch, 0)[0].numel()
+    model = ready(Then(body, width, batch))
+    assert slow(model, x) == set()
+    same_as_reference(model, x)
+    same_as_reference(model, x, norm=1)
+    if x.is_floating_point():
+        same_as_reference(model, x, **SMOOTH)
+
+
+def real(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("shape", [(4, 5), (4, 3, 5), (4, 2, 3, 5), (4, 1, 5)], ids=str)
+def test_linear(shape: tuple[int, ...], bias: bool) -> None:
+    check(nn.Linear(5, 6, bias=bias), real(*shape))
+
+
+def test_linear_on_a_sequence_that_is_not_contiguous() -> None:
+    class Turned(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.transpose(1, 2))
+
+    check(Turned(5, 6), real(4, 5, 3))
+
+
+@pytest.mark.parametrize("read", [slice(None), slice(1, 2), slice(0, 1)], ids=["all", "middle", "first"])
+def test_linear_with_the_sequence_first(read: slice) -> None:
+    class First(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.transpose(0, 1).contiguous())[read]
+
+    check(First(5, 6), real(6, 3, 5), batch=1)
+
+
+@few
+@given(st.data())
+def test_convolutions(data: st.DataObject) -> None:
+    dims = data.draw(st.integers(1, 3))
+    groups = data.draw(st.sampled_from([1, 2, 4]))
+    kernel = data.draw(st.tuples(*[st.integers(1, 3)] * dims))
+    transposed = data.draw(st.booleans())
+    stride, dilation = (data.draw(st.tuples(*[st.integers(1, 2)] * dims)) for _ in range(2))
+    mode = "zeros" if transposed else data.draw(st.sampled_from(["zeros", "circular", "reflect", "replicate"]))
+    padding: Any = data.draw(st.tuples(*[st.integers(0, 2)] * dims))
+    options: dict[str, Any] = {"groups": groups, "bias": data.draw(st.booleans()), "dilation": dilation}
+    if transposed:
+        assume(all(2 * p < d * (k - 1) + 1 for p, d, k in zip(padding, dilation, kernel, strict=True)))
+        options["output_padding"] = tuple(min(data.draw(st.integers(0, 1)), s - 1) for s in stride)
+    elif data.draw(st.booleans()):
+        padding, stride = "same", (1,) * dims
+    kind = getattr(nn, f"Conv{'Transpose' if transposed else ''}{dims}d")
+    body = kind(4, 4 * data.draw(st.integers(1, 2)), kernel, stride=stride, padding=padding, padding_mode=mode, **options)
+    check(body, real(3, 4, *range(5, 5 + dims)))
+
+
+@pytest.mark.parametrize("affine", [True, False], ids=["affine", "not affine"])
+@pytest.mark.parametrize("dims", [0, 1, 2, 3])
+def test_batch_norm(dims: int, affine: bool) -> None:
+    kind = [nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d][dims]
+    check(kind(4, affine=affine), real(4, 4, *(3,) * dims))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda: nn.LayerNorm(4),
+        lambda: nn.LayerNorm((3, 4)),
+        lambda: nn.LayerNorm((2, 3, 4)),
+        lambda: nn.LayerNorm((3, 4), bias=False),
+        lambda: nn.LayerNorm(4, elementwise_affine=False),
+        lambda: nn.RMSNorm(4),
+        lambda: nn.RMSNorm((3, 4), eps=0.1),
+        lambda: nn.GroupNorm(1, 2),
+        lambda: nn.GroupNorm(2, 2),
+        lambda: nn.GroupNorm(2, 2, affine=False),
+        lambda: nn.InstanceNorm2d(2, affine=True),
+        lambda: nn.InstanceNorm2d(2, affine=True, track_running_stats=True),
+        lambda: nn.InstanceNorm2d(2),
+        lambda: nn.PReLU(),
+        lambda: nn.PReLU(2),
+    ],
+    ids=lambda make: str(make()),
+)
+def test_norms_and_slopes(body: Callable[[], nn.Module]) -> None:
+    check(body(), real(4, 2, 3, 4))
+
+
+def test_instance_norm_in_one_and_three_dimensions() -> None:
+    check(nn.InstanceNorm1d(3, affine=True), real(4, 3, 5))
+    check(nn.InstanceNorm3d(2, affine=True), real(4, 2, 3, 2, 2))
+
+
+def test_group_norm_of_vectors() -> None:
+    check(nn.GroupNorm(2, 6), real(4, 6))
+
+
+def test_layer_norm_with_the_sequence_first() -> None:
+    class First(nn.LayerNorm):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.transpose(0, 1))
+
+    check(First(5), real(4, 3, 5), batch=1)
+
+
+@pytest.mark.parametrize("batch", [0, 1], ids=["batch first", "sequence first"])
+@pytest.mark.parametrize("padding", [None, 0, 3, -1])
+def test_embedding(batch: int, padding: int | None) -> None:
+    class Turned(nn.Embedding):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x if batch == 0 else x.T)
+
+    x = torch.randint(0, 7, (4, 5))
+    x[0] = 3  # the same token everywhere
+    check(Turned(7, 4, padding_idx=padding), x, width=20, batch=batch)
+
+
+def test_embedding_of_one_token_and_of_a_grid() -> None:
+    check(nn.Embedding(7, 4), torch.randint(0, 7, (5,)), width=4)
+    check(nn.Embedding(7, 4), torch.randint(0, 7, (4, 2, 3)), width=24)
+
+
+class TwoLookups(nn.Module):
+    """One table for two parts of different length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(7, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.tanh(self.table(x[:, :2])).mean(1), torch.tanh(self.table(x[:, 2:])).mean(1)], 1)
+
+
+@pytest.mark.parametrize("length", [3, 4, 6])
+def test_embedding_called_twice(length: int) -> None:
+    x = torch.randint(0, 7, (5, length))
+    x[:3] = x[:3, :1]  # in the first inputs both lookups see the same
+    check(TwoLookups(), x, width=8)
+
+
+def test_embedding_of_what_the_noise_changes() -> None:
+    """Pixels that become tokens: each noisy copy looks other rows up."""
+
+    class Palette(nn.Embedding):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward((x * 7).long().clamp(0, 6))
+
+    check(Palette(7, 4), torch.rand(4, 5, dtype=torch.float64), width=20)
+
+
+class Raw(nn.Module):
+    """A parameter in an element-wise operation with a batch in some dimension."""
+
+    def __init__(self, shape: tuple[int, ...], operation: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.p, self.operation = nn.Parameter(torch.zeros(shape)), operation
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.operation(x, self.p)
+
+
+OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "x + p": lambda x, p: x + p,
+    "p + x": lambda x, p: p + x,
+    "x + 3p": lambda x, p: torch.add(x, p, alpha=3),
+    "x − p": lambda x, p: x - p,
+    "x − 2p": lambda x, p: torch.sub(x, p, alpha=2),
+    "p − x": lambda x, p: p - x,
+    "x p": lambda x, p: x * p,
+    "p x": lambda x, p: p * x,
+    "merged": lambda x, p: (x.flatten(0, 1) * p).view(x.shape),
+    "sequence first": lambda x, p: (x.transpose(0, 1) * p).transpose(0, 1),
+    "in place": lambda x, p: x.clone().mul_(p).add_(p),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (1, 5)], ids=str)
+def test_broadcast_parameters(name: str, shape: tuple[int, ...]) -> None:
+    body = Raw(shape, OPERATIONS[name])
+    model, x = ready(Then(body, 15)), real(4, 3, 5)
+    assert slow(model, x) == ({"body.p"} if name == "in place" else set())  # used as a factor and as a term
+    same_as_reference(model, x)
+    same_as_reference(model, x, norm=1, **SMOOTH)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (1, 3, 1), (3, 1)], ids=str)
+def test_parameters_with_entries_for_positions(shape: tuple[int, ...]) -> None:
+    check(Raw(shape, lambda x, p: x * p), real(4, 3, 5))
+    check(Raw(shape, lambda x, p: x + p.expand(4 if len(x) == 4 else len(x), 3, 5)), real(4, 3, 5))
+
+
+def test_class_token() -> None:
+    check(Raw((1, 1, 5), lambda x, p: torch.cat([p.expand(len(x), -1, -1), x], 1)), real(4, 3, 5))
+
+
+def test_bias_alone() -> None:
+    check(Raw((5,), lambda x, p: F.relu(x + p)), real(4, 5))
