@@ -1,4 +1,4 @@
-"""What the tests of the engine share: comparisons with the oracle, the plan of a model, and a view of a model's whole state."""
+"""What the tests of the engine share: comparisons with the oracle, a model's plan, and all of its state."""
 
 from __future__ import annotations
 

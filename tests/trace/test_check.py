@@ -216,14 +216,14 @@ class Attending(nn.Module):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_inputs_that_influence_each_other(name: str, dtype: torch.dtype) -> None:
     model = ready(COUPLED[name]()).to(dtype)
-    with pytest.raises(ModelError, match="treats each input of a batch on its own.*batch_first"):
+    with pytest.raises(ModelError, match=r"treats each input of a batch on its own.*batch_first"):
         trace.class_gradients(model, 2 * torch.randn(5, 4, dtype=dtype))
 
 
 def test_logits_that_change_from_call_to_call() -> None:
     for mix in (F.dropout, lambda h: h + torch.randn_like(h), lambda h: h * torch.rand(())):
         model = ready(Mixing(mix))
-        with pytest.raises(ModelError, match="change from call to call.*training=self.training"):
+        with pytest.raises(ModelError, match=r"change from call to call.*training=self.training"):
             trace.class_gradients(model, torch.randn(5, 4, dtype=torch.float64))
 
     class Counting(Mixing):

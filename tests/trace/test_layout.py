@@ -24,7 +24,9 @@ FOUND = dict(zip(LAYOUTS, [(0, True), (1, True), (2, True), (0, True), (0, False
 
 def evidence(name: str, parts: list[Tensor]) -> list[Tensor]:
     """For each input the tensor in which all other inputs are zero."""
-    return [LAYOUTS[name]([p if i == n else torch.zeros_like(p) for i, p in enumerate(parts)]) for n in range(len(parts))]
+    return [
+        LAYOUTS[name]([p if i == n else torch.zeros_like(p) for i, p in enumerate(parts)]) for n in range(len(parts))
+    ]
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -20,7 +20,7 @@ def cotangents(rows: int, n: int, classes: int) -> Tensor:
 
 
 def by_autograd(model: nn.Module, x: Tensor, v: Tensor) -> tuple[Tensor, dict[str, list[Tensor]]]:
-    """Input gradients [R, ...] and, for each module, those at its outputs; out of place, by tensors that keep theirs."""
+    """Input gradients [R, ...] and, for each module, those at its outputs, with every output cloned."""
     x = x.clone().requires_grad_()
     kept: list[tuple[str, Tensor]] = []
 
@@ -39,7 +39,9 @@ def by_autograd(model: nn.Module, x: Tensor, v: Tensor) -> tuple[Tensor, dict[st
     z = model(x.clone())
     for handle in handles:
         handle.remove()
-    rows = [torch.autograd.grad((z * u).sum(), [x, *(y for _, y in kept)], retain_graph=True, allow_unused=True) for u in v]
+    rows = [
+        torch.autograd.grad((z * u).sum(), [x, *(y for _, y in kept)], retain_graph=True, allow_unused=True) for u in v
+    ]
     found: dict[str, list[Tensor]] = {}
     for i, (name, y) in enumerate(kept):
         parts = [torch.zeros_like(y) if r[i + 1] is None else r[i + 1] for r in rows]
@@ -47,7 +49,9 @@ def by_autograd(model: nn.Module, x: Tensor, v: Tensor) -> tuple[Tensor, dict[st
     return torch.stack([r[0] for r in rows]), found
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet18", "vit", "convnext", "tied", "twice", "raw", "lstm", "custom"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "cnn", "resnet18", "vit", "convnext", "tied", "twice", "raw", "lstm", "custom"]
+)
 def test_against_plain_autograd(name: str) -> None:
     model, x = make(name)
     v = cotangents(2, len(x), model(x).shape[1])
@@ -81,9 +85,8 @@ def test_cotangents_as_a_function_of_the_logits() -> None:
 
 def test_values_are_those_that_the_module_gave() -> None:
     """An activation in place after a layer, and after a view of one, changes neither value nor gradient."""
-    model = ready(
-        nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(inplace=True), nn.Conv2d(2, 2, 3), nn.Flatten(), nn.ReLU(inplace=True), nn.Linear(8, 3))
-    )  # fmt: skip
+    first, second = (nn.Conv2d(1, 2, 3), nn.ReLU(inplace=True)), (nn.Conv2d(2, 2, 3), nn.Flatten())
+    model = ready(nn.Sequential(*first, *second, nn.ReLU(inplace=True), nn.Linear(8, 3)))
     x = torch.randn(3, 1, 6, 6, dtype=torch.float64)
     v = cotangents(2, 3, 3)
     found = {c.module: c for c in trace.output_gradients(model, x, v).calls}

@@ -57,6 +57,7 @@ def test_linear_with_the_sequence_first(read: slice) -> None:
     check(First(5, 6), real(6, 3, 5), batch=1)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 @few
 @given(st.data())
 def test_convolutions(data: st.DataObject) -> None:
@@ -74,7 +75,9 @@ def test_convolutions(data: st.DataObject) -> None:
     elif data.draw(st.booleans()):
         padding, stride = "same", (1,) * dims
     kind = getattr(nn, f"Conv{'Transpose' if transposed else ''}{dims}d")
-    body = kind(4, 4 * data.draw(st.integers(1, 2)), kernel, stride=stride, padding=padding, padding_mode=mode, **options)
+    body = kind(
+        4, 4 * data.draw(st.integers(1, 2)), kernel, stride=stride, padding=padding, padding_mode=mode, **options
+    )
     check(body, real(3, 4, *range(5, 5 + dims)))
 
 

@@ -1,21 +1,17 @@
 """Batch norm in eval mode as what it is, an affine map: ``y = s x + t`` with ``s = γ/√(v + ε)``, ``t = β − s m``.
 
 PyTorch's own backward of batch norm is written for training; under `vmap` it falls apart into a dozen passes over the
-data. Inside `affine` the eval-mode calls of a model go through `AffineBatchNorm`, whose data gradient is one product.
-Its parameters get no gradient from autograd here: their norms come from a rule, and the probe compares that with the
-model's own batch norm.
+data. Inside `substitutes.folding` the eval-mode calls of a model go through `AffineBatchNorm`, whose data gradient is
+one product. Its parameters get no gradient from autograd here: their norms come from a rule, and the probe compares
+that with the model's own batch norm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 
 class AffineBatchNorm(torch.autograd.Function):
@@ -43,20 +39,7 @@ class AffineBatchNorm(torch.autograd.Function):
         return deltas[0] * scale.view(1, -1, *(1,) * (x.dim() - 2)), None, None, None, None, None
 
 
-class _Affine(TorchFunctionMode):
-    """Sends eval-mode batch norms through `AffineBatchNorm`, and everything else where it was going."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func is F.batch_norm:
-            call = _bound(*args, **(kwargs or {}))
-            if call is not None:
-                return AffineBatchNorm.apply(*call)
-        return func(*args, **(kwargs or {}))
-
-
-def _bound(
+def arguments(
     input: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -71,13 +54,3 @@ def _bound(
     if training or not plain or input.dim() < 2:
         return None
     return input, weight, bias, running_mean, running_var, eps
-
-
-@contextmanager
-def affine(wanted: bool = True) -> Iterator[None]:
-    """Inside, batch norms in eval mode are affine maps, where that is wanted."""
-    if not wanted:
-        yield
-        return
-    with _Affine():
-        yield

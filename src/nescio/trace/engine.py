@@ -21,11 +21,11 @@ from nescio import inputs
 from nescio.models import Classifier
 from nescio.trace import cotangents, general
 from nescio.trace.backward import NotFolded, visit
-from nescio.trace.batch_norm import affine
 from nescio.trace.graph import Graph
 from nescio.trace.layers import Layers
 from nescio.trace.layout import Layout
 from nescio.trace.plan import Plan, forms, leaf, probe
+from nescio.trace.substitutes import folding
 
 PROBED = 3
 """Inputs that a plan for more than one is found from."""
@@ -114,7 +114,7 @@ def _rows(
 def forward(classifier: Classifier, x: Any, check: bool = True) -> Pass:
     """One forward pass with its graph and the plan for it; ``check`` looks at the values of the logits."""
     tracked, roots = leaf(x)
-    with affine(classifier.module not in _CHECKPOINTED):
+    with folding(classifier.module not in _CHECKPOINTED):
         logits = classifier.logits(tracked) if check else classifier.functional({}, tracked)
     graph = Graph(logits, classifier.parameters(), roots)
     known = _PLANS.setdefault(classifier.module, {})

@@ -7,8 +7,9 @@ gradients are added up.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,8 +92,7 @@ def gradient_norms(
         x = inputs.apply(classifier.prepare(x), detached)  # it may come from the model's own parameters
         if inputs.size(x) == 0:
             raise InputError("expected at least one input; got an empty batch")
-        first = noise.copies(inputs.take(x, slice(0, 2)), sigma, samples, seed)
-        survey = _survey(classifier, inputs.take(first, slice(0, 2)), layers, select)
+        x, survey = _begin(classifier, x, lambda y: noise.copies(y, sigma, samples, seed), layers, select)
         size, settings = _sizes(survey, settings, chunk)
         parts: list[dict[str, Tensor]] = []
         probabilities: list[Tensor] = []
@@ -112,6 +112,22 @@ def gradient_norms(
             parts.append({row: n.transpose(0, 1).cpu() for row, n in norms.items()})
             probabilities.append(logits[:: settings.copies].double().softmax(1).cpu())
     return {row: torch.cat([p[row] for p in parts]) for row in rows}, torch.cat(probabilities), survey.table.names
+
+
+def _begin(
+    classifier: Classifier, x: Any, noisy: Callable[[Any], Any], layers: str, select: Sequence[str] | None
+) -> tuple[Any, _Survey]:
+    """The inputs, with channels last in memory where the model takes that, and the survey of the first two."""
+
+    def survey(y: Any) -> _Survey:
+        return _survey(classifier, inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2)), layers, select)
+
+    if isinstance(x, torch.Tensor) and x.dim() == 4 and x.is_floating_point() and not x.is_cuda:
+        # a CPU convolves faster so; a model that calls view() on what a convolution gives does not take it
+        last = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+        with contextlib.suppress(RuntimeError, InputError):
+            return last, survey(last)
+    return x, survey(x)
 
 
 @dataclass(frozen=True)

@@ -17,51 +17,56 @@ from nescio.trace.forms import Form, Local, Outer
 from nescio.trace.rules import Context, full, rule
 
 
-@rule(("ConvolutionBackward0", 1))
+@rule(("ConvolutionBackward0", 1), ("DataConvolutionBackward", 1))
 def weight(c: Context, delta: Tensor) -> Form | None:
     """``y = W ⋆ x + b``."""
-    x, groups = c.saved("input"), int(c.saved("groups"))
-    delta = full(delta)
-    stride, padding, dilation = (c.saved(k) for k in ("stride", "padding", "dilation"))
-    kernel = c.shape[2:]
-    if c.saved("transposed"):
-        d = unfold(delta.flatten(0, 1), kernel, stride, padding, dilation, x.shape[2:])
-        a = x.flatten(2)
+    if c.node.name() == "DataConvolutionBackward":
+        transposed, x = False, full(c.node.saved_tensors[0])
+        stride, padding, dilation, groups = c.node.geometry
     else:
-        a = unfold(x, kernel, stride, padding, dilation, delta.shape[3:])
-        d = delta.flatten(0, 1).flatten(2)
-    a = a.unflatten(1, (groups, -1))
-    d = d.unflatten(1, (groups, -1)).unflatten(0, delta.shape[:2])
-    return Outer(_positions(c.layout.front(a)), _positions(c.layout.front(d, 1)))
+        names = ("transposed", "input", "stride", "padding", "dilation", "groups")
+        transposed, x, stride, padding, dilation, groups = (c.saved(name) for name in names)
+    kernel, flat = c.shape[2:], full(delta).flatten(0, 1)
+    if transposed:
+        d, a = unfold(flat, groups, kernel, stride, padding, dilation, x.shape[2:]), positions(x, groups)
+    else:
+        d, a = positions(flat, groups), unfold(x, groups, kernel, stride, padding, dilation, delta.shape[3:])
+    a, d = c.layout.front(a), c.layout.front(d.unflatten(0, delta.shape[:2]), 1)  # [.., N, m, G, T, features]
+    return Outer(a.movedim(1, 2).flatten(2, 3), d.movedim(2, 3).flatten(3, 4))
 
 
-@rule(("ConvolutionBackward0", 2))
+@rule(("ConvolutionBackward0", 2), ("DataConvolutionBackward", 2))
 def bias(c: Context, delta: Tensor) -> Form | None:
     """One value a channel, added at every position."""
-    return Local(c.layout.front(full(delta).flatten(3).sum(3), 1).sum(2))
+    return Local(c.layout.front(full(delta).sum(tuple(range(3, delta.dim()))), 1).sum(2))
+
+
+def positions(x: Tensor, groups: int) -> Tensor:
+    """[B, G·c, *space] → [B, G, T, c] with T the positions in space; a view, whatever the memory format."""
+    if x.stride(1) == 1 and x.dim() > 2:  # channels last
+        return x.movedim(1, -1).flatten(1, -2).unflatten(-1, (groups, -1)).movedim(-2, 1)
+    return x.flatten(2).unflatten(1, (groups, -1)).mT
 
 
 def unfold(
     x: Tensor,
+    groups: int,
     kernel: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     out: Sequence[int],
 ) -> Tensor:
-    """Patches of x [B, C, *space] under each of the ``out`` positions: [B, C·kernel, positions]."""
-    if all(k == 1 for k in kernel) and not any(padding):
-        for i, (o, s) in enumerate(zip(out, stride, strict=True)):
-            x = x.narrow(2 + i, 0, (o - 1) * s + 1).unfold(2 + i, 1, s).squeeze(-1)
-        return x.flatten(2)
+    """Patches of x [B, G·c, *space] under the T ``out`` positions: [B, G, T, kernel·c], copied in memory order."""
+    last = x.stride(1) == 1
     x = F.pad(x, [p for q in reversed(padding) for p in (q, q)]) if any(padding) else x
-    dims = len(kernel)
     for i, (k, s, d, o) in enumerate(zip(kernel, stride, dilation, out, strict=True)):
         x = x.unfold(2 + i, d * (k - 1) + 1, s).narrow(2 + i, 0, o)[..., ::d]
-    order = [0, 1, *range(2 + dims, 2 + 2 * dims), *range(2, 2 + dims)]
-    return x.permute(order).flatten(1, 1 + dims).flatten(2)
-
-
-def _positions(t: Tensor) -> Tensor:
-    """[.., N, m, G, features, T] → [.., N, G, m·T, features]."""
-    return t.movedim(-4, -3).movedim(-1, -2).flatten(-3, -2) if t.shape[-4] > 1 else t.squeeze(-4).mT
+    dims = len(kernel)
+    if all(k == 1 for k in kernel):
+        return positions(x.flatten(1 + dims), groups)
+    x = x.unflatten(1, (groups, -1))  # [B, G, c, *out, *kernel]
+    space, window = range(3, 3 + dims), range(3 + dims, 3 + 2 * dims)
+    if last:
+        return x.permute(0, 1, *space, *window, 2).flatten(2 + dims).flatten(2, 1 + dims)
+    return x.permute(0, 1, *window, 2, *space).flatten(3 + dims).flatten(2, 2 + dims).mT

@@ -51,17 +51,17 @@ def _batch_norm_sums(c: Context, delta: Tensor) -> tuple[Tensor, Tensor] | None:
         if c.saved("training"):
             return None
         x, mean, var, eps = (c.saved(k) for k in ("input", "running_mean", "running_var", eps_name))
-    x = x.flatten(2) if x.dim() > 2 else x.unsqueeze(2)
-    normal = (x - mean.view(1, -1, 1)) * (var + eps).rsqrt().view(1, -1, 1)
+    shape = (1, -1, *(1,) * (x.dim() - 2))
+    normal = (x - mean.view(shape)) * (var + eps).rsqrt().view(shape)
     d = full(delta)
-    d = d.flatten(3) if d.dim() > 3 else d.unsqueeze(3)
-    if d.is_cuda:
-        pair = torch.stack([normal, torch.ones_like(normal)], 2).flatten(0, 1)
-        both = torch.bmm(pair, d.flatten(1, 2).permute(1, 2, 0))  # [B·channels, 2, K]
+    space = tuple(range(3, d.dim()))
+    if d.is_cuda and space and d.is_contiguous():
+        pair = torch.stack([normal.flatten(2), torch.ones_like(normal.flatten(2))], 2).flatten(0, 1)
+        both = torch.bmm(pair, d.flatten(3).flatten(1, 2).permute(1, 2, 0))  # [B·channels, 2, K]
         sums = both.permute(1, 2, 0).unflatten(2, d.shape[1:3])
         c.shared["sums"] = sums[0], sums[1]
     else:
-        c.shared["sums"] = (d * normal).sum(3), d.sum(3)
+        c.shared["sums"] = ((d * normal).sum(space), d.sum(space)) if space else (d * normal, d)
     return c.shared["sums"]
 
 
@@ -113,7 +113,7 @@ def group_norm_bias(c: Context, delta: Tensor) -> Form | None:
 
 def _channels(c: Context, product: Tensor) -> Form:
     """Sum over positions; channels are dimension 1 of the output."""
-    product = product.flatten(3).sum(3) if product.dim() > 3 else product
+    product = product.sum(tuple(range(3, product.dim()))) if product.dim() > 3 else product
     return Local(c.layout.front(product, 1).sum(2))
 
 
