@@ -15,7 +15,7 @@ from nescio.models import Classifier
 from nescio.trace import engine
 from nescio.trace.plan import Plan
 
-SMOOTH = {"sigma": 0.2, "samples": 2, "seed": 3}
+SMOOTH: dict[str, Any] = {"sigma": 0.2, "samples": 2, "seed": 3}
 
 
 def error(ours: Tensor, wanted: Tensor) -> float:
@@ -55,7 +55,7 @@ def slow(model: nn.Module, x: Any) -> set[str]:
     return set(Classifier.of(model).parameters()) - set(plan(model, x).fast)
 
 
-def ready(model: nn.Module) -> nn.Module:
+def ready(model: nn.Module) -> Any:
     """In float64 and eval mode, every parameter at random, batch norms as if they had seen data."""
     model = model.double().eval()
     with torch.no_grad():

@@ -67,7 +67,7 @@ HIDDEN: dict[str, Callable[[nn.Linear, Tensor], Tensor]] = {
 }
 
 
-def hidden(name: str) -> nn.Module:
+def hidden(name: str) -> Any:
     model = ready(Hidden(HIDDEN[name]))
     with torch.no_grad():
         model.first.bias.abs_()

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nescio.trace import cotangents
-from nescio.trace.cotangents import build
+from nescio.trace.cotangents import Smoothing, build
 
-SMOOTHINGS = ["log", "mean"]
+SMOOTHINGS: list[Smoothing] = ["log", "mean"]
 
 
 def logits(n: int, copies: int, classes: int, seed: int = 0, size: float = 2.0) -> Tensor:
     return size * torch.randn(n * copies, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def objective(z: Tensor, smoothing: str) -> Tensor:
+def objective(z: Tensor, smoothing: Smoothing) -> Tensor:
     """The smoothed log-probabilities [C] of one input's copies [copies, C], as the papers write them."""
     return z.log_softmax(1).mean(0) if smoothing == "log" else z.softmax(1).mean(0).log()
 
 
-def plain(z: Tensor, copies: int, smoothing: str, row: str) -> Tensor:
+def plain(z: Tensor, copies: int, smoothing: Smoothing, row: str) -> Tensor:
     """The cotangents [K, N·copies, C] by autograd of the written objective."""
     columns = []
     for own in z.split(copies):
@@ -44,7 +44,7 @@ def restored(found: cotangents.Cotangents, copies: int) -> Tensor:
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(2, 5), st.sampled_from(SMOOTHINGS), st.integers(0, 99))
-def test_against_autograd(n: int, copies: int, classes: int, smoothing: str, seed: int) -> None:
+def test_against_autograd(n: int, copies: int, classes: int, smoothing: Smoothing, seed: int) -> None:
     z = logits(n, copies, classes, seed)
     for row in cotangents.ROWS:
         found = build(row, z, copies, smoothing)
@@ -65,7 +65,7 @@ def test_one_class_is_e_minus_p() -> None:
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("row", cotangents.ROWS)
-def test_rows_sum_to_zero_and_have_unit_size(smoothing: str, row: str) -> None:
+def test_rows_sum_to_zero_and_have_unit_size(smoothing: Smoothing, row: str) -> None:
     """Logits may be shifted: a cotangent has no constant part. What is pulled back is neither huge nor tiny."""
     found = build(row, logits(4, 3, 5, size=30.0), 3, smoothing)
     if row != "expected":  # which is what round-off leaves
@@ -89,7 +89,7 @@ def test_a_certain_input(gap: float) -> None:
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("gap", [50.0, 700.0, 2000.0])
-def test_certain_copies(gap: float, smoothing: str) -> None:
+def test_certain_copies(gap: float, smoothing: Smoothing) -> None:
     """Two copies, (gap, 0) and (gap + 1, 0), and the mirror image: every weight is known in closed form."""
     z = torch.tensor([[gap, 0.0], [gap + 1, 0.0]], dtype=torch.float64)
     found = build("classes", z, 2, smoothing)

@@ -47,7 +47,12 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Which of the ways `Outer.power` went."""
     taken: list[str] = []
     explicit = Outer._explicit
-    monkeypatch.setattr(Outer, "_explicit", lambda self, p: [taken.append("explicit"), explicit(self, p)][1])
+
+    def noted(self: Outer, p: int) -> Tensor:
+        taken.append("explicit")
+        return explicit(self, p)
+
+    monkeypatch.setattr(Outer, "_explicit", noted)
     yield taken
 
 

@@ -21,6 +21,7 @@ ROWS = ("classes", "uniform", "expected")
 
 def test_the_closed_form_of_a_last_layer() -> None:
     """``‖∂ log p_c/∂(W, b)‖ = ‖e_c − p‖ ‖(h, 1)‖``, and for the sum of absolute values the product of the sums."""
+    model: Any
     model, x = make("mlp")
     h = model[:4](x).detach()
     p = model(x).softmax(1).detach()

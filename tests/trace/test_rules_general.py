@@ -136,14 +136,15 @@ def test_a_weight_that_is_kept_from_the_first_call() -> None:
     class Kept(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.p, self.kept = nn.Parameter(torch.randn(5, 4)), None
+            self.p = nn.Parameter(torch.randn(5, 4))
+            self.kept: Tensor | None = None
 
         def forward(self, x: Tensor) -> Tensor:
             if self.kept is None:
                 self.kept = torch.sin(self.p)
             return x @ self.kept
 
-    model = Then(Kept(), 4).double()
+    model: Any = Then(Kept(), 4).double()
     assert same_as_reference(model, real(4, 5))[:, :, 0].min() > 0
     assert model.body.kept is None
 

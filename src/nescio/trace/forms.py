@@ -73,7 +73,10 @@ class Outer:
         gram = torch.bmm(a, a.mT)
         if self.d.is_contiguous() or self.d.mT.is_contiguous():
             d = self.d.flatten(0, 2)
-            return (torch.bmm(d, d.mT).view(k, n, g * t * t) * gram.view(n, g * t * t)).sum(2)
+            grams = torch.bmm(d, d.mT).view(k, n, g * t * t)
+            if self.d.is_cuda:
+                return (grams * gram.view(n, g * t * t)).sum(2)
+            return torch.bmm(grams.movedim(0, 1), gram.view(n, g * t * t, 1)).squeeze(2).T  # reads grams once
         rows = (row.reshape(n * g, t, o) for row in self.d)
         return torch.stack([(torch.bmm(d, d.mT) * gram).view(n, g * t * t).sum(1) for d in rows])
 

@@ -61,7 +61,9 @@ def _batch_norm_sums(c: Context, delta: Tensor) -> tuple[Tensor, Tensor] | None:
         sums = both.permute(1, 2, 0).unflatten(2, d.shape[1:3])
         c.shared["sums"] = sums[0], sums[1]
     else:
-        c.shared["sums"] = ((d * normal).sum(space), d.sum(space)) if space else (d * normal, d)
+        # a cotangent at a time: the products stay in the cache
+        products = torch.stack([(row * normal).sum(tuple(range(2, row.dim()))) for row in d]) if space else d * normal
+        c.shared["sums"] = products, d.sum(space) if space else d
     return c.shared["sums"]
 
 
