@@ -166,15 +166,13 @@ def main() -> None:
     device = torch.device(args.device)
     if device.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    results = [measure(m, b, device, args.peers) for m in args.models for b in args.batch]
-    print(table(results))
-    print(
-        "saved",
-        save(
-            args.name or f"gradients-{device.type}",
-            {"machine": machine(device), "classes": CLASSES, "results": results},
-        ),
-    )
+    results: list[dict[str, Any]] = []
+    result = {"machine": machine(device), "classes": CLASSES, "results": results}
+    for model, batch in ((m, b) for m in args.models for b in args.batch):
+        results.append(measure(model, batch, device, args.peers))
+        path = save(args.name or f"gradients-{device.type}", result)  # what is measured is kept, whatever comes
+        print(table(results[-1:]), flush=True)
+    print("saved", path)
 
 
 if __name__ == "__main__":

@@ -152,6 +152,14 @@ def test_sums_of_rows_give_the_other_rows() -> None:
     torch.testing.assert_close((p.T.unsqueeze(2) * each).sum(0), restored(build("expected", z, 2, "mean"), 2)[0])
 
 
+@pytest.mark.parametrize("shift", [-3000.0, 3000.0])
+@pytest.mark.parametrize("row", cotangents.ROWS)
+def test_logits_may_be_shifted(shift: float, row: str) -> None:
+    z = torch.tensor([[0.0, 1.0, -40.0], [3.0, 2.0, 2.0]], dtype=torch.float64)
+    here, there = (restored(build(row, t, 2, "mean"), 2) for t in (z, z + shift))
+    torch.testing.assert_close(here, there, rtol=1e-9, atol=1e-13)
+
+
 def test_a_probability_that_is_known_exactly() -> None:
     z = torch.tensor([[0.0, math.log(3)]], dtype=torch.float64)
     found = build("classes", z, 1, "log")

@@ -79,6 +79,18 @@ def test_the_cheaper_way_is_taken_and_both_agree(shape: tuple[int, ...], way: li
     assert ways == ([] if shape[3] == 1 else ["explicit"])  # Gram matrices know nothing of absolute values
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (0, 1, 2, 4, 3), (1, 2, 3, 0, 4), (3, 1, 4, 2, 0)], ids=str)
+@pytest.mark.parametrize("p", [1, 2])
+def test_wherever_the_numbers_lie_in_memory(order: tuple[int, ...], p: int) -> None:
+    """Output gradients come with channels last, with cotangents innermost, and so on."""
+    for t in (3, 30):
+        form = outer(2, 3, 2, t, 8, 9)
+        lying = form.d.permute(order).contiguous().permute(*(order.index(i) for i in range(5)))
+        assert lying.stride() != form.d.stride() or order == tuple(range(5))
+        a = form.a.movedim(2, 0).contiguous().movedim(0, 2)
+        torch.testing.assert_close(Outer(a, lying).power(p), power(written(form), p), rtol=1e-11, atol=0)
+
+
 @given(st.integers(1, 7), st.integers(1, 4), st.integers(1, 3), st.integers(1, 400))
 def test_slices_smaller_than_a_batch(n: int, k: int, g: int, budget: int) -> None:
     form = outer(n, k, g, 4, 3, 2)

@@ -135,9 +135,15 @@ def test_inputs_made_in_inference_mode(wanted: Tensor) -> None:
 @pytest.mark.parametrize("share", ["itself", "made from it"])
 def test_inputs_that_are_the_models_own_parameters(share: str) -> None:
     """A gradient with respect to a parameter does not go through the input."""
-    model = ready(nn.Linear(4, 3))
+
+    class Both(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.tanh(super().forward(x)) @ torch.sin(self.weight[:, :3])  # by a rule and without one
+
+    model = ready(Both(4, 3))
     x = model.weight if share == "itself" else model.weight * 2
     same_as_reference(model, x)
+    same_as_reference(model, x[:1])
     torch.testing.assert_close(
         trace.class_gradients(model, x).norms, trace.class_gradients(model, x.detach().clone()).norms
     )

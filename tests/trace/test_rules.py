@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from nescio.trace import rules
+from nescio.trace.layout import Layout
 from tests.trace.helpers import SMOOTH, Then, ready, same_as_reference, slow
 
 few = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -78,7 +80,7 @@ def test_convolutions(data: st.DataObject) -> None:
     body = kind(
         4, 4 * data.draw(st.integers(1, 2)), kernel, stride=stride, padding=padding, padding_mode=mode, **options
     )
-    check(body, real(3, 4, *range(5, 5 + dims)))
+    check(nn.Sequential(nn.PReLU(4), body), real(3, 4, *range(5, 5 + dims)))  # the slopes' gradient goes through it
 
 
 @pytest.mark.parametrize("affine", [True, False], ids=["affine", "not affine"])
@@ -86,6 +88,33 @@ def test_convolutions(data: st.DataObject) -> None:
 def test_batch_norm(dims: int, affine: bool) -> None:
     kind = [nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d][dims]
     check(kind(4, affine=affine), real(4, 4, *(3,) * dims))
+
+
+def test_batch_norm_hands_gradients_on() -> None:
+    """To the layers before it, also where it was called with names, without an affine part, and twice."""
+    check(
+        nn.Sequential(nn.Conv2d(2, 3, 2), nn.BatchNorm2d(3), nn.ReLU(), nn.BatchNorm2d(3, affine=False)),
+        real(4, 2, 4, 4),
+    )
+    shared = nn.BatchNorm1d(5)
+    check(nn.Sequential(nn.Linear(5, 5), shared, nn.Tanh(), shared), real(4, 5))
+
+
+def test_the_rule_of_a_fused_rms_norm() -> None:
+    """Only a GPU has the fused operation: a node that holds what it would save."""
+    x, weight = real(4, 3, 5), real(5).requires_grad_()
+    scale = (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+    delta = real(2, 4, 3, 5)
+    node = SimpleNamespace(_saved_input=x, _saved_result1=scale, _saved_normalized_shape=(5,))
+    entry = rules.find("FusedRmsNormBackward0", 1)
+    assert entry is not None
+    assert list(entry.batch(node, 3)) == [0, 1]
+    found = entry.rule(rules.Context(node, (5,), Layout(0, True, 4)), delta)
+    assert found is not None
+    for k in range(2):
+        for n in range(4):
+            (wanted,) = torch.autograd.grad((x[n] * scale[n] * weight * delta[k, n]).sum(), weight)
+            torch.testing.assert_close(found.power(2)[k, n], wanted.square().sum())
 
 
 @pytest.mark.parametrize(
@@ -173,53 +202,3 @@ def test_embedding_of_what_the_noise_changes() -> None:
             return super().forward((x * 7).long().clamp(0, 6))
 
     check(Palette(7, 4), torch.rand(4, 5, dtype=torch.float64), width=20)
-
-
-class Raw(nn.Module):
-    """A parameter in an element-wise operation with a batch in some dimension."""
-
-    def __init__(self, shape: tuple[int, ...], operation: Callable[[Tensor, Tensor], Tensor]) -> None:
-        super().__init__()
-        self.p, self.operation = nn.Parameter(torch.zeros(shape)), operation
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.operation(x, self.p)
-
-
-OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "x + p": lambda x, p: x + p,
-    "p + x": lambda x, p: p + x,
-    "x + 3p": lambda x, p: torch.add(x, p, alpha=3),
-    "x − p": lambda x, p: x - p,
-    "x − 2p": lambda x, p: torch.sub(x, p, alpha=2),
-    "p − x": lambda x, p: p - x,
-    "x p": lambda x, p: x * p,
-    "p x": lambda x, p: p * x,
-    "merged": lambda x, p: (x.flatten(0, 1) * p).view(x.shape),
-    "sequence first": lambda x, p: (x.transpose(0, 1) * p).transpose(0, 1),
-    "in place": lambda x, p: x.clone().mul_(p).add_(p),
-}
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize("shape", [(), (1,), (5,), (1, 5)], ids=str)
-def test_broadcast_parameters(name: str, shape: tuple[int, ...]) -> None:
-    body = Raw(shape, OPERATIONS[name])
-    model, x = ready(Then(body, 15)), real(4, 3, 5)
-    assert slow(model, x) == ({"body.p"} if name == "in place" else set())  # used as a factor and as a term
-    same_as_reference(model, x)
-    same_as_reference(model, x, norm=1, **SMOOTH)
-
-
-@pytest.mark.parametrize("shape", [(3, 5), (1, 3, 1), (3, 1)], ids=str)
-def test_parameters_with_entries_for_positions(shape: tuple[int, ...]) -> None:
-    check(Raw(shape, lambda x, p: x * p), real(4, 3, 5))
-    check(Raw(shape, lambda x, p: x + p.expand(4 if len(x) == 4 else len(x), 3, 5)), real(4, 3, 5))
-
-
-def test_class_token() -> None:
-    check(Raw((1, 1, 5), lambda x, p: torch.cat([p.expand(len(x), -1, -1), x], 1)), real(4, 3, 5))
-
-
-def test_bias_alone() -> None:
-    check(Raw((5,), lambda x, p: F.relu(x + p)), real(4, 5))

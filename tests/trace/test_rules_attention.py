@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nescio.trace import attention
+from nescio import modes
+from nescio.models import Classifier
+from nescio.trace import attention, engine
 from tests.trace.helpers import SMOOTH, ready, same_as_reference, slow
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor", "ignore:The PyTorch API of nested tensors")
@@ -117,6 +119,15 @@ def test_encoder_with_nested_tensors_for_padding() -> None:
 def test_fused_attention_is_taken_apart_where_it_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ready(Attention(batch_first=True, weights=False))
     x = torch.randn(4, 5, 6, dtype=torch.float64)
+    classifier = Classifier.of(model)
+    with modes.preserved(classifier), modes.tracing(classifier):
+        fused = engine.forward(classifier, x).graph
+        with attention.plain(True):
+            apart = engine.forward(classifier, x).graph
+    assert any(n.name().startswith("ScaledDotProduct") for n in fused.nodes)
+    assert not any(n.name().startswith("ScaledDotProduct") for n in apart.nodes)
+    assert [attention.short(fused), attention.short(apart)] == [True, False]
     short = same_as_reference(model, x)
     monkeypatch.setattr(attention, "LONGEST", 2)
+    assert not attention.short(fused)
     torch.testing.assert_close(same_as_reference(model, x), short, rtol=1e-9, atol=0)

@@ -70,7 +70,8 @@ def test_embedding_bag(mode: str) -> None:
 
 def test_gradients_scaled_by_frequency_are_those_of_an_input_alone() -> None:
     """The frequency is counted over whatever is looked up at once: over the input, not over the batch."""
-    model, x = ready(Then(nn.Embedding(5, 4, scale_grad_by_freq=True), 12)), torch.randint(0, 5, (6, 3))
+    model, x = ready(Then(nn.Embedding(9, 4, scale_grad_by_freq=True), 12)), torch.randint(0, 3, (6, 3))
+    x[:3] = torch.arange(9).view(3, 3)  # no two alike in the inputs that the plan is found from
     same_as_reference(model, x)
     assert slow(model, x) == {"body.weight"}
 
@@ -169,3 +170,43 @@ def test_control_flow_that_is_not_the_same_for_all() -> None:
     x = real(5, 5)
     x[:, 0] = torch.tensor([1.0, 1.0, 1.0, -1.0, 1.0])
     same_as_reference(ready(Then(Loop(), 5)), x)
+
+
+class Dynamic(nn.Module):
+    """A kernel for each input, scaled by a gate that is shut for some: gradients go through the kernel too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.kernel = nn.Linear(5, 8), nn.Parameter(torch.zeros(3, 2, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, h = len(x), torch.tanh(self.first(x))
+        gate = torch.relu(x[:, :1] * h[:, :1].square())
+        kernels = self.kernel * (1 + gate.view(n, 1, 1, 1))
+        y = nn.functional.conv1d(h.view(1, 2 * n, 4), kernels.flatten(0, 1), groups=n)
+        return y.view(n, 9)
+
+
+def test_kernels_that_depend_on_the_input() -> None:
+    model, x = ready(Then(Dynamic(), 9)), real(6, 5)
+    x[:, 0] = torch.tensor([-1.0, -1.0, -1.0, 1.0, 2.0, -1.0])  # the gate is shut for the first three
+    same_as_reference(model, x)
+
+
+@pytest.mark.parametrize("made", ["scale", "shift"])
+def test_batch_norm_with_what_is_computed(made: str) -> None:
+    """Its scale and its shift may come from other parameters."""
+
+    class Computed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.p = nn.Linear(5, 4), nn.Parameter(torch.zeros(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            h, vector = self.first(x), self.p.exp()
+            scale, shift = (vector, None) if made == "scale" else (None, vector)
+            return nn.functional.batch_norm(h, torch.zeros_like(self.p), torch.ones_like(self.p), scale, shift)
+
+    model, x = ready(Then(Computed(), 4)), real(4, 5)
+    assert same_as_reference(model, x)[:, :, 2].min() > 0
+    assert slow(model, x) == {"body.p"}

@@ -53,4 +53,6 @@ def arguments(
     plain = running_mean is not None and running_var is not None and running_mean.dtype == input.dtype
     if training or not plain or input.dim() < 2:
         return None
+    if not all(t is None or t.is_leaf for t in (weight, bias, running_mean, running_var)):
+        return None  # computed, maybe from the input: it hands gradients on
     return input, weight, bias, running_mean, running_var, eps

@@ -55,6 +55,8 @@ def arguments(
     plain = input.dim() == weight.dim() and not isinstance(padding, str) and input.dtype == weight.dtype
     if not plain or torch.is_autocast_enabled(input.device.type):
         return None
+    if not all(t is None or t.is_leaf for t in (weight, bias)):
+        return None  # computed, maybe from the input: it hands gradients on
     each = ([v] * dims if isinstance(v, int) else list(v) for v in (stride, padding, dilation))
     lists = [v * dims if len(v) == 1 else v for v in each]
     return input, weight, bias, *lists, groups

@@ -15,9 +15,9 @@ SHARE = 0.4
 """Share of the free memory that is planned for."""
 TENSORS = 6
 """Tensors of the size of a layer's output gradients that are there at a time."""
-CPU_BYTES = 1 << 30
-"""More than this at once makes nothing faster on a CPU."""
-ROWS = {"cpu": 256, "cuda": 8192}
+CPU_BYTES = 7 << 25
+"""More than this at once leaves the caches of a CPU and makes it slower."""
+ROWS = {"cpu": 1024, "cuda": 8192}
 """Inputs × cotangents that keep a device busy: more takes memory and makes nothing faster."""
 
 

@@ -3,16 +3,18 @@
 A small batch spends most of its time in launching kernels one by one. A pass that comes a second time with the same
 shapes, settings and state of the model is recorded, and from the third time on replayed. A recording holds addresses of
 tensors and the path that the Python code took, so it is found again by a `fingerprint` of the model: its modules, their
-plain attributes and hooks, the addresses of its tensors, and torch's global switches. Weights changed in place are
+attributes and hooks, the addresses of its tensors, and torch's global switches. Weights changed in place are
 followed. A pass that needs the host in between (control flow on data, the general path) cannot be recorded and is run
 as it is. A recording keeps its memory; the last few are kept, and `clear` lets go of them.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ Result = tuple[Tensor, dict[str, Tensor]]
 
 KEPT = 4
 """Recordings that are kept at most."""
+_PLAIN = {bool, int, float, str, bytes, type(None), torch.dtype, torch.device, torch.Size}
 _seen: OrderedDict[Hashable, int] = OrderedDict()
 _recordings: OrderedDict[Hashable, _Recording | None] = OrderedDict()
 
@@ -42,25 +45,57 @@ def clear() -> None:
     _recordings.clear()
 
 
+class _Same:
+    """Stands for one object: equal to what stands for the very same one, and to nothing once that is gone."""
+
+    __slots__ = ("number", "thing")
+
+    def __init__(self, thing: Any) -> None:
+        self.number = id(thing)
+        try:
+            self.thing: Callable[[], Any] = weakref.ref(thing)
+        except TypeError:  # it cannot be watched: it is kept
+            self.thing = lambda: thing
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.number == other.number and self.thing() is other.thing() is not None
+
+
 def fingerprint(classifier: Classifier) -> Hashable:
     """Everything that decides which kernels a pass launches, on which addresses."""
-    state: list[Hashable] = []
-    for root in classifier.roots:
-        for module in root.modules():
-            state.append((id(module), type(module)))
-            state.extend((k, v) for k, v in module.__dict__.items() if isinstance(v, bool | int | float | str | None))
-            for tensors in (module._parameters, module._buffers):
-                state.extend((t.data_ptr(), t.dtype, t.shape) for t in tensors.values() if t is not None)
-            loose = (t for t in module.__dict__.values() if isinstance(t, torch.Tensor))
-            state.extend((t.data_ptr(), t.dtype, t.shape) for t in loose)
-            state.extend((k, *map(id, h.values())) for k, h in module.__dict__.items() if k.endswith("_hooks") and h)
+    modules = [(type(module), _mark(vars(module))) for root in classifier.roots for module in root.modules()]
     switches = (
         torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"),
         torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.matmul.allow_tf32,
         torch.backends.cudnn.allow_tf32, torch.backends.cudnn.enabled,
-        classifier.output, id(classifier.preprocess),
+        classifier.output, _mark(classifier.preprocess),
     )  # fmt: skip
-    return (*state, *switches)
+    return (*map(_Same, classifier.roots), *modules, *switches)
+
+
+def _mark(value: Any, deep: bool = True) -> Hashable:
+    """What tells a value from another that a model may hold in its place: numbers by value, tensors by address and
+    shape, collections and settings (``deep``) by what they hold, anything else by being the same object.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind, value
+    if isinstance(value, Tensor):
+        return value.data_ptr(), value.dtype, value.shape, value.requires_grad
+    if isinstance(value, dict):
+        return kind, tuple((key, _mark(held)) for key, held in value.items())
+    if isinstance(value, list | tuple):
+        return kind, tuple(map(_mark, value))
+    if isinstance(value, set | frozenset):
+        return kind, frozenset(map(_mark, value))
+    if isinstance(value, MethodType):
+        return _Same(value.__self__), _Same(value.__func__)
+    if deep and not isinstance(value, nn.Module | type) and not callable(value) and hasattr(value, "__dict__"):
+        return _Same(value), tuple((key, _mark(held, deep=False)) for key, held in vars(value).items())
+    return _Same(value)
 
 
 def run(key: Hashable, x: Tensor, work: Callable[[Tensor, bool], Result]) -> Result:
