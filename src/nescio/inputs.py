@@ -84,7 +84,7 @@ def take(x: Inputs, index: Index) -> Inputs:
     """The inputs at `index`: a slice, a tensor of positions or of booleans, or a list of positions."""
     if isinstance(index, slice):
         return apply(x, lambda value: value[index])
-    where = index if isinstance(index, Tensor) else torch.tensor(index, dtype=torch.long)
+    where = index if isinstance(index, Tensor) else torch.tensor(index, dtype=torch.long, device="cpu")
     if where.ndim != 1:
         raise InputError(f"expected a slice or a list of positions, got an index of shape {list(where.shape)}")
     return apply(x, lambda value: value[where.to(value.device)])

@@ -142,6 +142,17 @@ def test_many_hidden_parameters_are_counted() -> None:
         trace.class_gradients(Deep(), torch.randn(4, 4))
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_model_that_has_no_gradient_at_all(mode: Any) -> None:
+    class Silent(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            with mode():
+                return super().forward(x)
+
+    with pytest.raises(ModelError, match="parameters weight, bias change the logits"):
+        trace.class_gradients(Silent(4, 3), torch.randn(4, 4))
+
+
 def test_an_unused_layer_gets_exact_zeros() -> None:
     class Spare(nn.Module):
         def __init__(self) -> None:

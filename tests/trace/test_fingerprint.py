@@ -1,4 +1,4 @@
-"""What tells one state of a model from another, so that no recording is replayed for a model that it was not made of."""
+"""What tells one state of a model from another: no recording is replayed for a model that it was not made of."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_switches_of_torch_count() -> None:
     classifier = Classifier(Free())
     before = fingerprint(classifier)
     with torch.autocast("cuda", dtype=torch.bfloat16, enabled=torch.cuda.is_available()):
-        assert (fingerprint(classifier) != before) == torch.cuda.is_available()
+        assert fingerprint(classifier) != before
     deterministic = torch.are_deterministic_algorithms_enabled()
     try:
         torch.use_deterministic_algorithms(not deterministic)

@@ -132,6 +132,16 @@ def test_inputs_made_in_inference_mode(wanted: Tensor) -> None:
     assert trace.input_gradients(model, x, torch.eye(3)[:1].expand(1, 4, 3)).abs().sum() > 0
 
 
+def test_another_default_device(wanted: Tensor) -> None:
+    """Whatever new tensors are made on by default, the work is done where the model is."""
+    model, x = net(), pictures()
+    smooth = trace.class_gradients(model, x, **SMOOTH).norms
+    with torch.device("meta"):
+        close(trace.class_gradients(model, x).norms, wanted)
+        close(trace.class_gradients(model, x, **SMOOTH).norms, smooth)
+        close(trace.reference.class_gradients(model, x, **SMOOTH).norms, smooth)
+
+
 @pytest.mark.parametrize("share", ["itself", "made from it"])
 def test_inputs_that_are_the_models_own_parameters(share: str) -> None:
     """A gradient with respect to a parameter does not go through the input."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio import trace
-from nescio.types import InputError
+from nescio.types import InputError, ModelError
 from tests.trace.helpers import identical, ready, state
 from tests.trace.subjects import make
 
@@ -196,6 +196,14 @@ def test_hooks_are_gone_after_a_failure(inside: str) -> None:
     assert own is None or len(model._forward_hooks) == 1
 
 
+class Silent(nn.Linear):
+    """Nothing of it has a gradient."""
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)
+
+
 def test_errors_say_what_to_do() -> None:
     model, x = make("mlp")
     with pytest.raises(InputError, match=r"expected cotangents \[R, 4, 5\] \(rows, inputs, classes\).*got \[4, 5\]"):
@@ -206,5 +214,7 @@ def test_errors_say_what_to_do() -> None:
         trace.input_gradients(model, x, torch.zeros(0, 4, 5))
     with pytest.raises(InputError, match="no module named 'layer9'; it has: 0, 1, 2, 3, 4"):
         trace.output_gradients(model, x, torch.zeros(1, 4, 5), modules=["layer9"])
+    with pytest.raises(ModelError, match="logits with a gradient, but those of Silent have none; remove no_grad"):
+        trace.input_gradients(Silent(6, 5).double(), x, torch.zeros(1, 4, 5))
     with pytest.raises(InputError, match="NaN or infinite"):
         trace.input_gradients(model, x * torch.nan, torch.zeros(1, 4, 5))

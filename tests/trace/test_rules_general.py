@@ -68,6 +68,14 @@ def test_embedding_bag(mode: str) -> None:
     assert slow(model, x) == {"body.weight"}
 
 
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_sparse_gradients(layer: type[nn.Module], norm: int) -> None:
+    body = layer(7, 4, sparse=True, **({"mode": "sum"} if layer is nn.EmbeddingBag else {}))
+    x = torch.randint(0, 7, (5, 3))
+    same_as_reference(ready(Then(body, 4 if layer is nn.EmbeddingBag else 12)), x, norm=norm)
+
+
 def test_gradients_scaled_by_frequency_are_those_of_an_input_alone() -> None:
     """The frequency is counted over whatever is looked up at once: over the input, not over the batch."""
     model, x = ready(Then(nn.Embedding(9, 4, scale_grad_by_freq=True), 12)), torch.randint(0, 3, (6, 3))

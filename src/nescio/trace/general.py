@@ -123,6 +123,7 @@ def _one(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) 
     parameters = classifier.parameters()
     logits = classifier.logits(inputs.take(x, slice(None)))
     found = pull(logits, [parameters[name] for name in names], vectors)
+    found = [g.to_dense() if g is not None and g.is_sparse else g for g in found]
     shapes = ((len(vectors), *parameters[name].shape) for name in names)
     return {
         name: (vectors.new_zeros(shape) if g is None else g).unsqueeze(1)

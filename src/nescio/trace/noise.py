@@ -18,7 +18,7 @@ def draws(x: Tensor, samples: int, seed: int) -> Tensor:
     precision gets the same.
     """
     generator = torch.Generator("cpu").manual_seed(seed)
-    return torch.randn((samples, *x.shape[1:]), generator=generator, dtype=torch.float32).to(x)
+    return torch.randn((samples, *x.shape[1:]), generator=generator, dtype=torch.float32, device="cpu").to(x)
 
 
 def copies(x: Any, sigma: float, samples: int, seed: int) -> Any:

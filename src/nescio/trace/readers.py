@@ -19,7 +19,7 @@ from nescio import modes
 from nescio.models import Classifier
 from nescio.trace.backward import pull
 from nescio.trace.plan import leaf
-from nescio.types import InputError
+from nescio.types import InputError, ModelError
 
 Vectors = Tensor | Callable[[Tensor], Tensor]
 
@@ -71,6 +71,11 @@ def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[
         finally:
             for handle in handles:
                 handle.remove()
+        if not logits.requires_grad and len(logits):
+            raise ModelError(
+                f"expected logits with a gradient, but those of {classifier.name} have none; remove no_grad, "
+                "inference_mode or detach from the model"
+            )
         vectors = (cotangents(logits.detach()) if callable(cotangents) else cotangents).to(logits)
         if vectors.dim() != 3 or vectors.shape[1:] != logits.shape or not len(vectors):
             raise InputError(

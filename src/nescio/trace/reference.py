@@ -72,5 +72,6 @@ def gradient_norms(
 def _power(g: Tensor | None, norm: int) -> Tensor:
     """``Σ|g|^norm`` as a float64 number."""
     if g is None:
-        return torch.zeros((), dtype=torch.float64)
+        return torch.zeros((), dtype=torch.float64, device="cpu")
+    g = g.to_dense() if g.is_sparse else g
     return ((g * g).sum() if norm == 2 else g.abs().sum()).double().cpu()
