@@ -16,7 +16,7 @@ from nescio.trace import rules
 from nescio.trace.layout import Layout
 from tests.trace.helpers import SMOOTH, Then, ready, same_as_reference, slow
 
-few = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 
 
 def check(body: nn.Module, x: Tensor, width: int | None = None, batch: int = 0) -> None:
