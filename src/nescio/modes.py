@@ -45,13 +45,14 @@ def preserved(model: object) -> Iterator[None]:
     """
     modules = _modules(model)
     state = [_ModuleState(module) for module in modules]
+    values = _Values([value for saved in state for value in saved.values])
     generators = _Generators()
     try:
         yield
     finally:
         for saved in state:
             saved.restore()
-        _restore_buffers(state)
+        values.restore()
         generators.restore()
 
 
@@ -87,6 +88,20 @@ def eager() -> Iterator[None]:
         return
     with torch.compiler.set_stance("force_eager"):
         yield
+
+
+@contextmanager
+def full_products() -> Iterator[None]:
+    """Matrix products and convolutions of float32 with all their digits, not in TF32."""
+    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    switches = [place for place in places if place.allow_tf32]
+    try:
+        for switch in switches:
+            switch.allow_tf32 = False
+        yield
+    finally:
+        for switch in switches:
+            switch.allow_tf32 = True
 
 
 @contextmanager
@@ -161,10 +176,9 @@ class _ModuleState:
         self.buffers = dict(module._buffers.items())
         self.temporary = set(held.get("_non_persistent_buffers_set", ()))
         # a lazy module's buffer has no values yet
-        values = [b for b in self.buffers.values() if b is not None and not is_lazy(b)]
+        self.values = [b for b in self.buffers.values() if b is not None and not is_lazy(b)]
         if held.get("max_norm") is not None:  # such an embedding scales its weights down when it is called
-            values += [p for p in module._parameters.values() if p is not None and not is_lazy(p)]
-        self.values = [(value, value.detach().clone()) for value in values]
+            self.values += [p for p in module._parameters.values() if p is not None and not is_lazy(p)]
 
     def restore(self) -> None:
         module, held = self.module, self.module.__dict__
@@ -174,7 +188,8 @@ class _ModuleState:
             if hooks != before:
                 hooks.clear()
                 hooks.update(before)
-        for name in self.held.keys() | held.keys():
+        changed = [name for name, value in held.items() if self.held.get(name, self) is not value]
+        for name in [*changed, *(self.held.keys() - held.keys())]:
             old, new = self.held.get(name), held.get(name)
             loose = isinstance(old, Tensor) or isinstance(new, Tensor) or name == "_is_full_backward_hook"
             if loose and name not in self.held:
@@ -208,36 +223,44 @@ class _ModuleState:
         held.update(self.held)
 
 
-def _restore_buffers(states: list[_ModuleState]) -> None:
-    """Write back the buffers whose values differ, and only those: writing would invalidate graphs that hold them."""
-    with torch.no_grad():
-        for buffer, value in _changed([pair for state in states for pair in state.values]):
-            if _kind(buffer) != _kind(value):
-                buffer.data = value
+class _Values:
+    """The values of tensors. Those on an accelerator are copied and compared together, one wait in place of many."""
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.alone: list[tuple[Tensor, Tensor]] = []
+        groups: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+        for tensor in tensors:
+            if tensor.device.type in ("cpu", "meta") or tensor.layout != torch.strided:
+                self.alone.append((tensor, tensor.detach().clone()))
             else:
-                with torch.inference_mode(buffer.is_inference() or torch.is_inference_mode_enabled()):
-                    buffer.detach().copy_(value)
+                groups.setdefault((tensor.device, tensor.dtype), []).append(tensor)
+        self.groups = [(members, [m.shape for m in members], _joined(members)) for members in groups.values()]
+
+    def restore(self) -> None:
+        """Write back the values that differ, and only those: writing would invalidate graphs that hold them."""
+        pairs = [(now, then) for now, then in self.alone if _differs(now, then)]
+        for members, shapes, joined in self.groups:
+            parts = joined.split([shape.numel() for shape in shapes])
+            both = [(m, part.view(shape)) for m, shape, part in zip(members, shapes, parts, strict=True)]
+            if any(_kind(a) != _kind(b) for a, b in both) or _differs(_joined(members), joined):
+                pairs += [(a, b) for a, b in both if _differs(a, b)]
+        with torch.no_grad():
+            for now, then in pairs:
+                if _kind(now) != _kind(then):
+                    now.data = then.clone()
+                else:
+                    with torch.inference_mode(now.is_inference() or torch.is_inference_mode_enabled()):
+                        now.detach().copy_(then)
 
 
-def _changed(pairs: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-    """The pairs that differ in value. Those on an accelerator are compared together: one wait in place of many."""
-    changed, waiting, verdicts = [], [], []
-    for buffer, value in pairs:
-        if _kind(buffer) != _kind(value) or buffer.layout != torch.strided:
-            changed.append((buffer, value))
-        elif buffer.device.type == "cpu":
-            if not torch.equal(buffer, value) and not bool(_same(buffer, value)):
-                changed.append((buffer, value))
-        elif buffer.device.type != "meta":
-            waiting.append((buffer, value))
-            verdicts.append(_same(buffer, value))
-    by_device: dict[torch.device, list[int]] = {}
-    for position, verdict in enumerate(verdicts):
-        by_device.setdefault(verdict.device, []).append(position)
-    for positions in by_device.values():
-        equal = torch.stack([verdicts[position] for position in positions]).tolist()
-        changed += [waiting[position] for position, same in zip(positions, equal, strict=True) if not same]
-    return changed
+def _joined(tensors: list[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+
+
+def _differs(now: Tensor, then: Tensor) -> bool:
+    if now.device.type == "meta" or _kind(now) != _kind(then) or now.layout != torch.strided:
+        return now.device.type != "meta"
+    return not (torch.equal(now, then) or bool(_same(now, then)))
 
 
 def _kind(tensor: Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:

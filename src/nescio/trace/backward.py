@@ -6,11 +6,13 @@ the outputs of operations, but hands each gradient to a reader as soon as it is 
 gradients of one layer, not of all, are in memory at a time.
 
 Several cotangents go through one backward pass under `vmap`, which folds them into the batch of every operation.
-`_Hand` takes the folded tensor out of it.
+`folded` takes the folded tensor out of it.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +25,7 @@ from torch.utils.checkpoint import CheckpointError
 
 from nescio.trace.memory import exhausted
 
-Reader = Callable[[Tensor], None]
+Run = Callable[[Tensor], tuple[Tensor, ...]]
 
 
 @contextmanager
@@ -72,22 +74,34 @@ def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor, fold: bool = Fa
     return result
 
 
-class _Hand(torch.autograd.Function):
-    """Gives a gradient to a reader with its cotangents as dimension 0, inside of vmap or not."""
+class _Folded(torch.autograd.Function):
+    """Runs a function on a gradient with its cotangents as dimension 0, inside of vmap or not."""
 
     @staticmethod
-    def forward(g: Tensor, read: Reader) -> Tensor:
-        read(g.unsqueeze(0))
-        return g.new_zeros(())
+    def forward(g: Tensor, run: Run) -> tuple[Tensor, ...]:
+        return tuple(t[0] for t in run(g.unsqueeze(0)))
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         """Nothing to keep."""
 
     @staticmethod
-    def vmap(info: Any, dims: tuple[int | None, Any], g: Tensor, read: Reader) -> tuple[Tensor, int]:
-        read(g.movedim(dims[0], 0) if dims[0] is not None else g.expand(info.batch_size, *g.shape))
-        return g.new_zeros(info.batch_size), 0
+    def vmap(info: Any, dims: tuple[int | None, Any], g: Tensor, run: Run) -> tuple[tuple[Tensor, ...], Any]:
+        out = run(g.movedim(dims[0], 0) if dims[0] is not None else g.expand(info.batch_size, *g.shape))
+        return out, (0,) * len(out)
+
+
+def folded(g: Tensor, run: Run) -> tuple[Tensor, ...]:
+    """``run(g)`` with the K cotangents that vmap hides in front: it takes [K, ..] and gives tensors [K, ..]."""
+    return _Folded.apply(g, run)
+
+
+def kernels(*tensors: Tensor) -> Any:
+    """The module of GPU kernels, where it can take these tensors; else None."""
+    if not tensors[0].is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        return None
+    module = importlib.import_module("nescio.trace.kernels")
+    return module if module.ready(*tensors) else None
 
 
 def visit(
@@ -110,7 +124,11 @@ def visit(
     def hand(i: int) -> Callable[[tuple[Tensor | None, ...]], None]:
         def hook(gradients: tuple[Tensor | None, ...]) -> None:
             if gradients[0] is not None:
-                _Hand.apply(gradients[0], lambda g: read(i, g))
+                folded(gradients[0], show)
+
+        def show(g: Tensor) -> tuple[Tensor]:
+            read(i, g)
+            return (g.new_zeros(len(g)),)
 
         return hook
 
@@ -122,6 +140,9 @@ def visit(
     finally:
         for handle in handles:
             handle.remove()
+        for node in nodes.values():
+            if getattr(node, "ready", None) is not None:  # left by a rule for a backward that did not come
+                node.ready = None
 
 
 def _stack(rows: list[list[Tensor | None]]) -> list[Tensor | None]:

@@ -3,7 +3,8 @@
 PyTorch's own backward of batch norm is written for training; under `vmap` it falls apart into a dozen passes over the
 data. Inside `substitutes.folding` the eval-mode calls of a model go through `AffineBatchNorm`, whose data gradient is
 one product. Its parameters get no gradient from autograd here: their norms come from a rule, and the probe compares
-that with the model's own batch norm.
+that with the model's own batch norm. On a GPU the rule's one pass over the gradient makes the data gradient too and
+leaves it in ``ready`` for the backward that follows; and an activation right behind is taken into it (`activated`).
 """
 
 from __future__ import annotations
@@ -13,14 +14,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nescio.trace.backward import folded, kernels
+
 
 class AffineBatchNorm(torch.autograd.Function):
-    """``y = s x + t`` for each channel; saved for the rule: x, mean and variance."""
+    """``y = s x + t`` for each channel, or an activation of it with given ``value`` and derivative ``gate``; saved
+    for the rule: x, mean and variance.
+    """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float) -> Tensor:
+    def forward(
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        mean: Tensor,
+        var: Tensor,
+        eps: float,
+        value: Tensor | None = None,
+        gate: Tensor | None = None,
+    ) -> Tensor:
+        if value is not None:
+            return value.view_as(value)
         scale = (var + eps).rsqrt() if weight is None else weight * (var + eps).rsqrt()
         shift = -mean * scale if bias is None else bias - mean * scale
         shape = (1, -1, *(1,) * (x.dim() - 2))
@@ -28,15 +44,40 @@ class AffineBatchNorm(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, _, mean, var, eps = inputs
-        ctx.eps = eps
+        x, weight, _, mean, var, eps, _, gate = inputs
+        ctx.eps, ctx.gate, ctx.ready = eps, gate, None
+        ctx.arguments = inputs[:6]
         ctx.save_for_backward(x, weight, mean, var)
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, _, var = ctx.saved_tensors
         scale = (var + ctx.eps).rsqrt() if weight is None else weight * (var + ctx.eps).rsqrt()
-        return deltas[0] * scale.view(1, -1, *(1,) * (x.dim() - 2)), None, None, None, None, None
+        if kernels(x) is None:
+            grad = deltas[0] * scale.view(1, -1, *(1,) * (x.dim() - 2))
+        else:
+
+            def run(g: Tensor) -> tuple[Tensor]:
+                ready, ctx.ready = ctx.ready, None
+                return (pulled(ctx, g)[0] if ready is None else ready,)
+
+            (grad,) = folded(deltas[0], run)
+        return grad, None, None, None, None, None, None, None
+
+
+def pulled(node: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The data gradient, ``Σ g x̂`` and ``Σ g`` [K, B, channels] by a kernel."""
+    x, weight, mean, var = node.saved_tensors
+    rstd = (var + node.eps).rsqrt()
+    return kernels(x).affine(g, x, mean, rstd, rstd if weight is None else weight * rstd, node.gate)
+
+
+def activated(y: Tensor, value: Tensor, gate: Tensor) -> Tensor | None:
+    """The activation ``value`` of a batch norm's output y, as one operation with it; None if y is none."""
+    node: Any = y.grad_fn
+    if node is None or node.name() != "AffineBatchNormBackward" or node.gate is not None or y._is_view():
+        return None
+    return AffineBatchNorm.apply(*node.arguments, value, gate)
 
 
 def arguments(

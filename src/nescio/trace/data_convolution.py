@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nescio.trace.backward import folded
+
 
 class DataConvolution(torch.autograd.Function):
     """``y = W ⋆ x + b``; saved for the rule: x, W and the geometry (stride, padding, dilation, groups)."""
@@ -37,7 +39,17 @@ class DataConvolution(torch.autograd.Function):
         stride, padding, dilation, groups = ctx.geometry
         reach = zip(x.shape[2:], deltas[0].shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
         more = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in reach]
-        grad = torch.ops.aten.convolution(deltas[0], weight, None, stride, padding, dilation, True, more, groups)
+
+        def transposed(delta: Tensor) -> Tensor:
+            return torch.ops.aten.convolution(delta, weight, None, stride, padding, dilation, True, more, groups)
+
+        def run(g: Tensor) -> tuple[Tensor]:
+            rows = g.flatten(0, 1)
+            if x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
+                rows = rows.contiguous(memory_format=torch.channels_last)
+            return (transposed(rows).unflatten(0, g.shape[:2]),)
+
+        grad = folded(deltas[0], run)[0] if x.is_cuda and x.dim() == 4 else transposed(deltas[0])
         return grad, None, None, None, None, None, None
 
 

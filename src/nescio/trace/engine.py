@@ -19,6 +19,7 @@ from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs
 from nescio.models import Classifier
+from nescio.modes import full_products
 from nescio.trace import cotangents, general
 from nescio.trace.backward import NotFolded, visit
 from nescio.trace.graph import Graph
@@ -113,17 +114,16 @@ def _rows(
 
 def forward(classifier: Classifier, x: Any, check: bool = True) -> Pass:
     """One forward pass with its graph and the plan for it; ``check`` looks at the values of the logits."""
-    tracked, roots = leaf(x)
-    with folding(classifier.module not in _CHECKPOINTED):
-        logits = classifier.logits(tracked) if check else classifier.functional({}, tracked)
-    graph = Graph(logits, classifier.parameters(), roots)
+    logits, graph = _trace(classifier, x, check)
     known = _PLANS.setdefault(classifier.module, {})
     size = inputs.size(x)
     kind = (min(size, 2), graph.signature)
     if kind not in known:
         if size in (1, PROBED):
             try:
-                known[kind] = probe(classifier, x, logits, graph)
+                with full_products():  # a rule is told from a wrong one by more digits than TF32 has
+                    own = _trace(classifier, x, check) if logits.is_cuda else (logits, graph)
+                    known[kind] = probe(classifier, x, *own)
             except CheckpointError:  # the backward pass runs a part of the model once more, and not as affine maps
                 if classifier.module in _CHECKPOINTED:
                     raise
@@ -137,6 +137,13 @@ def forward(classifier: Classifier, x: Any, check: bool = True) -> Pass:
             )
     plan = replace(known[kind], fast={}) if classifier.module in _CHECKPOINTED else known[kind]
     return Pass(x, logits, graph, plan)
+
+
+def _trace(classifier: Classifier, x: Any, check: bool) -> tuple[Tensor, Graph]:
+    tracked, roots = leaf(x)
+    with folding(classifier.module not in _CHECKPOINTED):
+        logits = classifier.logits(tracked) if check else classifier.functional({}, tracked)
+    return logits, Graph(logits, classifier.parameters(), roots)
 
 
 def _block(

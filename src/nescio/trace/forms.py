@@ -74,8 +74,6 @@ class Outer:
         if self.d.is_contiguous() or self.d.mT.is_contiguous():
             d = self.d.flatten(0, 2)
             grams = torch.bmm(d, d.mT).view(k, n, g * t * t)
-            if self.d.is_cuda:
-                return (grams * gram.view(n, g * t * t)).sum(2)
             return torch.bmm(grams.movedim(0, 1), gram.view(n, g * t * t, 1)).squeeze(2).T  # reads grams once
         rows = (row.reshape(n * g, t, o) for row in self.d)
         return torch.stack([(torch.bmm(d, d.mT) * gram).view(n, g * t * t).sum(1) for d in rows])
@@ -92,7 +90,11 @@ class Outer:
         for s in range(0, n, width):
             a = self.a[s : s + width].reshape(-1, t, i)
             for c in range(0, k, fold):
-                d = self.d[c : c + fold, s : s + width].permute(1, 2, 0, 4, 3).reshape(len(a), fold * o, t)
+                d = self.d[c : c + fold, s : s + width]
+                if d.stride(4) == 1:  # features are adjacent in memory: whole rows are moved
+                    d = d.permute(1, 2, 3, 0, 4).reshape(len(a), t, fold * o).mT
+                else:
+                    d = d.permute(1, 2, 0, 4, 3).reshape(len(a), fold * o, t)
                 grad = torch.bmm(d, a).view(-1, g, fold, o * i)
                 out[c : c + fold, s : s + width] = _reduce(grad, p, 3).sum(1).T
         return out.double()

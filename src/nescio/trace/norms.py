@@ -111,7 +111,11 @@ def gradient_norms(
             start += inputs.size(part)
             parts.append({row: n.transpose(0, 1).cpu() for row, n in norms.items()})
             probabilities.append(logits[:: settings.copies].double().softmax(1).cpu())
-    return {row: torch.cat([p[row] for p in parts]) for row in rows}, torch.cat(probabilities), survey.table.names
+    return {row: _joined([p[row] for p in parts]) for row in rows}, _joined(probabilities), survey.table.names
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _begin(
@@ -122,8 +126,8 @@ def _begin(
     def survey(y: Any) -> _Survey:
         return _survey(classifier, inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2)), layers, select)
 
-    if isinstance(x, torch.Tensor) and x.dim() == 4 and x.is_floating_point() and not x.is_cuda:
-        # a CPU convolves faster so; a model that calls view() on what a convolution gives does not take it
+    if isinstance(x, torch.Tensor) and x.dim() == 4 and x.is_floating_point():
+        # convolutions are faster so; a model that calls view() on what a convolution gives does not take it
         last = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         with contextlib.suppress(RuntimeError, InputError):
             return last, survey(last)

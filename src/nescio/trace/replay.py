@@ -64,6 +64,23 @@ class _Same:
         return isinstance(other, _Same) and self.number == other.number and self.thing() is other.thing() is not None
 
 
+class _Print:
+    """A long key that is hashed once."""
+
+    __slots__ = ("number", "parts")
+
+    def __init__(self, parts: Hashable) -> None:
+        self.parts, self.number = parts, hash(parts)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, _Print) and self.number == other.number and self.parts == other.parts
+        )
+
+
 def fingerprint(classifier: Classifier) -> Hashable:
     """Everything that decides which kernels a pass launches, on which addresses."""
     modules = [(type(module), _mark(vars(module))) for root in classifier.roots for module in root.modules()]
@@ -73,7 +90,7 @@ def fingerprint(classifier: Classifier) -> Hashable:
         torch.backends.cudnn.allow_tf32, torch.backends.cudnn.enabled,
         classifier.output, _mark(classifier.preprocess),
     )  # fmt: skip
-    return (*map(_Same, classifier.roots), *modules, *switches)
+    return _Print((*map(_Same, classifier.roots), *modules, *switches))
 
 
 def _mark(value: Any, deep: bool = True) -> Hashable:

@@ -1,4 +1,5 @@
-"""Operations evaluated in a form that folds well under `vmap`: `batch_norm` in eval mode and `data_convolution`.
+"""Operations evaluated in a form that folds well under `vmap`: `batch_norm` in eval mode and `data_convolution`; on a
+GPU also `layer_norm`, element-wise activations (`pointwise`) and short `attention`.
 
 Inside `folding` the model's own calls of these go through ours; nothing of the model is changed.
 """
@@ -12,7 +13,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from nescio.trace import batch_norm, data_convolution
+from nescio.trace import attention, batch_norm, data_convolution, layer_norm, pointwise
 
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 
@@ -28,6 +29,14 @@ class _Folding(TorchFunctionMode):
             return batch_norm.AffineBatchNorm.apply(*call)
         if func in CONVOLUTIONS and (call := data_convolution.arguments(*args, **kwargs)) is not None:
             return data_convolution.DataConvolution.apply(*call)
+        if func is F.layer_norm and (call := layer_norm.arguments(*args, **kwargs)) is not None:
+            return layer_norm.DataLayerNorm.apply(*call)[0]
+        if func is F.scaled_dot_product_attention and (call := attention.arguments(*args, **kwargs)) is not None:
+            return attention.Attention.apply(*call)
+        if func is F.multi_head_attention_forward and (done := attention.multi_head(*args, **kwargs)) is not None:
+            return done
+        if func in pointwise.ACTIVATIONS and (value := pointwise.call(func, args, kwargs)) is not None:
+            return value
         return func(*args, **kwargs)
 
 

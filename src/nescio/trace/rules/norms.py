@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nescio.trace import batch_norm, layer_norm
+from nescio.trace.backward import kernels
 from nescio.trace.forms import Form, Local
 from nescio.trace.rules import Context, full, rule
 
@@ -39,11 +41,15 @@ def batch_norm_bias(c: Context, delta: Tensor) -> Form | None:
 def _batch_norm_sums(c: Context, delta: Tensor) -> tuple[Tensor, Tensor] | None:
     """``Σ δ x̂`` and ``Σ δ`` [K, B, channels], ``x̂ = (x − running mean)/√(running variance + ε)``.
 
-    x̂ is formed, since ``r (Σ δ x − mean Σ δ)`` would cancel. On a GPU both sums are one product, which reads δ once.
+    x̂ is formed, since ``r (Σ δ x − mean Σ δ)`` would cancel. A kernel makes both sums and the data gradient at once.
     """
     if "sums" in c.shared:
         return c.shared["sums"]
     eps_name = BATCH_NORMS[c.node.name()]
+    if eps_name is None and kernels(c.node.saved_tensors[0]) is not None:
+        c.node.ready, *sums = batch_norm.pulled(c.node, delta)
+        c.shared["sums"] = tuple(sums)
+        return c.shared["sums"]
     if eps_name is None:
         x, _, mean, var = c.node.saved_tensors
         x, eps = full(x), c.node.eps
@@ -55,15 +61,9 @@ def _batch_norm_sums(c: Context, delta: Tensor) -> tuple[Tensor, Tensor] | None:
     normal = (x - mean.view(shape)) * (var + eps).rsqrt().view(shape)
     d = full(delta)
     space = tuple(range(3, d.dim()))
-    if d.is_cuda and space and d.is_contiguous():
-        pair = torch.stack([normal.flatten(2), torch.ones_like(normal.flatten(2))], 2).flatten(0, 1)
-        both = torch.bmm(pair, d.flatten(3).flatten(1, 2).permute(1, 2, 0))  # [B·channels, 2, K]
-        sums = both.permute(1, 2, 0).unflatten(2, d.shape[1:3])
-        c.shared["sums"] = sums[0], sums[1]
-    else:
-        # a cotangent at a time: the products stay in the cache
-        products = torch.stack([(row * normal).sum(tuple(range(2, row.dim()))) for row in d]) if space else d * normal
-        c.shared["sums"] = products, d.sum(space) if space else d
+    # a cotangent at a time: the products stay in the cache
+    products = torch.stack([(row * normal).sum(tuple(range(2, row.dim()))) for row in d]) if space else d * normal
+    c.shared["sums"] = products, d.sum(space) if space else d
     return c.shared["sums"]
 
 
@@ -77,6 +77,31 @@ def layer_norm_weight(c: Context, delta: Tensor) -> Form | None:
     """``x̂ = (x − mean) · rstd`` over the last dimensions, with the statistics that the forward saved."""
     normal = (c.saved("input") - c.saved("result1")) * c.saved("result2")
     return _trailing(c, full(delta) * normal)
+
+
+@rule(("DataLayerNormBackward", 1), batch=lambda node, dims: range(max(1, dims - 1)))
+def data_layer_norm_weight(c: Context, delta: Tensor) -> Form | None:
+    """As `layer_norm_weight`, from a kernel's sums."""
+    return _data_layer_norm(c, delta)[0]
+
+
+@rule(("DataLayerNormBackward", 2), batch=lambda node, dims: range(max(1, dims - 1)))
+def data_layer_norm_bias(c: Context, delta: Tensor) -> Form | None:
+    """As `layer_norm_bias`, from a kernel's sums."""
+    return _data_layer_norm(c, delta)[1]
+
+
+def _data_layer_norm(c: Context, delta: Tensor) -> tuple[Form, Form]:
+    """Both sums; an input's rows must be adjacent for the kernel to add them up."""
+    if "sums" not in c.shared:
+        if c.layout.dim == 0 and c.layout.major:
+            c.node.ready, products, sums = layer_norm.pulled(c.node, delta, c.layout.inputs)
+            c.shared["sums"] = Local(products), Local(sums)
+        else:
+            x, _, mean, rstd = c.node.saved_tensors
+            normal = (full(x) - mean) * rstd
+            c.shared["sums"] = _trailing(c, full(delta) * normal), _trailing(c, full(delta))
+    return c.shared["sums"]
 
 
 @rule(("FusedRmsNormBackward0", 1), batch=_leading)

@@ -1,0 +1,263 @@
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
+"""GPU kernels for gradients of many cotangents that share one operand, in Triton.
+
+In a backward pass of K cotangents each gradient has K times the rows of what the forward pass saved. PyTorch's own
+kernels either copy the saved tensor K times or read it through slow broadcasting; these read each gradient once, write
+the next one once, and take what the rules need (sums over positions) on the way:
+
+* `times`           g[k] · d: every element-wise activation, whose derivative d all cotangents share;
+* `affine`          g[k] · s by channel with Σ g x̂ and Σ g over positions: batch norm as an affine map;
+* `layer_norm`      the data gradient of layer norm, with the same two sums for each input;
+* `attention`       the data gradients of softmax attention that fits into one tile: at most 128 positions, heads of 64.
+
+Triton comes with PyTorch's CUDA builds. Where it is missing (`ready` is False) every caller has a form in plain PyTorch
+operations. Each kernel keeps its sums in float32. Sizes are not specialised on, so that each kernel is compiled once.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import torch
+from torch import Tensor
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # a CPU build of PyTorch, or a system that Triton does not know
+    triton = None
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+"""Triton's interpreter runs the kernels on CPU tensors: slow, for tests."""
+_KINDS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def ready(*tensors: Tensor) -> bool:
+    """Whether the kernels can take these tensors."""
+    return (
+        triton is not None
+        and all(t.dtype in _KINDS and (t.is_cuda or INTERPRETED) for t in tensors)
+        and (INTERPRETED or _capable(tensors[0].device.index))
+    )
+
+
+@functools.cache
+def _capable(device: int) -> bool:
+    return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def arranged(g: Tensor, like: Tensor) -> Tensor:
+    """The gradients [K, *shape] with each cotangent's part laid out in memory as ``like`` [*shape] is."""
+    if g.stride()[1:] == like.stride() and g.stride(0) == like.numel():
+        return g
+    out = torch.empty_strided(g.shape, (like.numel(), *like.stride()), dtype=g.dtype, device=g.device)
+    return out.copy_(g)
+
+
+def dense(t: Tensor) -> Tensor:
+    """The tensor, copied if its elements are not one block of memory."""
+    order = sorted(range(t.dim()), key=lambda i: (t.stride(i), t.shape[i]), reverse=True)
+    return t if t.permute(order).is_contiguous() else t.contiguous()
+
+
+def times(g: Tensor, d: Tensor) -> Tensor:
+    """``g[k] · d`` for g [K, *shape] and d [*shape]."""
+    d = dense(d)
+    g = arranged(g, d)
+    out = torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device)
+    size, block = d.numel(), 1024
+    _times[(triton.cdiv(size, block),)](g, d, out, size, len(g), block)
+    return out
+
+
+def affine(
+    g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, scale: Tensor, gate: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``h · scale``, ``Σ h x̂`` and ``Σ h`` [K, B, C] with ``h = g · gate`` and ``x̂ = (x − mean) rstd``, for g [K, B, C,
+    *space], x and gate [B, C, *space].
+    """
+    x = dense(x)
+    g = arranged(g, x)
+    gate = gate if gate is None else arranged(gate.unsqueeze(0), x)
+    k, b, c = g.shape[:3]
+    space = x[0, 0].numel()
+    last = x.stride(1) == 1 and space > 1
+    out = torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device)
+    sums = g.new_empty((2, k, b, c), dtype=torch.float32)
+    wide = min(triton.next_power_of_2(c), 64 if last else 16)
+    long = min(max(triton.next_power_of_2(space), 4), 32 if last else 256)
+    step, feature = (c, 1) if last else (1, space)
+    _affine[(k * b * triton.cdiv(c, wide),)](
+        g, x, x if gate is None else gate, mean, rstd, scale, out, sums[0], sums[1],
+        k, b, c, space, step, feature, gate is not None, wide, long,
+    )  # fmt: skip
+    return out, sums[0], sums[1]
+
+
+def layer_norm(
+    g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, inputs: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The data gradient of layer norm over the last dimension, and ``Σ g x̂`` and ``Σ g`` [K, inputs, D] over an input's
+    rows, for g [K, *rows, D], x [*rows, D] and statistics [*rows, 1]; the rows of one input are adjacent.
+    """
+    x, g, mean, rstd = (t.contiguous() for t in (x, g, mean, rstd))
+    k, d = len(g), x.shape[-1]
+    rows = x.numel() // d
+    out = torch.empty_like(g)
+    sums = g.new_empty((2, k, inputs, d), dtype=torch.float32)
+    wide = triton.next_power_of_2(d)
+    tall = max(1, min(8, 4096 // wide))
+    _layer_norm[(k * inputs,)](
+        g, x, mean, rstd, x if weight is None else weight, out, sums[0], sums[1],
+        k, rows, inputs, d, weight is not None, tall, wide, num_warps=4 if wide <= 1024 else 8,
+    )  # fmt: skip
+    return out, sums[0], sums[1]
+
+
+def attention(g: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, out: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Write the gradients of ``softmax(q kᵀ · scale) v`` by q, k and v to ``out``, each [K, B, H, T, D], for the
+    gradients g [K, B, H, T, D] of the result; all with unit stride in D.
+    """
+    rows, batch, heads, length, d = g.shape
+    reach = k.shape[2]
+    tall, wide, deep = (max(16, triton.next_power_of_2(n)) for n in (length, reach, d))
+    each = max(1, min(rows, 4))
+    tf32 = torch.backends.cuda.matmul.allow_tf32 or g.dtype != torch.float32
+    strides = [s for t in (g, *out) for s in t.stride()[:4]] + [s for t in (q, k, v) for s in t.stride()[:3]]
+    _attention[(batch * heads, triton.cdiv(rows, each))](
+        g, q, k, v, *out, scale, rows, heads, length, reach, d, *strides,
+        tall, wide, deep, each, "tf32" if tf32 else "tf32x3", num_warps=8, num_stages=1,
+    )  # fmt: skip
+
+
+if triton is not None:
+
+    @triton.jit(do_not_specialize=["size", "rows"])
+    def _times(g, d, out, size, rows, block: tl.constexpr) -> None:
+        at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+        inside = at < size
+        factor = tl.load(d + at, mask=inside, other=0.0).to(tl.float32)
+        for _ in range(rows):
+            value = tl.load(g + at, mask=inside, other=0.0).to(tl.float32)
+            tl.store(out + at, (value * factor).to(out.dtype.element_ty), mask=inside)
+            at += size
+
+    @triton.jit(do_not_specialize=["rows", "batch", "space"])
+    def _affine(
+        g, x, gate, mean, rstd, scale, out, products, sums,
+        rows, batch, channels, space, step, feature,
+        gated: tl.constexpr, wide: tl.constexpr, long: tl.constexpr,
+    ) -> None:  # fmt: skip
+        pid = tl.program_id(0)
+        k = pid % rows  # cotangents of one input run side by side and share its x in the cache
+        tiles = tl.cdiv(channels, wide)
+        b = (pid // rows) // tiles
+        c = ((pid // rows) % tiles) * wide + tl.arange(0, wide)
+        known = c < channels
+        m = tl.load(mean + c, mask=known, other=0.0).to(tl.float32)
+        r = tl.load(rstd + c, mask=known, other=0.0).to(tl.float32)
+        s = tl.load(scale + c, mask=known, other=0.0).to(tl.float32)
+        product = tl.zeros([wide], dtype=tl.float32)
+        total = tl.zeros([wide], dtype=tl.float32)
+        size = channels * space
+        own = (k.to(tl.int64) * batch + b) * size
+        for start in range(0, space, long):
+            t = start + tl.arange(0, long)
+            at = t[:, None] * step + c[None, :] * feature
+            inside = (t[:, None] < space) & known[None, :]
+            value = tl.load(g + own + at, mask=inside, other=0.0).to(tl.float32)
+            normal = (tl.load(x + b.to(tl.int64) * size + at, mask=inside, other=0.0).to(tl.float32) - m) * r
+            if gated:
+                value *= tl.load(gate + b.to(tl.int64) * size + at, mask=inside, other=0.0).to(tl.float32)
+            product += tl.sum(value * normal, axis=0)
+            total += tl.sum(value, axis=0)
+            tl.store(out + own + at, (value * s[None, :]).to(out.dtype.element_ty), mask=inside)
+        place = (k.to(tl.int64) * batch + b) * channels + c
+        tl.store(products + place, product, mask=known)
+        tl.store(sums + place, total, mask=known)
+
+    @triton.jit(do_not_specialize=["cotangents", "rows", "inputs"])
+    def _layer_norm(
+        g, x, mean, rstd, weight, out, products, sums,
+        cotangents, rows, inputs, d,
+        weighted: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr,
+    ) -> None:  # fmt: skip
+        pid = tl.program_id(0)
+        k, n = pid % cotangents, pid // cotangents
+        feature = tl.arange(0, wide)
+        known = feature < d
+        gain = tl.full([wide], 1.0, dtype=tl.float32)
+        if weighted:
+            gain = tl.load(weight + feature, mask=known, other=0.0).to(tl.float32)
+        product = tl.zeros([wide], dtype=tl.float32)
+        total = tl.zeros([wide], dtype=tl.float32)
+        each = rows // inputs
+        for start in range(0, each, tall):
+            t = start + tl.arange(0, tall)
+            row = n.to(tl.int64) * each + t
+            inside = (t[:, None] < each) & known[None, :]
+            at = row[:, None] * d + feature[None, :]
+            m = tl.load(mean + row, mask=t < each, other=0.0).to(tl.float32)
+            r = tl.load(rstd + row, mask=t < each, other=0.0).to(tl.float32)
+            own = k.to(tl.int64) * rows * d + at
+            value = tl.load(g + own, mask=inside, other=0.0).to(tl.float32)
+            normal = (tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - m[:, None]) * r[:, None]
+            normal = tl.where(inside, normal, 0.0)
+            product += tl.sum(value * normal, axis=0)
+            total += tl.sum(value, axis=0)
+            scaled = value * gain[None, :]
+            first = tl.sum(scaled, axis=1) / d
+            second = tl.sum(scaled * normal, axis=1) / d
+            result = (scaled - first[:, None] - normal * second[:, None]) * r[:, None]
+            tl.store(out + own, result.to(out.dtype.element_ty), mask=inside)
+        place = (k.to(tl.int64) * inputs + n) * d + feature
+        tl.store(products + place, product, mask=known)
+        tl.store(sums + place, total, mask=known)
+
+    @triton.jit(do_not_specialize=["rows", "heads", "length", "reach"])
+    def _attention(
+        g, q, k, v, dq, dk, dv,
+        scale, rows, heads, length, reach, d,
+        g0, g1, g2, g3, dq0, dq1, dq2, dq3,
+        dk0, dk1, dk2, dk3, dv0, dv1, dv2, dv3,
+        q1, q2, q3, k1, k2, k3, v1, v2, v3,
+        tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr, each: tl.constexpr, precision: tl.constexpr,
+    ) -> None:  # fmt: skip
+        pid = tl.program_id(0)
+        n, h = (pid // heads).to(tl.int64), (pid % heads).to(tl.int64)
+        t, s, f = tl.arange(0, tall), tl.arange(0, wide), tl.arange(0, deep)
+        upper = (t[:, None] < length) & (f[None, :] < d)
+        lower = (s[:, None] < reach) & (f[None, :] < d)
+        query = tl.load(q + n * q1 + h * q2 + t[:, None] * q3 + f[None, :], mask=upper, other=0.0)
+        key = tl.load(k + n * k1 + h * k2 + s[:, None] * k3 + f[None, :], mask=lower, other=0.0)
+        value = tl.load(v + n * v1 + h * v2 + s[:, None] * v3 + f[None, :], mask=lower, other=0.0)
+        weights = tl.dot(query, tl.trans(key), input_precision=precision) * scale
+        weights = tl.where(s[None, :] < reach, weights, float("-inf"))
+        weights = tl.exp(weights - tl.max(weights, axis=1)[:, None])
+        weights = weights / tl.sum(weights, axis=1)[:, None]
+        back = tl.trans(weights).to(query.dtype)
+        for i in range(each):
+            c = (tl.program_id(1) * each + i).to(tl.int64)
+            if c < rows:
+                delta = tl.load(g + c * g0 + n * g1 + h * g2 + t[:, None] * g3 + f[None, :], mask=upper, other=0.0).to(
+                    query.dtype
+                )
+                own = tl.dot(back, delta, input_precision=precision)
+                tl.store(
+                    dv + c * dv0 + n * dv1 + h * dv2 + s[:, None] * dv3 + f[None, :],
+                    own.to(dv.dtype.element_ty), mask=lower,
+                )  # fmt: skip
+                inner = tl.dot(delta, tl.trans(value), input_precision=precision)
+                inner = weights * (inner - tl.sum(weights * inner, axis=1)[:, None]) * scale
+                inner = inner.to(query.dtype)
+                own = tl.dot(inner, key, input_precision=precision)
+                tl.store(
+                    dq + c * dq0 + n * dq1 + h * dq2 + t[:, None] * dq3 + f[None, :],
+                    own.to(dq.dtype.element_ty), mask=upper,
+                )  # fmt: skip
+                own = tl.dot(tl.trans(inner), query, input_precision=precision)
+                tl.store(
+                    dk + c * dk0 + n * dk1 + h * dk2 + s[:, None] * dk3 + f[None, :],
+                    own.to(dk.dtype.element_ty), mask=lower,
+                )  # fmt: skip
