@@ -50,7 +50,8 @@ def test_other_errors_are_not_tried_again() -> None:
 
 def test_how_many_at_once() -> None:
     assert at_once(torch.empty(3, 10), None) == 256
-    assert at_once(torch.empty(3, 3, 224, 224), None) == 27
+    assert at_once(torch.empty(3, 3, 32, 32), None) == 42
+    assert at_once(torch.empty(3, 3, 224, 224), None) == 4
     assert at_once({"a": torch.empty(1, 2**21), "b": torch.empty(1, 2**20)}, None) == 1
     assert at_once(torch.empty(1, 2**30, device="meta"), None) == 1
     assert at_once(torch.empty(3, 10), 5) == 5

@@ -14,6 +14,8 @@ from nescio.trace import memory
 T = TypeVar("T")
 
 _ELEMENTS = 2**22  # of input at once: 16 MiB in float32; a network's activations take some hundred times as much
+_CACHED = 2**17  # elements of input whose activations stay in the caches of a CPU, where more at once is slower
+_BYTES = 1600  # for an element of input and its activations
 
 
 def at_once(x: Inputs, chunk: int | None) -> int:
@@ -21,9 +23,11 @@ def at_once(x: Inputs, chunk: int | None) -> int:
     if chunk is not None:
         return chunk
     tensors = inputs.tensors(x)
-    each = sum(tensor[:1].numel() for tensor in tensors)
-    most = 1024 if any(tensor.is_cuda for tensor in tensors) else 256
-    return max(1, min(most, _ELEMENTS // max(1, each)))
+    each = max(1, sum(tensor[:1].numel() for tensor in tensors))
+    device = next((tensor.device for tensor in tensors if tensor.is_cuda), None)
+    if device is not None:  # many rows, for between two passes a GPU waits for the host
+        return max(1, min(8192, 4 * _ELEMENTS // each, int(memory.SHARE * memory.free_bytes(device) / _BYTES / each)))
+    return max(1, min(256, _ELEMENTS // each, max(4, _CACHED // each)))
 
 
 def in_chunks(total: int, size: int, step: Callable[[int, int], T]) -> list[T]:

@@ -1,7 +1,7 @@
 """Logits of perturbed predictions, float64 [S, N, C]: noisy inputs, noisy parameters, attacked inputs.
 
     inputs      z(x + σε_s; θ),           ε_s ~ N(0, 1)^{shape of one input}
-    parameters  z(x; θ + σε_s),           ε_s ~ N(0, 1)^{shape of θ}
+    parameters  z(x; θ + σε_s),           ε_s ~ N(0, 1)^{shape of θ}, see `nescio.quantities.parameters`
     attack      z(x + ε_s·sign(∂ℓ/∂x); θ), ε_s ~ U[−a, a],  ℓ = −log p_ŷ,  ŷ the predicted class,  sign(0) = 1
     dropout     see `nescio.quantities.dropout`
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,13 +22,14 @@ from nescio.models import Classifier
 from nescio.modes import predicting
 from nescio.quantities.chunks import at_once, in_chunks
 from nescio.quantities.dropout import dropped_logits
+from nescio.quantities.parameters import noisy_logits
 from nescio.trace.noise import draws
-from nescio.types import InputError, ModelError, SampledLogits
+from nescio.types import InputError, SampledLogits
 
 
 def sampled_logits(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
     """The logits of every draw for the prepared batch x."""
-    draw = {"inputs": _noisy_inputs, "parameters": _noisy_parameters, "attack": _attacked, "dropout": dropped_logits}
+    draw = {"inputs": _noisy_inputs, "parameters": noisy_logits, "attack": _attacked, "dropout": dropped_logits}
     return draw[request.kind](classifier, x, request, chunk)
 
 
@@ -56,6 +56,9 @@ def _attacked(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: 
 
     signs = inputs.concatenate(in_chunks(inputs.size(x), at_once(x, chunk), towards))
 
+    sample = inputs.tensors(signs)[0]
+    steps = steps.to(sample)
+
     def shift(draw: Tensor, at: Tensor) -> Inputs:
         def scaled(sign: Tensor) -> Tensor:
             return sign * steps[draw].to(sign).view(-1, *[1] * (sign.ndim - 1))
@@ -72,38 +75,6 @@ def _loss_direction(logits: Tensor) -> Tensor:
     return others.scatter(-1, top, -1.0).to(logits.dtype)[None]
 
 
-def _noisy_parameters(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
-    parameters = {name: parameter.detach() for name, parameter in classifier.parameters().items()}
-    if not parameters:
-        raise ModelError(
-            "expected a model with floating-point parameters to add noise to, got one without any; "
-            "use a score that needs none, such as perturb_x or entropy"
-        )
-
-    def predictions(noisy: dict[str, Tensor]) -> Tensor:
-        def step(start: int, stop: int) -> Tensor:
-            return classifier.functional(noisy, inputs.take(x, slice(start, stop))).to("cpu", torch.float64)
-
-        return torch.cat(in_chunks(inputs.size(x), at_once(x, chunk), step))
-
-    with predicting(classifier):
-        every = [predictions(_with_noise(parameters, request, draw)) for draw in range(request.samples)]
-    return torch.stack(every)
-
-
-def _with_noise(parameters: dict[str, Tensor], request: SampledLogits, draw: int) -> dict[str, Tensor]:
-    """θ + σε of one draw, from generators on the parameters' devices that know the seed and the draw alone."""
-    mixed = int(np.random.SeedSequence([request.seed, draw]).generate_state(1, np.uint64)[0])
-    devices = {parameter.device for parameter in parameters.values()}
-    generators = {device: torch.Generator(device).manual_seed(mixed) for device in devices}
-    noisy = {}
-    for name, parameter in parameters.items():
-        generator = generators[parameter.device]
-        noise = torch.randn(parameter.shape, generator=generator, device=parameter.device, dtype=torch.float32)
-        noisy[name] = parameter + (request.size * noise).to(parameter.dtype)
-    return noisy
-
-
 def _over_pairs(
     classifier: Classifier,
     x: Inputs,
@@ -111,17 +82,20 @@ def _over_pairs(
     chunk: int | None,
     shift: Callable[[Tensor, Tensor], Inputs],
 ) -> Tensor:
-    """Logits at x[n] + shift(s, n) for every draw s and input n; a forward pass takes as many pairs as fit."""
-    count = inputs.size(x)
+    """Logits at x[n] + shift(s, n) for every draw s and input n; a forward pass takes as many pairs as fit.
+
+    Positions are made, and results kept, on the inputs' device: a GPU would wait for every one that crosses over.
+    """
+    count, device = inputs.size(x), inputs.tensors(x)[0].device
 
     def step(start: int, stop: int) -> Tensor:
-        pair = torch.arange(start, stop)
+        pair = torch.arange(start, stop, device=device)
         draw, at = pair // count, pair % count
-        return classifier.logits(_plus(inputs.take(x, at), shift(draw, at))).to("cpu", torch.float64)
+        return classifier.logits(_plus(inputs.take(x, at), shift(draw, at)))
 
     with predicting(classifier):
         parts = in_chunks(request.samples * count, at_once(x, chunk), step)
-    return torch.cat(parts).view(request.samples, count, -1)
+    return torch.cat(parts).to("cpu", torch.float64).view(request.samples, count, -1)
 
 
 def _plus(x: Inputs, shift: Inputs) -> Inputs:

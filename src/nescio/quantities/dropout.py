@@ -8,6 +8,7 @@ runs once for each draw. The mask is put in by a temporary hook.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,22 +29,31 @@ _MASKED = 2**24  # elements of masked input at once
 
 @dataclass
 class _Call:
-    """One call of a layer: what it got, what it gave, and the version of that, which changes with its values."""
+    """The last call of some layers: what it got, what it gave, and the version of that, which changes with its values.
+
+    times: how often its layer was called.
+    """
 
     layer: nn.Module
     given: Any
     gave: Any
     version: int | None
+    times: int
 
 
 def dropped_logits(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
     """Logits under each mask, float64 [S, N, C]."""
+    size = at_once(x, chunk)
     with predicting(classifier), eager():  # compiled code would pass the hooks by
         candidates = _candidates(classifier, request.layer)
-        calls, logits = _watched(classifier, inputs.take(x, slice(0, 1)), candidates)
-        if not calls:
+
+        def look(start: int, stop: int) -> tuple[_Call | None, Tensor]:
+            return _watched(classifier, inputs.take(x, slice(start, stop)), candidates)
+
+        seen = in_chunks(min(size, inputs.size(x)), size, look)
+        last, logits = seen[0]
+        if last is None:
             raise _no_layer(classifier, request.layer)
-        last = calls[-1]
         if not isinstance(last.given, Tensor) or not last.given.is_floating_point():
             raise ModelError(
                 f"expected the layer before which dropout is inserted ({type(last.layer).__name__}) to take a "
@@ -51,10 +61,10 @@ def dropped_logits(classifier: Classifier, x: Inputs, request: SampledLogits, ch
             )
         axis = 1 if isinstance(last.layer, nn.modules.conv._ConvNd) else -1
         masks = _masks(request, last.given.shape[axis]).to(last.given)
-        once = sum(call.layer is last.layer for call in calls) == 1
-        if once and last.given.ndim == 2 and _is_output(last, logits):
-            return _last_layer_only(classifier, x, last.layer, masks, chunk)
-        return _whole_model(classifier, x, last.layer, masks, axis, chunk)
+        if last.times == 1 and last.given.ndim == 2 and _is_output(last, logits):
+            done = [call.given for call, _ in seen if call is not None]
+            return _last_layer_only(classifier, x, last.layer, masks, size, done)
+        return _whole_model(classifier, x, last.layer, masks, axis, size)
 
 
 def _masks(request: SampledLogits, width: int) -> Tensor:
@@ -63,31 +73,40 @@ def _masks(request: SampledLogits, width: int) -> Tensor:
     return kept / (1.0 - request.size)
 
 
-def _last_layer_only(classifier: Classifier, x: Inputs, layer: nn.Module, masks: Tensor, chunk: int | None) -> Tensor:
+def _last_layer_only(
+    classifier: Classifier, x: Inputs, layer: nn.Module, masks: Tensor, size: int, done: list[Tensor]
+) -> Tensor:
+    """Logits under each mask from the layer's inputs, of which the first are `done`."""
+    first = sum(map(len, done))
+
+    def given(start: int, stop: int) -> Tensor:
+        call, _ = _watched(classifier, inputs.take(x, slice(first + start, first + stop)), [layer])
+        assert call is not None
+        return call.given
+
+    hidden = torch.cat(done + in_chunks(inputs.size(x) - first, size, given))
+
     def step(start: int, stop: int) -> Tensor:
-        calls, _ = _watched(classifier, inputs.take(x, slice(start, stop)), [layer])
-        h = calls[-1].given
+        h = hidden[start:stop]
 
         def masked(first: int, end: int) -> Tensor:
             rows = (h * masks[first:end, None]).flatten(0, 1)
-            return layer(rows).view(end - first, len(h), -1).to("cpu", torch.float64)
+            return layer(rows).view(end - first, len(h), -1)
 
         return torch.cat(in_chunks(len(masks), max(1, _MASKED // h.numel()), masked))
 
-    return torch.cat(in_chunks(inputs.size(x), at_once(x, chunk), step), dim=1)
+    return torch.cat(in_chunks(len(hidden), size, step), dim=1).to("cpu", torch.float64)
 
 
-def _whole_model(
-    classifier: Classifier, x: Inputs, layer: nn.Module, masks: Tensor, axis: int, chunk: int | None
-) -> Tensor:
+def _whole_model(classifier: Classifier, x: Inputs, layer: nn.Module, masks: Tensor, axis: int, size: int) -> Tensor:
     def draw(mask: Tensor) -> Tensor:
         def step(start: int, stop: int) -> Tensor:
-            return classifier.logits(inputs.take(x, slice(start, stop))).to("cpu", torch.float64)
+            return classifier.logits(inputs.take(x, slice(start, stop)))
 
         with _inserted(layer, mask, axis):
-            return torch.cat(in_chunks(inputs.size(x), at_once(x, chunk), step))
+            return torch.cat(in_chunks(inputs.size(x), size, step))
 
-    return torch.stack([draw(mask) for mask in masks])
+    return torch.stack([draw(mask) for mask in masks]).to("cpu", torch.float64)
 
 
 @contextmanager
@@ -104,12 +123,15 @@ def _inserted(layer: nn.Module, mask: Tensor, axis: int) -> Iterator[None]:
         handle.remove()
 
 
-def _watched(classifier: Classifier, x: Inputs, layers: list[nn.Module]) -> tuple[list[_Call], Tensor]:
-    """The calls of these layers in a forward pass, in order, and the logits."""
-    calls: list[_Call] = []
+def _watched(classifier: Classifier, x: Inputs, layers: list[nn.Module]) -> tuple[_Call | None, Tensor]:
+    """The last call of any of these layers in a forward pass, and the logits."""
+    last: _Call | None = None
+    times: Counter[nn.Module] = Counter()
 
     def note(layer: nn.Module, given: tuple[Any, ...], gave: Any) -> None:
-        calls.append(_Call(layer, given[0] if given else None, gave, _version(gave)))
+        nonlocal last
+        times[layer] += 1
+        last = _Call(layer, given[0] if given else None, gave, _version(gave), times[layer])
 
     handles = [layer.register_forward_hook(note) for layer in layers]
     try:
@@ -117,7 +139,7 @@ def _watched(classifier: Classifier, x: Inputs, layers: list[nn.Module]) -> tupl
     finally:
         for handle in handles:
             handle.remove()
-    return calls, logits
+    return last, logits
 
 
 def _modules(classifier: Classifier) -> dict[str, nn.Module]:
