@@ -40,6 +40,10 @@ ARROW["__init__"] = set(ARROW) - {"__main__"}  # the public names, loaded on dem
 CORE = {"types", "inputs", "progress", "modes", "models", "trace", "quantities", "scores", "study", "cli"}
 CORE_MAY_LOAD = sys.stdlib_module_names | {"torch", "numpy", "nescio"}
 
+# module -> what it may load besides: kernels are written in Triton's own decorators, so it cannot wait for a function.
+# The module itself is loaded on demand (`trace.backward.kernels`), and does without Triton.
+MAY_LOAD_TOO = {"trace/kernels.py": {"triton"}}
+
 OPTIONAL = ["sklearn", "scipy", "matplotlib", "PIL", "pyarrow", "pandas", "safetensors", "torchvision", "tqdm"]
 
 
@@ -119,7 +123,7 @@ def heavy_imports(package: Path, rooms: set[str]) -> list[str]:
         if room in rooms:
             for statement in loaded_with_module(tree):
                 for line, name in imported_modules(statement, path):
-                    if name.split(".")[0] not in CORE_MAY_LOAD:
+                    if name.split(".")[0] not in CORE_MAY_LOAD | MAY_LOAD_TOO.get(path, set()):
                         found.append(f"{path}:{line}: {name} must be imported inside the function that uses it")
     return found
 
@@ -206,6 +210,37 @@ def test_a_heavy_import_in_core_is_found(house: Path, text: str) -> None:
     assert line.startswith("scores/heavy.py:")
 
 
+def test_only_the_kernels_may_load_triton_and_nothing_else(house: Path) -> None:
+    write(
+        house,
+        "trace/kernels.py",
+        "try:\n    import triton\n    import triton.language as tl\nexcept ImportError:\n    pass\n",
+    )
+    assert heavy_imports(house, CORE) == []
+    write(house, "trace/kernels.py", "import triton\nimport scipy\n")
+    write(house, "trace/other.py", "import triton\n")
+    write(house, "trace/rules/kernels.py", "import triton.language as tl\n")
+    found = heavy_imports(house, CORE)
+    assert sorted(line.split(":")[0] for line in found) == [
+        "trace/kernels.py",
+        "trace/other.py",
+        "trace/rules/kernels.py",
+    ]
+    assert "scipy" in next(line for line in found if line.startswith("trace/kernels.py"))
+
+
+def test_nothing_loads_the_kernels_with_itself() -> None:
+    """So Triton is loaded on a GPU only."""
+    importers = [
+        (path, name)
+        for _, path, tree in sources(PACKAGE)
+        for statement in loaded_with_module(tree)
+        for _, name in imported_modules(statement, path)
+        if name.startswith("nescio.trace.kernels")
+    ]
+    assert importers == []
+
+
 def run(program: str) -> subprocess.CompletedProcess[str]:
     """Runs a program in a fresh interpreter in which the optional packages cannot be imported."""
     block = f"import sys\nfor name in {OPTIONAL!r}:\n    sys.modules[name] = None\n"
@@ -228,6 +263,26 @@ print("done")
     done = run(program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "done"
+
+
+def test_the_engine_loads_no_triton_and_on_a_cpu_no_kernels() -> None:
+    program = """
+import nescio.trace, torch
+print([name for name in sys.modules if name == "nescio.trace.kernels" or name.partition(".")[0] == "triton"])
+model = torch.nn.Sequential(torch.nn.LayerNorm(4), torch.nn.ReLU())
+assert nescio.trace.class_gradients(model, torch.randn(2, 4)).norms.any()
+print("nescio.trace.kernels" in sys.modules)  # Triton may be: torch.func itself loads it
+"""
+    done = run(program)
+    assert done.stdout.split("\n")[:2] == ["[]", "False"], done.stderr
+
+
+def test_the_kernels_do_without_triton() -> None:
+    done = run(
+        "sys.modules['triton'] = None\nimport torch\nfrom nescio.trace import kernels\n"
+        "print(kernels.ready(torch.zeros(1)), 'triton.language' in sys.modules)"
+    )
+    assert done.stdout.strip() == "False False", done.stderr
 
 
 def test_the_optional_packages_are_really_blocked() -> None:

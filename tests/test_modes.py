@@ -368,3 +368,143 @@ def test_preserving_is_cheap():
             pass
         best = min(best, time.perf_counter() - start)
     assert best < 2e-3  # 0.2 ms on the slowest machine it was tried on
+
+
+@pytest.fixture
+def tf32():
+    """Sets TF32 for matrix products and convolutions; both are put back."""
+    places = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [place.allow_tf32 for place in places]
+
+    def put(*flags):
+        for place, flag in zip(places, flags, strict=True):
+            place.allow_tf32 = flag
+
+    yield put
+    put(*before)
+
+
+@pytest.mark.parametrize("matmul", [False, True])
+@pytest.mark.parametrize("cudnn", [False, True])
+@pytest.mark.parametrize("end", [None, Boom, KeyboardInterrupt])
+def test_full_products_have_all_digits_and_the_switches_come_back(tf32, matmul, cudnn, end):
+    tf32(matmul, cudnn)
+
+    def work():
+        with modes.full_products():
+            assert not torch.backends.cuda.matmul.allow_tf32
+            assert not torch.backends.cudnn.allow_tf32
+            if end is not None:
+                raise end
+
+    if end is None:
+        work()
+    else:
+        with pytest.raises(end):
+            work()
+    assert torch.backends.cuda.matmul.allow_tf32 is matmul
+    assert torch.backends.cudnn.allow_tf32 is cudnn
+
+
+def test_full_products_may_stand_in_each_other(tf32):
+    tf32(True, True)
+    with modes.full_products():
+        with modes.full_products():
+            pass
+        assert not torch.backends.cuda.matmul.allow_tf32
+    assert torch.backends.cuda.matmul.allow_tf32
+
+
+class Away(torch.Tensor):
+    """A tensor that says it is on an accelerator, and is not."""
+
+    device = property(lambda self: torch.device("cuda", 0))
+
+
+def away(values, dtype=torch.float32) -> torch.Tensor:
+    return torch.tensor(values, dtype=dtype).as_subclass(Away)
+
+
+def test_values_on_an_accelerator_are_kept_together():
+    tensors = [away([1.0, 2.0]), away([[3.0], [4.0]]), away([5], torch.int64), torch.zeros(2), away(6.0)]
+    values = modes._Values(tensors)
+    assert [[m.tolist() for m in members] for members, _, _ in values.groups] == [[[1, 2], [[3], [4]], 6], [[5]]]
+    assert [now is tensors[3] for now, _ in values.alone] == [True]
+    before = [t.tolist() for t in tensors]
+    versions = [t._version for t in tensors]
+    values.restore()
+    assert [t._version for t in tensors] == versions
+    for t in tensors:
+        t.add_(1)
+    values.restore()
+    assert [t.tolist() for t in tensors] == before
+
+
+def test_of_values_kept_together_only_those_that_changed_are_written_to():
+    tensors = [away([1.0, 2.0]), away([3.0]), away([4.0])]
+    values = modes._Values(tensors)
+    tensors[1].mul_(2)
+    versions = [t._version for t in tensors]
+    values.restore()
+    assert [t._version - v for t, v in zip(tensors, versions, strict=True)] == [0, 1, 0]
+    assert [t.tolist() for t in tensors] == [[1, 2], [3], [4]]
+
+
+def test_of_values_kept_together_nan_equals_nan():
+    nan = float("nan")
+    tensors = [away([1.0, nan]), away([nan])]
+    values = modes._Values(tensors)
+    versions = [t._version for t in tensors]
+    values.restore()
+    assert [t._version for t in tensors] == versions
+    tensors[0].copy_(torch.tensor([nan, nan]))  # one NaN that was there, and one that was not
+    version = tensors[1]._version
+    values.restore()
+    assert tensors[0][0] == 1 and tensors[0][1].isnan() and tensors[1].isnan().all()
+    assert tensors[1]._version == version
+
+
+@pytest.mark.parametrize("other", [[0.0], [7.0, 7.0, 7.0], [[1.0, 2.0]], []])
+def test_of_values_kept_together_one_of_another_shape_comes_back(other):
+    """Also where all values together are as many, or the same."""
+    tensors = [away([1.0, 2.0]), away([3.0])]
+    values = modes._Values(tensors)
+    version = tensors[1]._version
+    tensors[0].data = away(other)
+    values.restore()
+    assert [t.tolist() for t in tensors] == [[1, 2], [3]]
+    assert tensors[1]._version == version
+
+
+def test_values_kept_together_may_swap_their_shapes():
+    tensors = [away([1.0, 2.0]), away([3.0])]
+    values = modes._Values(tensors)
+    tensors[0].data, tensors[1].data = away([1.0]), away([2.0, 3.0])
+    values.restore()
+    assert [t.tolist() for t in tensors] == [[1, 2], [3]]
+
+
+def test_values_kept_together_may_be_none_and_their_type_comes_back():
+    modes._Values([]).restore()
+    tensors = [away([1.0, 2.0]), away([3.0])]
+    values = modes._Values(tensors)
+    tensors[0].data = away([1, 2], torch.float64)
+    values.restore()
+    assert tensors[0].dtype == torch.float32 and tensors[0].tolist() == [1, 2]
+
+
+def test_what_is_kept_is_a_copy():
+    one = away([1.0])
+    values = modes._Values([one])
+    one.fill_(9)
+    values.restore()
+    assert one.tolist() == [1]
+
+
+def test_values_made_in_inference_mode_come_back_together():
+    with torch.inference_mode():
+        one = away([1.0, 2.0])
+        values = modes._Values([one, away([3.0])])
+        one.add_(1)
+    values.restore()
+    assert one.tolist() == [1, 2]

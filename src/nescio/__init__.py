@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nescio.models import Classifier
     from nescio.scores import methods
     from nescio.study.scoring import score
-    from nescio.types import ClassGradients
+    from nescio.types import ClassGradients, Scored
 
 __version__ = "0.1.0"
 
@@ -24,6 +24,7 @@ __all__ = [
     "methods",
     "Classifier",
     "ClassGradients",
+    "Scored",
     "trace",
     "scores",
     "evaluate",
@@ -43,6 +44,7 @@ _HOME = {
     "methods": "nescio.scores",
     "Classifier": "nescio.models",
     "ClassGradients": "nescio.types",
+    "Scored": "nescio.types",
 }
 _ROOMS = frozenset(
     {"trace", "scores", "evaluate", "types", "models", "quantities", "study", "data", "zoo", "plots", "report"}

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -35,15 +36,25 @@ _HOOKS = (
 )
 
 
+_preserved: ContextVar[frozenset[int]] = ContextVar("preserved", default=frozenset())
+"""Modules that are being preserved."""
+
+
 @contextmanager
-def preserved(model: object) -> Iterator[None]:
+def preserved(model: object, again: bool = True) -> Iterator[None]:
     """Put back, bit for bit, what work on the model may change.
 
     These are the training flag of every submodule, its hooks, its buffers (the objects and their values), its tensors
     held as plain attributes, its parameters with their `requires_grad` and `.grad` (the very objects), and the random
-    state of torch (CPU, and CUDA where it is in use), numpy and Python.
+    state of torch (CPU, and CUDA where it is in use), numpy and Python. With ``again=False`` it leaves that to another
+    one for the same modules, where it stands inside of one: the work takes milliseconds for a large model.
     """
     modules = _modules(model)
+    outer = _preserved.get()
+    if not again and outer and outer.issuperset(map(id, modules)):
+        yield
+        return
+    token = _preserved.set(outer.union(map(id, modules)))
     state = [_ModuleState(module) for module in modules]
     values = _Values([value for saved in state for value in saved.values])
     generators = _Generators()
@@ -54,6 +65,7 @@ def preserved(model: object) -> Iterator[None]:
             saved.restore()
         values.restore()
         generators.restore()
+        _preserved.reset(token)
 
 
 @contextmanager
@@ -93,15 +105,49 @@ def eager() -> Iterator[None]:
 @contextmanager
 def full_products() -> Iterator[None]:
     """Matrix products and convolutions of float32 with all their digits, not in TF32."""
-    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    switches = [place for place in places if place.allow_tf32]
-    try:
-        for switch in switches:
-            switch.allow_tf32 = False
+    with ExitStack() as stack:
+        for read, write, full in _precisions():
+            before = read()
+            if before != full:
+                stack.callback(write, before)
+                write(full)
         yield
-    finally:
-        for switch in switches:
-            switch.allow_tf32 = True
+
+
+def tf32() -> tuple[object, ...]:
+    """How products and convolutions of float32 are worked out."""
+    return tuple(read() for read, _, _ in _precisions())
+
+
+def tf32_products() -> bool:
+    """Whether matrix products of float32 on a GPU are in TF32."""
+    read, _, full = _precisions()[0]
+    return read() != full
+
+
+def _precisions() -> list[tuple[Callable[[], Any], Callable[[Any], None], object]]:
+    """For products and for convolutions: how to read the setting, how to write it, and the one that loses nothing.
+
+    PyTorch has an older and a newer way to say it, and where one was used the other refuses to answer.
+    """
+
+    def attribute(place: Any, name: str, full: object) -> Any:
+        return (lambda: getattr(place, name), lambda value: setattr(place, name, value), full)
+
+    matmul: Any = (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest")
+    convolution = attribute(torch.backends.cudnn, "allow_tf32", False)
+    newer = [
+        (torch.backends.cuda.matmul, "fp32_precision"),
+        (getattr(torch.backends.cudnn, "conv", None), "fp32_precision"),
+    ]
+    found = []
+    for way, place in zip((matmul, convolution), newer, strict=True):
+        try:
+            way[0]()
+        except RuntimeError:
+            way = attribute(place, "fp32_precision", "ieee")
+        found.append(way)
+    return found
 
 
 @contextmanager

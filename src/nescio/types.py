@@ -46,21 +46,62 @@ def need(module: str, extra: str) -> ModuleType:
 class ClassGradients:
     """Norms of ∂ log p_c/∂θ_l for every input, class and layer.
 
-    norms: float64 ``[N, C, L]`` on the CPU; probabilities: float64 ``[N, C]``; layers: names in forward order.
+    norms: float64 ``[N, C, L]`` on the CPU; probabilities: float64 ``[N, C]``; layers: names in forward order; spread:
+    the standard error of norms that were estimated, ``[N, C, L]``, or None when all are exact.
     """
 
     norms: Tensor
     probabilities: Tensor
     layers: tuple[str, ...]
+    spread: Tensor | None = None
+
+    @property
+    def error(self) -> Tensor | None:
+        """The estimated relative error of each input's norms together, ``[N]``; None when all are exact."""
+        if self.spread is None:
+            return None
+        weights = self.probabilities.sqrt().unsqueeze(2)
+        return (weights * self.spread).sum((1, 2)) / (weights * self.norms).sum((1, 2)).clamp(min=1e-300)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What came out where an estimate was compared with exact values."""
+
+    inputs: int
+    """How many inputs were compared."""
+    worst: float
+    """The largest relative error among them."""
+    moves: int
+    """How often more had to be computed, because the error was larger than asked for."""
 
 
 @dataclass(frozen=True)
 class NormTable:
-    """The answer to `GradientNorms`: norms of R gradients for every input and layer, float64 ``[N, R, L]``."""
+    """The answer to `GradientNorms`: norms of R gradients for every input and layer, float64 ``[N, R, L]``.
+
+    ``spread`` is the standard error of what was estimated, and ``check`` how that compared with exact values; both None
+    when all is exact.
+    """
 
     norms: Tensor
     probabilities: Tensor
     layers: tuple[str, ...]
+    spread: Tensor | None = None
+    check: Check | None = None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores with what is known of their error: `nescio.score(..., report=True)`.
+
+    ``scores`` float64 ``[N]``; ``error`` the estimated relative error of each, None when they are exact; ``check`` what
+    a share of the inputs showed that was scored exactly too, None where none was.
+    """
+
+    scores: Tensor
+    error: Tensor | None = None
+    check: Check | None = None
 
 
 Rows = Literal["classes", "uniform", "expected"]
@@ -79,7 +120,12 @@ class GradientNorms:
 
     rows: "classes" is ∂ log p_c/∂θ for each class, "uniform" is (1/C) Σ_c ∂ log p_c/∂θ, and "expected" is
     Σ_c p_c ∂ log p_c/∂θ. With samples > 0 each gradient is averaged over the input and its noisy copies x + σε
-    before the norm; smoothing="mean" takes the gradient of the logarithm of the mean probability instead.
+    before the norm; smoothing="mean" takes the gradient of the logarithm of the mean probability instead; pairs=True
+    averages over `samples` copies x ± σε alone.
+
+    classes is how many rows are computed ("exact": every class); tolerance is by how much, relative, the sum of squares
+    over layers weighted by exp(decay·(l − L)) may change by estimating the layers of little weight (0: none is).
+    precision="bfloat16" works out the gradients in that type.
     """
 
     rows: Rows
@@ -90,6 +136,11 @@ class GradientNorms:
     samples: int = 0
     seed: int = 0
     smoothing: Smoothing = "log"
+    pairs: bool = False
+    classes: int | Literal["exact", "auto"] = "exact"
+    decay: float = 0.0
+    tolerance: float = 0.0
+    precision: Literal["bfloat16"] | None = None
 
 
 @dataclass(frozen=True)

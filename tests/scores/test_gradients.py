@@ -216,18 +216,18 @@ def test_tiny_norms_keep_their_order() -> None:
 
 
 def test_no_noise_unless_both_sigma_and_samples_are_given() -> None:
-    plain = (GradientNorms("classes"),)
+    plain = (GradientNorms("classes", classes="auto"),)
     assert scores.ExGrad(sigma=0.1, seed=3).needs == plain
     assert scores.ExGrad(samples=9, smoothing="mean").needs == plain
     assert scores.ExGrad(sigma=0.1, samples=9, seed=3).needs == (
-        GradientNorms("classes", sigma=0.1, samples=9, seed=3),
+        GradientNorms("classes", sigma=0.1, samples=9, seed=3, classes="auto"),
     )
     assert scores.REGrad(samples=0).needs == scores.UNGrad().needs == plain
 
 
-def test_the_defaults_are_the_papers() -> None:
+def test_the_defaults_are_the_papers_but_for_the_copies() -> None:
     best = scores.REGrad()
-    assert (best.layer_decay, best.sigma, best.samples, best.power, best.norm) == (0.3, 0.02, 100, 2, 2)
+    assert (best.layer_decay, best.sigma, best.samples, best.power, best.norm) == (0.3, 0.02, "auto", 2, 2)
     for name in ("negrad", "ungrad", "gradnorm", "exgrad"):
         method = scores.get(name)
         assert (method.layer_decay, method.sigma, method.samples, method.norm) == (None, 0.0, 0, 2)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from nescio import trace
 from nescio.models import Classifier
 from nescio.trace import engine
+from nescio.types import GradientNorms
 from tests.trace.subjects import SUBJECTS, make
 
 GENERAL = {"raw", "routed", "custom", "tied_embedding", "swin"}
@@ -83,7 +84,8 @@ def test_rows_uniform_and_expected() -> None:
     classifier = Classifier.of(model)
     for settings in ({}, {"sigma": 0.1, "samples": 2}, {"sigma": 0.1, "samples": 2, "smoothing": "mean"}):
         rows = ("classes", "uniform", "expected")
-        ours, _, names = trace.gradient_norms(classifier, x, rows=rows, **settings)
+        found = trace.gradient_norms(classifier, x, GradientNorms("classes", **settings), rows=rows)
+        ours, names = {row: table.norms for row, table in found.items()}, found["classes"].layers
         wanted, _, same = trace.reference.gradient_norms(classifier, x, rows=rows, **settings)
         assert names == same
         close(ours["uniform"], wanted["uniform"], 1e-9)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from nescio import trace
 from nescio.models import Classifier
 from nescio.trace import backward, engine, memory, norms
-from nescio.types import ModelError
+from nescio.types import GradientNorms, ModelError
 from tests.trace.helpers import SMOOTH, close, identical, ready, state
 from tests.trace.subjects import make
 
@@ -102,13 +102,15 @@ def test_cotangents_are_taken_in_smaller_blocks(kind: str, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("smoothing, norm, most", [("log", 2, 1), ("mean", 1, 2), ("log", 1, 3), ("mean", 2, 3)])
 def test_copies_in_parts_are_the_same_as_together(smoothing: str, norm: int, most: int) -> None:
-    settings: dict[str, Any] = {"rows": ROWS, "norm": norm, "smoothing": smoothing, **SMOOTH, "samples": 4}
-    wanted, p, _ = trace.gradient_norms(Classifier.of(narrow(99)), inputs(3), **settings)
-    model = narrow(most)
-    found, q, _ = trace.gradient_norms(Classifier.of(model), inputs(3), **settings)
-    for row in ROWS:
-        close(found[row], wanted[row])
-    torch.testing.assert_close(p, q)
+    settings: dict[str, Any] = {"norm": norm, "smoothing": smoothing, **SMOOTH, "samples": 4}
+    for pairs in (False, True):
+        request = GradientNorms("classes", pairs=pairs, **settings)
+        wanted = trace.gradient_norms(Classifier.of(narrow(99)), inputs(3), request, rows=ROWS)
+        model = narrow(most)
+        found = trace.gradient_norms(Classifier.of(model), inputs(3), request, rows=ROWS)
+        for row in ROWS:
+            close(found[row].norms, wanted[row].norms)
+            torch.testing.assert_close(found[row].probabilities, wanted[row].probabilities)
     assert max(s for s in model.sizes if s <= most) == most
 
 
@@ -117,7 +119,7 @@ def test_copies_in_parts_are_the_same_as_together(smoothing: str, norm: int, mos
 def test_split_norms_on_every_kind_of_row(name: str, parts: int) -> None:
     model, x = make(name)
     classifier = Classifier.of(model)
-    wanted, _, _ = trace.gradient_norms(classifier, x[:1].repeat(5, *[1] * (x.dim() - 1)), rows=ROWS)
+    wanted = trace.gradient_norms(classifier, x[:1].repeat(5, *[1] * (x.dim() - 1)), rows=ROWS)
     settings = engine.Settings(ROWS, 2, 5, "log", parts=parts)
     assert [len(range(5)[p]) for p in engine.pieces(settings)] == {1: [5], 2: [3, 2], 3: [2, 2, 1], 5: [1] * 5}[parts]
     five = x[:1].repeat(5, *[1] * (x.dim() - 1))
@@ -126,7 +128,7 @@ def test_split_norms_on_every_kind_of_row(name: str, parts: int) -> None:
         table = norms.layer_tables.find(run.graph, classifier.parameters(), "module", None)
         found = engine.split_norms(classifier, five, run.logits.detach(), table, settings)
     for row in ("classes", "uniform"):  # five equal copies have the mean gradient of one
-        close(found[row].transpose(0, 1), wanted[row][:1])
+        close(found[row].transpose(0, 1), wanted[row].norms[:1])
 
 
 @pytest.mark.parametrize("kind", ERRORS)

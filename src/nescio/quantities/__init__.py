@@ -36,7 +36,7 @@ def compute(
     if inputs.size(x) == 0:
         raise InputError("expected a batch of at least one input, got none; leave empty batches out")
     values: dict[Request, Tensor | NormTable] = {}
-    with preserved(classifier):
+    with preserved(classifier, again=False):
         for request in wanted:
             if isinstance(request, Logits):
                 values[request] = _logits(classifier, x, chunk)
@@ -62,18 +62,6 @@ def _gradient_norms(
         families.setdefault(replace(request, rows="classes"), []).append(request)
     values: dict[Request, NormTable] = {}
     for family, members in families.items():
-        norms, probabilities, layers = trace.gradient_norms(
-            classifier,
-            x,
-            rows=tuple(member.rows for member in members),
-            norm=family.norm,
-            layers=family.layers,
-            select=family.select,
-            sigma=family.sigma,
-            samples=family.samples,
-            seed=family.seed,
-            smoothing=family.smoothing,
-            chunk=chunk,
-        )
-        values.update({m: NormTable(norms[m.rows], probabilities, tuple(layers)) for m in members})
+        tables = trace.gradient_norms(classifier, x, family, rows=tuple(m.rows for m in members), chunk=chunk)
+        values.update({member: tables[member.rows] for member in members})
     return values

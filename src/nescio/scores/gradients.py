@@ -16,6 +16,11 @@ are weighted by a_l = exp(λ(l − L)), which differs from exp(λl) by a factor 
 *Smoothed*: each gradient is averaged over the input and `samples` noisy copies x + σε before its norm is taken
 (smoothing="log": the gradient of the mean log-probability; "mean": of the logarithm of the mean probability).
 p_c is always taken at the input itself. No noise is used unless both `sigma` and `samples` are above 0.
+
+Three settings trade exactness for time. samples="auto" averages over PAIRED copies x ± σε, which come closer to the
+limit of many copies than as many independent ones; tolerance estimates the layers whose weight a_l is so small that
+they change the score by little, and a share of the inputs is computed exactly to see by how much; classes estimates the
+less likely of many classes. What was estimated has a standard error, which `nescio.score(..., report=True)` hands out.
 """
 
 from __future__ import annotations
@@ -31,6 +36,9 @@ from nescio.scores.base import HIGHER, Score
 from nescio.scores.registry import register
 from nescio.types import GradientNorms, NormTable, Rows
 
+PAIRED = 8
+"""Copies that samples="auto" takes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GradientScore(Score):
@@ -39,17 +47,24 @@ class GradientScore(Score):
     layer_decay is λ (None or 0: all layers count alike); sigma and samples switch the smoothing on; norm is 1 or 2;
     layers="module" takes a module's own parameters as one layer, "tensor" each parameter tensor; select names the
     layers that take part (names or patterns; None: all).
+
+    samples="auto" takes a few paired copies; tolerance is the relative error that estimating layers of little weight
+    may make ("auto": 2 % with samples="auto", else none is estimated); classes is how many rows are computed ("auto":
+    all of up to 48 classes, 48 of more; "exact": all); precision="bfloat16" works out the gradients in that type.
     """
 
     layer_decay: float | None = None
     sigma: float = 0.0
-    samples: int = 0
+    samples: int | Literal["auto"] = 0
     norm: int = 2
     layers: Literal["module", "tensor"] = "module"
     select: str | Sequence[str] | None = None
     variant: Literal["squares", "literal"] = "squares"
     smoothing: Literal["log", "mean"] = "log"
     seed: int = 0
+    classes: int | Literal["auto", "exact"] = "auto"
+    tolerance: float | Literal["auto"] = "auto"
+    precision: Literal["bfloat16"] | None = None
 
     requires = "gradients"
     cost = "(N + 1)·(1 + 2·C)"
@@ -60,7 +75,13 @@ class GradientScore(Score):
         if self.layer_decay is not None:
             self._number("layer_decay", least=0.0)
         self._number("sigma", least=0.0)
-        self._integer("samples", least=0)
+        if self.samples != "auto":
+            self._integer("samples", least=0)
+        if self.classes not in ("auto", "exact"):
+            self._integer("classes", least=3)
+        if self.tolerance != "auto":
+            self._number("tolerance", least=0.0, below=1.0)
+        self._choice("precision", None, "bfloat16")
         self._choice("norm", 1, 2)
         self._choice("layers", "module", "tensor")
         self._names("select")
@@ -72,10 +93,26 @@ class GradientScore(Score):
     def needs(self) -> tuple[GradientNorms]:
         """The norms by layer."""
         select = None if self.select is None else tuple(self.select)
-        plain = GradientNorms(self.rows, int(self.norm), self.layers, select)
+        wanted = GradientNorms(
+            self.rows, int(self.norm), self.layers, select, classes=self.classes, precision=self.precision
+        )
+        tolerance = (0.02 if self.samples == "auto" else 0.0) if self.tolerance == "auto" else self.tolerance
+        if tolerance and self.layer_decay:  # otherwise no layer can be left out
+            wanted = replace(wanted, decay=self.layer_decay, tolerance=tolerance)
         if not (self.sigma and self.samples):
-            return (plain,)  # without noise, seed and kind of smoothing make no difference: share the request
-        return (replace(plain, sigma=self.sigma, samples=self.samples, seed=self.seed, smoothing=self.smoothing),)
+            return (wanted,)  # without noise, seed and kind of smoothing make no difference: share the request
+        pairs = self.samples == "auto"
+        samples = PAIRED if isinstance(self.samples, str) else self.samples
+        return (
+            replace(wanted, sigma=self.sigma, samples=samples, seed=self.seed, smoothing=self.smoothing, pairs=pairs),
+        )
+
+    def error(self, table: NormTable) -> Tensor | None:
+        """The estimated relative error of each score; None where nothing was estimated."""
+        if table.spread is None:
+            return None
+        score, higher = self(table), self(replace(table, norms=table.norms + table.spread))
+        return ((higher - score) / torch.where(score != 0, score, 1.0)).abs()
 
     def strength(self, norms: Tensor) -> Tensor:
         """‖g‖ for every input and row, from the norms by layer [N, R, L]."""
@@ -173,12 +210,13 @@ class REGrad(GradientScore):
 
     The paper's Eq. 11 is printed as √p_c·‖g_c‖₂², which is power=2, the default; read as √(p_c‖g_c‖₂²), with the
     norm under the root, it is power=1. Both are offered on equal terms. The default may change with a study of the
-    defaults. The paper's λ: MNIST 0.3, CIFAR-10 and SVHN 0.2, CIFAR-100 0.4; σ = 0.02 with 100 copies throughout.
+    defaults. The paper's λ: MNIST 0.3, CIFAR-10 and SVHN 0.2, CIFAR-100 0.4; σ = 0.02 with 100 copies throughout,
+    which is samples=100.
     """
 
     layer_decay: float | None = 0.3
     sigma: float = 0.02
-    samples: int = 100
+    samples: int | Literal["auto"] = "auto"
     power: int = 2
 
     name = "regrad"

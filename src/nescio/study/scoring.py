@@ -18,7 +18,7 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import preserved
 from nescio.scores import Score
-from nescio.types import InputError, Method, ModelError
+from nescio.types import Check, InputError, Method, ModelError, NormTable, Scored
 
 Output = Literal["logits", "probabilities", "binary"]
 MethodLike = str | Method | type[Score]
@@ -33,8 +33,21 @@ def score(
     output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
+    report: Literal[False] = ...,
     **settings: Any,
 ) -> Tensor: ...
+@overload
+def score(
+    model: Any,
+    x: Any,
+    method: MethodLike = ...,
+    *,
+    output: Output | None = ...,
+    progress: bool | None = ...,
+    chunk: int | None = ...,
+    report: Literal[True],
+    **settings: Any,
+) -> Scored: ...
 @overload
 def score(
     model: Any,
@@ -44,8 +57,21 @@ def score(
     output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
+    report: Literal[False] = ...,
     **settings: Any,
 ) -> dict[str, Tensor]: ...
+@overload
+def score(
+    model: Any,
+    x: Any,
+    method: list[Any] | tuple[Any, ...],
+    *,
+    output: Output | None = ...,
+    progress: bool | None = ...,
+    chunk: int | None = ...,
+    report: Literal[True],
+    **settings: Any,
+) -> dict[str, Scored]: ...
 def score(
     model: Any,
     x: Any,
@@ -54,8 +80,9 @@ def score(
     output: Output | None = None,
     progress: bool | None = None,
     chunk: int | None = None,
+    report: bool = False,
     **settings: Any,
-) -> Tensor | dict[str, Tensor]:
+) -> Tensor | dict[str, Tensor] | Scored | dict[str, Scored]:
     """How uncertain the model is about each input: float64 [N] on the CPU, higher = more uncertain.
 
     Args:
@@ -69,6 +96,8 @@ def score(
             for one logit per input.
         progress: True or False shows or hides the progress bar; None shows it in a terminal after two seconds.
         chunk: how many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it.
+        report: True gives `Scored` objects in place of the tensors: the scores with the estimated error of each, and
+            how estimates compared with exact values on a share of the inputs.
         settings: settings of the method; with a list, they go to every method of it.
     """
     several = isinstance(method, list | tuple)
@@ -77,18 +106,49 @@ def score(
         raise InputError(f"expected chunk to be None or a whole number of at least 1, got {chunk!r}; leave it out")
     classifier = Classifier.of(model, output=output)
     requests = [request for one in chosen.values() for request in one.needs]
-    parts: dict[str, list[Tensor]] = {key: [torch.empty(0, dtype=torch.float64)] for key in chosen}
+    parts = {key: _Parts() for key in chosen}
     done = 0
     with preserved(classifier), _bar(x, progress) as bar:
         for block in _blocks(x, chunk or _block(classifier)):
             values = quantities.compute(classifier, block, requests, chunk)
             for key, one in chosen.items():
-                found = one(*(values[request] for request in one.needs))
-                parts[key].append(_checked(found, key, inputs.size(block), done))
+                own = [values[request] for request in one.needs]
+                parts[key].add(one, own, _checked(one(*own), key, inputs.size(block), done))
             done += inputs.size(block)
             bar.update(inputs.size(block))
-    joined = {key: torch.cat(found) for key, found in parts.items()}
+    whole = {key: part.whole() for key, part in parts.items()}
+    joined: Any = whole if report else {key: scored.scores for key, scored in whole.items()}
     return joined if several else next(iter(joined.values()))
+
+
+class _Parts:
+    """The scores of one method, block by block, with what is known of their error."""
+
+    def __init__(self) -> None:
+        self.scores = [torch.empty(0, dtype=torch.float64)]
+        self.errors: list[Tensor | None] = []
+        self.checks: list[Check] = []
+
+    def add(self, method: Method, values: list[Any], found: Tensor) -> None:
+        """A block's scores, and the values that they were made from."""
+        self.scores.append(found)
+        estimated = getattr(method, "error", None)
+        self.errors.append(estimated(*values) if callable(estimated) else None)
+        self.checks += [value.check for value in values if isinstance(value, NormTable) and value.check is not None]
+
+    def whole(self) -> Scored:
+        """All blocks together."""
+        scores = torch.cat(self.scores)
+        error = None
+        if any(e is not None for e in self.errors):
+            blocks = zip(self.errors, self.scores[1:], strict=True)
+            error = torch.cat([torch.zeros_like(s) if e is None else e for e, s in blocks])
+        check = None
+        if self.checks:
+            check = Check(
+                sum(c.inputs for c in self.checks), max(c.worst for c in self.checks), sum(c.moves for c in self.checks)
+            )
+        return Scored(scores, error, check)
 
 
 def _choose(listed: list[MethodLike], settings: dict[str, Any]) -> dict[str, Method]:

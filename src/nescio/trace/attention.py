@@ -23,8 +23,8 @@ from nescio.trace.graph import Graph
 
 LONGEST = 512
 """Longest sequence that is taken apart."""
-TILE = (128, 64)
-"""Longest sequence and widest head for the kernel."""
+WIDEST = 64
+"""Widest head for the kernel."""
 
 
 def short(graph: Graph) -> bool:
@@ -102,8 +102,8 @@ def _heads(qkv: Tensor, heads: int, first: bool) -> tuple[Tensor, Tensor, Tensor
     return q, k, v
 
 
-def _fits(length: int, width: int) -> bool:
-    return length <= TILE[0] and width <= TILE[1]
+def _fits(like: Tensor, length: int, width: int) -> bool:
+    return length <= kernels(like).longest(like) and width <= WIDEST
 
 
 def _unit(t: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ def arguments(
     same = key.shape == value.shape and query.shape[:2] == key.shape[:2] and query.shape[3] == key.shape[3]
     if (
         not same
-        or not _fits(max(query.shape[2], key.shape[2]), query.shape[3])
+        or not _fits(query, max(query.shape[2], key.shape[2]), query.shape[3])
         or not query.dtype == key.dtype == value.dtype
     ):
         return None
@@ -161,7 +161,7 @@ def multi_head(
     special = (bias_k, bias_v, key_padding_mask, attn_mask)
     if any(t is not None for t in special) or add_zero_attn or use_separate_proj_weight or need_weights:
         return None
-    if (dropout_p and training) or not _fits(len(query), embed_dim_to_check // num_heads):
+    if (dropout_p and training) or not _fits(query, len(query), embed_dim_to_check // num_heads):
         return None
     first = query.transpose(0, 1).is_contiguous() and not query.is_contiguous()
     x = query.transpose(0, 1) if first else query

@@ -36,7 +36,7 @@ class AffineBatchNorm(torch.autograd.Function):
         gate: Tensor | None = None,
     ) -> Tensor:
         if value is not None:
-            return value.view_as(value)
+            return value
         scale = (var + eps).rsqrt() if weight is None else weight * (var + eps).rsqrt()
         shift = -mean * scale if bias is None else bias - mean * scale
         shape = (1, -1, *(1,) * (x.dim() - 2))
@@ -44,7 +44,9 @@ class AffineBatchNorm(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, _, mean, var, eps, _, gate = inputs
+        x, weight, _, mean, var, eps, value, gate = inputs
+        if value is not None:
+            ctx.mark_dirty(value)  # it is the result itself, not a view of it: models write into it
         ctx.eps, ctx.gate, ctx.ready = eps, gate, None
         ctx.arguments = inputs[:6]
         ctx.save_for_backward(x, weight, mean, var)
@@ -58,7 +60,7 @@ class AffineBatchNorm(torch.autograd.Function):
         else:
 
             def run(g: Tensor) -> tuple[Tensor]:
-                ready, ctx.ready = ctx.ready, None
+                ready = kept(ctx, g)
                 return (pulled(ctx, g)[0] if ready is None else ready,)
 
             (grad,) = folded(deltas[0], run)
@@ -72,12 +74,23 @@ def pulled(node: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return kernels(x).affine(g, x, mean, rstd, rstd if weight is None else weight * rstd, node.gate)
 
 
-def activated(y: Tensor, value: Tensor, gate: Tensor) -> Tensor | None:
-    """The activation ``value`` of a batch norm's output y, as one operation with it; None if y is none."""
+def kept(node: Any, g: Tensor) -> Tensor | None:
+    """The data gradient that a rule left in ``ready``, if it was made from this very g."""
+    ready, node.ready = node.ready, None
+    if ready is None or (ready[0].data_ptr(), ready[0].stride()) != (g.data_ptr(), g.stride()):
+        return None
+    return ready[1]
+
+
+def activated(y: Tensor, value: Tensor, gate: Tensor, inplace: bool) -> Tensor | None:
+    """The activation ``value`` of a batch norm's output y, as one operation with it; None if y is none.
+
+    With ``inplace`` y itself becomes that: whoever still holds it goes on from the activation.
+    """
     node: Any = y.grad_fn
     if node is None or node.name() != "AffineBatchNormBackward" or node.gate is not None or y._is_view():
         return None
-    return AffineBatchNorm.apply(*node.arguments, value, gate)
+    return AffineBatchNorm.apply(*node.arguments, y.detach_().copy_(value) if inplace else value, gate)
 
 
 def arguments(

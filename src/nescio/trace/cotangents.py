@@ -42,29 +42,42 @@ def row_count(row: str, classes: int) -> int:
     return classes if row == "classes" else 1
 
 
-def build(row: str, logits: Tensor, copies: int, smoothing: Smoothing, classes: slice = slice(None)) -> Cotangents:
-    """The cotangents of one kind of row for logits [N·copies, C]; ``classes`` picks some of the rows of ``classes``."""
+def build(
+    row: str,
+    logits: Tensor,
+    copies: int,
+    smoothing: Smoothing,
+    classes: slice | Tensor = slice(None),
+    p: Tensor | None = None,
+) -> Cotangents:
+    """The cotangents of one kind of row for logits [N·copies, C].
+
+    ``classes`` picks some of the rows of ``classes``: a slice, or for each input its own, [K, N]. ``p`` [N, C] are the
+    probabilities of the inputs themselves; None: the first of its copies is the input.
+    """
     z = logits.detach()
     if row == "classes":
-        return _classes(z.double(), copies, smoothing, torch.arange(z.shape[1], device=z.device)[classes])
+        if isinstance(classes, slice):
+            classes = torch.arange(z.shape[1], device=z.device)[classes].unsqueeze(1).expand(-1, len(z) // copies)
+        return _classes(z.double(), copies, smoothing, classes.repeat_interleave(copies, 1))
     if row == "uniform":
         return _one(z.double(), copies, smoothing, torch.full_like(z[::copies], 1 / z.shape[1], dtype=torch.float64))
     if row == "expected":
-        return _one(z, copies, smoothing, z[::copies].softmax(1))
+        return _one(z, copies, smoothing, z[::copies].softmax(1) if p is None else p.to(z.dtype))
     raise ValueError(f"expected rows from {', '.join(ROWS)}; got {row!r}")
 
 
 def _classes(z: Tensor, copies: int, smoothing: Smoothing, classes: Tensor) -> Cotangents:
     """Unit-scale rows ``u_c`` of every copy, weighted relative to the heaviest copy, whose weight becomes the scale."""
     others = z.expand(len(classes), *z.shape).clone()
-    at = classes.view(-1, 1, 1).expand(-1, len(z), 1)
+    at = classes.unsqueeze(2)
     others.scatter_(2, at, -torch.inf)
     rest = others.logsumexp(2)
     vectors = others.sub_(rest.unsqueeze(2)).exp_().neg_().scatter_(2, at, 1.0)
     total = z.logsumexp(1)
     weight = (rest - total).unflatten(1, (-1, copies))
     if smoothing == "mean":
-        weight = weight + (z.T[classes] - total).unflatten(1, (-1, copies)).log_softmax(2)
+        weight = weight + (z.gather(1, classes.T).T - total).unflatten(1, (-1, copies)).log_softmax(2)
     else:
         weight = weight - math.log(copies)
     heaviest = weight.amax(2, keepdim=True)

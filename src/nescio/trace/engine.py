@@ -62,17 +62,33 @@ class Pass:
     logits: Tensor
     graph: Graph
     plan: Plan
+    z: Tensor
+    """The logits that cotangents are made from: these, or more precise ones."""
 
 
-def chunk_norms(classifier: Classifier, run: Pass, layers: Layers, settings: Settings) -> dict[str, Tensor]:
-    """For each kind of row the norms [R, N, L] of the layers' gradients."""
+def chunk_norms(
+    classifier: Classifier, run: Pass, layers: Layers, settings: Settings, p: Tensor | None = None
+) -> dict[str, Tensor]:
+    """For each kind of row the norms [R, N, L] of the layers' gradients; ``p``: see `cotangents.build`."""
     return _rows(
-        run.logits, layers, settings, lambda pulled: _block(classifier, run, layers.parameters, pulled, settings)
+        run.z, layers, settings, lambda pulled: _block(classifier, run, layers.parameters, pulled, settings), p
     )
 
 
+def pulled_norms(
+    classifier: Classifier, run: Pass, layers: Layers, settings: Settings, pulled: cotangents.Cotangents
+) -> Tensor:
+    """Norms [K, N, L] of the layers' gradients for given cotangents."""
+    step = settings.at_once or len(pulled.vectors)
+    parts = []
+    for start in range(0, len(pulled.vectors), step):
+        some = cotangents.Cotangents(pulled.vectors[start : start + step], pulled.scale[start : start + step])
+        parts.append(layers.gather(_block(classifier, run, layers.parameters, some, settings), settings.norm))
+    return torch.cat(parts) * pulled.scale.unsqueeze(2)
+
+
 def split_norms(
-    classifier: Classifier, x: Any, logits: Tensor, layers: Layers, settings: Settings
+    classifier: Classifier, x: Any, logits: Tensor, layers: Layers, settings: Settings, p: Tensor | None = None
 ) -> dict[str, Tensor]:
     """As `chunk_norms` for one input whose copies do not fit together: gradients of parts of the copies are added up.
 
@@ -86,7 +102,7 @@ def split_norms(
             sums = {name: sums[name] + g if name in sums else g for name, g in own.items()}
         return {name: (g.reshape(*g.shape[:2], -1).double().abs() ** settings.norm).sum(2) for name, g in sums.items()}
 
-    return _rows(logits, layers, settings, block)
+    return _rows(logits, layers, settings, block, p)
 
 
 def pieces(settings: Settings) -> list[slice]:
@@ -96,7 +112,11 @@ def pieces(settings: Settings) -> list[slice]:
 
 
 def _rows(
-    logits: Tensor, layers: Layers, settings: Settings, block: Callable[[cotangents.Cotangents], Powers]
+    logits: Tensor,
+    layers: Layers,
+    settings: Settings,
+    block: Callable[[cotangents.Cotangents], Powers],
+    p: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Norms [R, N, L] from ``block``, which gives ``Σ|g|^norm`` [K, N] of each parameter for some cotangents."""
     out = {}
@@ -105,7 +125,7 @@ def _rows(
         total = cotangents.row_count(row, logits.shape[1])
         step = settings.at_once or total
         for start in range(0, total, step):
-            pulled = cotangents.build(row, logits, settings.copies, settings.smoothing, slice(start, start + step))
+            pulled = cotangents.build(row, logits, settings.copies, settings.smoothing, slice(start, start + step), p)
             # the scale comes after the root: its square may be too small for a float64
             norms.append(layers.gather(block(pulled), settings.norm) * pulled.scale.unsqueeze(2))
         out[row] = torch.cat(norms)
@@ -136,7 +156,7 @@ def forward(classifier: Classifier, x: Any, check: bool = True) -> Pass:
                 small if small.signature == graph.signature else replace(small, signature=graph.signature, fast={})
             )
     plan = replace(known[kind], fast={}) if classifier.module in _CHECKPOINTED else known[kind]
-    return Pass(x, logits, graph, plan)
+    return Pass(x, logits, graph, plan, logits.detach())
 
 
 def _trace(classifier: Classifier, x: Any, check: bool) -> tuple[Tensor, Graph]:

@@ -70,13 +70,13 @@ class Outer:
         """``⟨d dᵀ, a aᵀ⟩``; ``d`` is read where it lies, a cotangent at a time, unless all of it is in one piece."""
         k, n, g, t, o = self.d.shape
         a = self.a.reshape(n * g, t, self.a.shape[-1])
-        gram = torch.bmm(a, a.mT)
+        gram = _product(a, a.mT)
         if self.d.is_contiguous() or self.d.mT.is_contiguous():
             d = self.d.flatten(0, 2)
-            grams = torch.bmm(d, d.mT).view(k, n, g * t * t)
+            grams = _product(d, d.mT).view(k, n, g * t * t)
             return torch.bmm(grams.movedim(0, 1), gram.view(n, g * t * t, 1)).squeeze(2).T  # reads grams once
         rows = (row.reshape(n * g, t, o) for row in self.d)
-        return torch.stack([(torch.bmm(d, d.mT) * gram).view(n, g * t * t).sum(1) for d in rows])
+        return torch.stack([(_product(d, d.mT) * gram).view(n, g * t * t).sum(1) for d in rows])
 
     def _explicit(self, p: int) -> Tensor:
         """A slice of inputs at a time, so that ``g`` stays small; on a GPU all cotangents in one product, on a CPU
@@ -86,7 +86,7 @@ class Outer:
         i = self.a.shape[-1]
         fold = k if self.a.is_cuda else 1
         width = max(1, SLICE_BYTES.get(self.a.device.type, 1 << 26) // (fold * g * o * i * self.a.element_size()))
-        out = self.d.new_empty((k, n))
+        out = self.d.new_empty((k, n), dtype=torch.promote_types(self.d.dtype, torch.float32))
         for s in range(0, n, width):
             a = self.a[s : s + width].reshape(-1, t, i)
             for c in range(0, k, fold):
@@ -95,7 +95,7 @@ class Outer:
                     d = d.permute(1, 2, 3, 0, 4).reshape(len(a), t, fold * o).mT
                 else:
                     d = d.permute(1, 2, 0, 4, 3).reshape(len(a), fold * o, t)
-                grad = torch.bmm(d, a).view(-1, g, fold, o * i)
+                grad = _product(d, a).view(-1, g, fold, o * i)
                 out[c : c + fold, s : s + width] = _reduce(grad, p, 3).sum(1).T
         return out.double()
 
@@ -144,7 +144,17 @@ def join(forms: Sequence[Form]) -> Form:
 
 def _reduce(x: Tensor, p: int, start: int = 2) -> Tensor:
     """``Σ|x|^p`` over all but the first ``start`` dimensions; on a CPU (x·x).sum() keeps more digits than a norm."""
-    y = x.flatten(start)
+    y, kind = x.flatten(start), torch.promote_types(x.dtype, torch.float32)
     if y.is_cuda and p == 2:
-        return torch.linalg.vector_norm(y, dim=-1).square()
-    return (y * y).sum(-1) if p == 2 else y.abs().sum(-1)
+        return torch.linalg.vector_norm(y, dim=-1, dtype=kind).square()
+    return (y * y).sum(-1, dtype=kind) if p == 2 else y.abs().sum(-1, dtype=kind)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """A batch of matrix products, with float32 or better for what comes out."""
+    if a.dtype != torch.bfloat16:
+        return torch.bmm(a, b)
+    try:
+        return torch.bmm(a, b, out_dtype=torch.float32)
+    except (TypeError, RuntimeError):  # PyTorch before 2.8
+        return torch.bmm(a.float(), b.float())

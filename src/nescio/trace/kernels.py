@@ -22,6 +22,8 @@ import os
 import torch
 from torch import Tensor
 
+from nescio.modes import tf32_products
+
 try:
     import triton
     import triton.language as tl
@@ -45,6 +47,18 @@ def ready(*tensors: Tensor) -> bool:
 @functools.cache
 def _capable(device: int) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def longest(like: Tensor) -> int:
+    """The longest sequence that `attention` can take: in float32 128 positions need 192 KiB of shared memory (in TF32
+    128 KiB), 64 need 64 KiB.
+    """
+    return 128 if INTERPRETED or like.dtype != torch.float32 or _roomy(like.device.index) else 64
+
+
+@functools.cache
+def _roomy(device: int) -> bool:
+    return torch.cuda.get_device_capability(device)[0] in (9, 10)  # 227 KiB; 163 KiB on an A100, elsewhere 99 KiB
 
 
 def arranged(g: Tensor, like: Tensor) -> Tensor:
@@ -77,12 +91,12 @@ def affine(
     """``h · scale``, ``Σ h x̂`` and ``Σ h`` [K, B, C] with ``h = g · gate`` and ``x̂ = (x − mean) rstd``, for g [K, B, C,
     *space], x and gate [B, C, *space].
     """
-    x = dense(x)
+    x = x if x.is_contiguous() or x.movedim(1, -1).is_contiguous() else x.contiguous()
     g = arranged(g, x)
     gate = gate if gate is None else arranged(gate.unsqueeze(0), x)
     k, b, c = g.shape[:3]
     space = x[0, 0].numel()
-    last = x.stride(1) == 1 and space > 1
+    last = not x.is_contiguous()  # channels
     out = torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device)
     sums = g.new_empty((2, k, b, c), dtype=torch.float32)
     wide = min(triton.next_power_of_2(c), 64 if last else 16)
@@ -123,7 +137,7 @@ def attention(g: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, out: tup
     reach = k.shape[2]
     tall, wide, deep = (max(16, triton.next_power_of_2(n)) for n in (length, reach, d))
     each = max(1, min(rows, 4))
-    tf32 = torch.backends.cuda.matmul.allow_tf32 or g.dtype != torch.float32
+    tf32 = tf32_products() or g.dtype != torch.float32
     strides = [s for t in (g, *out) for s in t.stride()[:4]] + [s for t in (q, k, v) for s in t.stride()[:3]]
     _attention[(batch * heads, triton.cdiv(rows, each))](
         g, q, k, v, *out, scale, rows, heads, length, reach, d, *strides,

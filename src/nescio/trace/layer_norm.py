@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nescio.trace.backward import folded, kernels
+from nescio.trace.batch_norm import kept
 
 
 class DataLayerNorm(torch.autograd.Function):
@@ -32,8 +33,8 @@ class DataLayerNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
         def run(g: Tensor) -> tuple[Tensor]:
-            ready, ctx.ready = ctx.ready, None
-            return (pulled(ctx, g, 1)[0] if ready is None else ready,)
+            ready = kept(ctx, g)
+            return (pulled(ctx, g, g.shape[1])[0] if ready is None else ready,)
 
         return *folded(deltas[0], run), None, None, None
 

@@ -32,6 +32,10 @@ class Layers:
         """All parameters of all layers."""
         return tuple(p for member in self.members for p in member)
 
+    def part(self, start: int, stop: int | None = None) -> Layers:
+        """Some of the layers."""
+        return Layers(self.names[start:stop], self.members[start:stop])
+
     def gather(self, powers: Mapping[str, Tensor], norm: int) -> Tensor:
         """Norms of layers [.., L] from ``Σ|g|^norm`` of parameters [..]."""
         sums = [torch.stack([powers[p] for p in member]).sum(0) for member in self.members]

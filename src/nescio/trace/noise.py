@@ -1,5 +1,5 @@
-"""Noisy copies of inputs: ``x_0 = x`` and ``x_i = x + σ ε_i``, the ε_i the same for every input and every call with
-one seed.
+"""Noisy copies of inputs: ``x_0 = x`` and ``x_i = x + σ ε_i``, or pairs ``x ± σ ε_i``; the ε_i are the same for every
+input and every call with one seed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ def draws(x: Tensor, samples: int, seed: int) -> Tensor:
     return torch.randn((samples, *x.shape[1:]), generator=generator, dtype=torch.float32, device="cpu").to(x)
 
 
-def copies(x: Any, sigma: float, samples: int, seed: int) -> Any:
-    """Each input followed by its noisy copies, [N·(samples + 1), ..]."""
+def copies(x: Any, sigma: float, samples: int, seed: int, pairs: bool = False) -> Any:
+    """Each input followed by its noisy copies, [N·(samples + 1), ..]; or, in ``pairs``, by ``x ± σε_i`` without the
+    input itself, [N·samples, ..].
+    """
     if samples == 0:
         return x
     if not isinstance(x, torch.Tensor) or not x.is_floating_point():
@@ -30,6 +32,10 @@ def copies(x: Any, sigma: float, samples: int, seed: int) -> Any:
             f"noise can only be added to a floating-point tensor, but the input is {inputs.describe(x)}; "
             "switch smoothing off with samples=0"
         )
-    noise = sigma * draws(x, samples, seed)
-    both = torch.cat([torch.zeros_like(noise[:1]), noise])
+    if pairs:
+        half = sigma * draws(x, samples // 2, seed)
+        both = torch.stack([half, -half], 1).flatten(0, 1)
+    else:
+        noise = sigma * draws(x, samples, seed)
+        both = torch.cat([torch.zeros_like(noise[:1]), noise])
     return (x.unsqueeze(1) + both).flatten(0, 1)

@@ -11,19 +11,20 @@ import contextlib
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from nescio import inputs, modes
 from nescio.models import Classifier
-from nescio.trace import attention, cotangents, memory, noise, replay
+from nescio.trace import attention, cotangents, estimate, memory, noise, replay
 from nescio.trace import layers as layer_tables
-from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, split_norms
+from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, pulled_norms, split_norms
 from nescio.trace.layers import Layers
 from nescio.trace.plan import Plan, detached, prove_silent
-from nescio.types import ClassGradients, InputError, ModelError
+from nescio.trace.precision import Lowered, lowered
+from nescio.types import Check, ClassGradients, GradientNorms, InputError, ModelError, NormTable
 
 TOO_LARGE = (
     "there is not enough memory for a single input and a single class; use a device with more memory, "
@@ -44,8 +45,10 @@ def class_gradients(
     smoothing: cotangents.Smoothing = "log",
     chunk: int | None = None,
     output: str | None = None,
+    classes: int | Literal["exact", "auto"] = "exact",
+    precision: Literal["bfloat16"] | None = None,
 ) -> ClassGradients:
-    """Norms of ``∂ log p_c/∂θ_l`` for every input, class and layer, exact, with the model left as it was found.
+    """Norms of ``∂ log p_c/∂θ_l`` for every input, class and layer, with the model left as it was found.
 
     Args:
         model: an ``nn.Module`` or a `nescio.Classifier`; it is run in eval mode.
@@ -59,72 +62,226 @@ def class_gradients(
         smoothing: "log" averages log-probabilities (Eq. 13), "mean" takes the log of the mean probability.
         chunk: inputs at a time; None chooses from the memory at hand. Results do not depend on it.
         output: what the model returns: "logits" (unless a Classifier says otherwise), "probabilities" or "binary".
+        classes: "exact" computes every class; a number computes as many rows, whatever the number of classes, and
+            estimates the rest (`nescio.trace.estimate`); "auto" does that from 49 classes on.
+        precision: "bfloat16" works out the gradients in that type, from the probabilities of the model's own.
 
     Returns:
-        `ClassGradients` with ``norms`` [N, C, L], ``probabilities`` [N, C] and ``layers`` in forward order.
+        `ClassGradients` with ``norms`` [N, C, L], ``probabilities`` [N, C], ``layers`` in forward order, and
+        ``spread``, the standard errors of what was estimated (None: nothing was).
     """
-    norms, probabilities, names = gradient_norms(
-        Classifier.of(model, output=output), x, rows=("classes",), norm=norm, layers=layers, select=select, sigma=sigma,
-        samples=samples, seed=seed, smoothing=smoothing, chunk=chunk,
+    request = GradientNorms(
+        "classes", norm, layers, None if select is None else (select,) if isinstance(select, str) else tuple(select),
+        sigma, samples, seed, smoothing, classes=classes, precision=precision,
     )  # fmt: skip
-    return ClassGradients(norms["classes"], probabilities, names)
+    found = gradient_norms(Classifier.of(model, output=output), x, request, chunk=chunk)["classes"]
+    return ClassGradients(found.norms, found.probabilities, found.layers, found.spread)
+
+
+CHECKED = 64
+"""One input in so many is scored exactly too where layers are estimated."""
+LEVELS = 4
+"""How often the cut may move before everything is computed."""
 
 
 def gradient_norms(
     classifier: Classifier,
     x: Any,
-    *,
-    rows: Sequence[str] = ("classes",),
-    norm: int = 2,
-    layers: str = "module",
-    select: Sequence[str] | None = None,
-    sigma: float = 0.0,
-    samples: int = 0,
-    seed: int = 0,
-    smoothing: cotangents.Smoothing = "log",
+    request: GradientNorms = GradientNorms("classes"),  # noqa: B008 (it is frozen)
+    rows: Sequence[str] = (),
     chunk: int | None = None,
-) -> tuple[dict[str, Tensor], Tensor, tuple[str, ...]]:
-    """For each kind of row (see `cotangents`) the norms [N, R, L]; the probabilities [N, C]; the layers' names."""
-    _check(classifier, rows, norm, sigma, samples, smoothing, chunk)
-    samples = samples if sigma > 0 else 0
-    settings = Settings(tuple(rows), norm, samples + 1, smoothing)
-    with modes.preserved(classifier), modes.tracing(classifier):
+) -> dict[str, NormTable]:
+    """The table of norms for each kind of row (see `cotangents`; by default the request's own).
+
+    Where layers are estimated, a share of the inputs is computed exactly too, and as long as the error there is larger
+    than the tolerance the cut moves, and all is computed again.
+    """
+    rows = tuple(rows) or (request.rows,)
+    _check(classifier, rows, request, chunk)
+    with modes.preserved(classifier, again=False), modes.tracing(classifier):
         x = inputs.apply(classifier.prepare(x), detached)  # it may come from the model's own parameters
         if inputs.size(x) == 0:
             raise InputError("expected at least one input; got an empty batch")
-        x, survey = _begin(classifier, x, lambda y: noise.copies(y, sigma, samples, seed), layers, select)
-        size, settings = _sizes(survey, settings, chunk)
+        work = _Work(classifier, x, rows, request, chunk)
+        cut = work.cut(0)
+        tables = work.tables(work.x, cut)
+        if cut is None or not request.tolerance:
+            return tables
+        chosen = _some(inputs.size(x), request.seed)
+        if not len(chosen):
+            return tables
+        whole = replace(cut, floor=0) if cut.drawn else None  # of many classes most stay estimated
+        truth = work.tables(inputs.take(work.x, chosen), whole)
+        moves = 0
+        while (worst := _apart(tables, truth, chosen, request)) > request.tolerance and moves < LEVELS:
+            moves += 1
+            cut = work.cut(moves) if moves < LEVELS else whole
+            tables = work.tables(work.x, cut)
+        check = Check(len(chosen), worst, moves)
+    return {row: replace(table, check=check) for row, table in tables.items()}
+
+
+def _some(count: int, seed: int) -> Tensor:
+    """Positions of a random share of the inputs; of half as many as `CHECKED` or more at least one."""
+    generator = torch.Generator("cpu").manual_seed(seed)
+    drawn = torch.rand(count, generator=generator, device="cpu")
+    chosen = (drawn < 1 / CHECKED).nonzero().flatten()
+    return drawn.argmin().unsqueeze(0) if not len(chosen) and 2 * count >= CHECKED else chosen
+
+
+def _apart(tables: dict[str, NormTable], truth: dict[str, NormTable], chosen: Tensor, request: GradientNorms) -> float:
+    """The largest relative error of ``Σ_c √p_c Σ_l a_l n²`` at the chosen inputs."""
+
+    def total(table: NormTable) -> Tensor:
+        weights = (request.decay * torch.arange(1 - table.norms.shape[2], 1, dtype=torch.float64)).exp()
+        share = table.probabilities.sqrt().unsqueeze(2) if table.norms.shape[1] > 1 else 1.0
+        return (share * table.norms**request.norm * weights).sum((1, 2))
+
+    errors = []
+    for row, table in tables.items():
+        own = replace(table, norms=table.norms[chosen], probabilities=table.probabilities[chosen])
+        errors.append((total(own) / total(truth[row]) - 1).abs().max())
+    return float(torch.stack(errors).max())
+
+
+class _Work:
+    """One call: what was asked, what two inputs told of the model, and the loop over chunks of inputs."""
+
+    def __init__(
+        self, classifier: Classifier, x: Any, rows: tuple[str, ...], request: GradientNorms, chunk: int | None
+    ) -> None:
+        self.classifier, self.request, self.chunk = classifier, request, chunk
+        samples = request.samples if request.sigma > 0 else 0
+        self.pairs = request.pairs and samples > 0
+        self.noise = (request.sigma, samples, request.seed, self.pairs)
+        self.settings = Settings(rows, request.norm, samples + (not self.pairs), request.smoothing)
+        self.x, self.survey = _begin(classifier, x, lambda y: noise.copies(y, *self.noise), request)
+
+    def cut(self, level: int) -> estimate.Cut | None:
+        """What is computed at this level; None: everything."""
+        asked = self.request
+        decay, tolerance = (asked.decay, asked.tolerance) if asked.rows == "classes" else (0.0, 0.0)
+        if self.survey.silent:  # rare; their share of a sum is not known from other layers
+            decay = 0.0
+        return estimate.plan(self.survey.classes, self.survey.costs, asked.classes, decay, tolerance, level)
+
+    def tables(self, x: Any, cut: estimate.Cut | None) -> dict[str, NormTable]:
+        """The tables of some inputs, chunk by chunk, with less at a time whenever memory runs out."""
+        size, settings = _sizes(self.survey, self.settings, self.chunk, cut)
         parts: list[dict[str, Tensor]] = []
         probabilities: list[Tensor] = []
         start = 0
         while start < inputs.size(x):
             part = inputs.take(x, slice(start, start + size))
             try:
-                logits, norms = _chunk(classifier, noise.copies(part, sigma, samples, seed), survey, settings)
+                logits, found = self._chunk(part, settings, cut)
             except (RuntimeError, MemoryError) as error:
                 if not memory.exhausted(error):
                     raise
                 size, settings = _smaller(inputs.size(part), settings, error)
                 replay.clear()
-                memory.release(survey.device)
+                memory.release(self.survey.device)
                 continue
             start += inputs.size(part)
-            parts.append({row: n.transpose(0, 1).cpu() for row, n in norms.items()})
-            probabilities.append(logits[:: settings.copies].double().softmax(1).cpu())
-    return {row: _joined([p[row] for p in parts]) for row in rows}, _joined(probabilities), survey.table.names
+            parts.append({row: n.transpose(0, 1).cpu() for row, n in found.items()})
+            probabilities.append(logits.double().softmax(1).cpu())
+        p = _joined(probabilities)
+        joined = {name: _joined([part[name] for part in parts]) for name in parts[0]}
+        spread = joined.pop("spread", None)
+        names = self.survey.table.names
+        return {row: NormTable(n, p, names, spread if row == "classes" else None) for row, n in joined.items()}
+
+    def _chunk(self, part: Any, settings: Settings, cut: estimate.Cut | None) -> tuple[Tensor, dict[str, Tensor]]:
+        """Logits of a chunk of inputs and their norms, with the proof that no selected parameter escapes."""
+        classifier, survey = self.classifier, self.survey
+        copies = noise.copies(part, *self.noise)
+        if settings.parts > 1:
+            return self._in_parts(part, copies, settings)
+        x = torch.cat([part, copies]) if self.pairs else copies
+        count = inputs.size(part)
+        prove_silent(classifier, x, survey.silent)
+
+        def work(x: Any, check: bool) -> tuple[Tensor, dict[str, Tensor]]:
+            model = classifier if self.request.precision is None else Lowered(classifier, torch.bfloat16)
+            kept = survey.first is not None and survey.first.x is x and model is classifier
+            run = survey.first if kept else self._pass(model, x[count:] if self.pairs else x, check)
+            assert run is not None
+            if settings.copies == 1:
+                return run.z, self._found(model, run, run, run.z, settings, cut)
+            if not self.pairs:
+                z = run.z[:: settings.copies]
+                return z, self._found(model, run, run, z, settings, cut)
+            with torch.no_grad():
+                z = classifier.functional({}, x[:count])
+            first = x[count:].unflatten(0, (count, -1))[:, :2].flatten(0, 1)  # rows are taken from one pair alone
+            base = run if cut is None or settings.copies == 2 else self._pass(model, first, check)
+            return z, self._found(model, run, base, z, settings, cut)
+
+        with attention.plain(survey.plain):
+            if survey.key is None:
+                return work(survey.first.x if survey.first and _same(survey.first.x, x) else x, True)
+            return replay.run((survey.key, x.shape, settings, cut, self.noise, self.request.precision), x, work)
+
+    def _found(
+        self, model: Classifier, run: Pass, base: Pass, z: Tensor, settings: Settings, cut: estimate.Cut | None
+    ) -> dict[str, Tensor]:
+        """Norms of every kind of row and, where some are estimated, the standard errors of those of the classes.
+
+        ``run`` is the pass of all copies, ``base`` the one that single rows are taken from, z the inputs' own logits.
+        """
+        table, p = self.survey.table, z.double().softmax(1)
+        if cut is None or "classes" not in settings.rows:
+            return chunk_norms(model, run, table, settings, p)
+        rest = replace(settings, rows=tuple(row for row in settings.rows if row != "classes"))
+        found = chunk_norms(model, run, table, rest, p)
+        every = replace(settings, rows=("classes",))
+        last = chunk_norms(model, run, table.part(cut.top), every, p)["classes"]
+        copies = len(base.z) // len(p)
+        few = replace(settings, copies=copies)
+
+        def norms(layers: Layers, pulled: cotangents.Cotangents) -> Tensor:
+            return pulled_norms(model, base, layers, few, pulled)
+
+        found["classes"], found["spread"] = estimate.complete(
+            base, copies, settings.smoothing, p, table, cut, last, norms
+        )
+        return found
+
+    def _pass(self, model: Classifier, x: Any, check: bool) -> Pass:
+        survey = self.survey
+        run = forward(model, x if model is self.classifier else lowered(x, torch.bfloat16), check)
+        if not check and any(name not in run.plan.fast for name in survey.table.parameters if name in run.graph.uses):
+            raise NotImplementedError("the general path cannot be recorded")
+        if check:
+            others = set(survey.table.parameters).difference(run.graph.uses, survey.silent)
+            prove_silent(model, x, sorted(others))
+        if model is self.classifier:
+            return run
+        with torch.no_grad():
+            return replace(run, z=self.classifier.functional({}, x))  # cotangents keep their digits
+
+    def _in_parts(self, part: Any, copies: Any, settings: Settings) -> tuple[Tensor, dict[str, Tensor]]:
+        """One input whose copies do not fit together: everything exactly."""
+        own = [inputs.take(copies, piece) for piece in pieces(settings)]
+        for some in own:
+            prove_silent(self.classifier, some, self.survey.silent)
+        with torch.no_grad():
+            logits = torch.cat([self.classifier.logits(some) for some in own])
+            z = self.classifier.logits(part) if self.pairs else logits[:1]
+        return z, split_norms(self.classifier, copies, logits, self.survey.table, settings, z.double().softmax(1))
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _begin(
-    classifier: Classifier, x: Any, noisy: Callable[[Any], Any], layers: str, select: Sequence[str] | None
-) -> tuple[Any, _Survey]:
+def _begin(classifier: Classifier, x: Any, noisy: Callable[[Any], Any], request: GradientNorms) -> tuple[Any, _Survey]:
     """The inputs, with channels last in memory where the model takes that, and the survey of the first two."""
 
     def survey(y: Any) -> _Survey:
-        return _survey(classifier, inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2)), layers, select)
+        return _survey(
+            classifier, inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2)), request.layers, request.select
+        )
 
     if isinstance(x, torch.Tensor) and x.dim() == 4 and x.is_floating_point():
         # convolutions are faster so; a model that calls view() on what a convolution gives does not take it
@@ -150,6 +307,8 @@ class _Survey:
     """The pass of the two inputs, where it was made."""
     plain: bool
     """Whether attention is taken apart (`attention`)."""
+    costs: tuple[float, ...]
+    """How much work each layer is."""
 
 
 _SURVEYS: weakref.WeakKeyDictionary[Any, dict[Hashable, _Survey]] = weakref.WeakKeyDictionary()
@@ -170,7 +329,17 @@ def _survey(classifier: Classifier, x: Any, layers: str, select: Sequence[str] |
             run = _first_pass(classifier, run.x)
     table = layer_tables.find(run.graph, classifier.parameters(), layers, select)
     silent = tuple(name for name in table.parameters if name not in run.graph.uses)
-    found = _Survey(table, run.plan, run.logits.shape[1], run.logits.device, key, silent, run, plain)
+    found = _Survey(
+        table,
+        run.plan,
+        run.logits.shape[1],
+        run.logits.device,
+        key,
+        silent,
+        run,
+        plain,
+        estimate.costs(run.graph, table),
+    )
     if key is not None:
         known[key] = replace(found, first=None)
     return found
@@ -188,42 +357,16 @@ def _first_pass(classifier: Classifier, x: Any) -> Pass:
     return _first_pass(classifier, inputs.take(x, slice(0, 1)))
 
 
-def _chunk(classifier: Classifier, x: Any, survey: _Survey, settings: Settings) -> tuple[Tensor, dict[str, Tensor]]:
-    """Logits and norms of a chunk of inputs with their copies, and the proof that no selected parameter escapes."""
-    if settings.parts > 1:
-        own = [inputs.take(x, piece) for piece in pieces(settings)]
-        for part in own:
-            prove_silent(classifier, part, survey.silent)
-        with torch.no_grad():
-            logits = torch.cat([classifier.logits(part) for part in own])
-        return logits, split_norms(classifier, x, logits, survey.table, settings)
-
-    prove_silent(classifier, x, survey.silent)
-
-    def work(x: Any, check: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        own = survey.first if survey.first is not None and survey.first.x is x else forward(classifier, x, check)
-        if not check and any(name not in own.plan.fast for name in survey.table.parameters if name in own.graph.uses):
-            raise NotImplementedError("the general path cannot be recorded")
-        if check:
-            others = set(survey.table.parameters).difference(own.graph.uses, survey.silent)
-            prove_silent(classifier, x, sorted(others))
-        return own.logits.detach(), chunk_norms(classifier, own, survey.table, settings)
-
-    with attention.plain(survey.plain):
-        if survey.key is None:
-            return work(survey.first.x if survey.first and _same(survey.first.x, x) else x, True)
-        return replay.run((survey.key, x.shape, settings), x, work)
-
-
 def _same(a: Any, b: Any) -> bool:
     """Whether two batches are the very same memory."""
     pairs = zip(inputs.tensors(a), inputs.tensors(b), strict=True)
     return all(s.shape == t.shape and s.data_ptr() == t.data_ptr() and s.stride() == t.stride() for s, t in pairs)
 
 
-def _sizes(survey: _Survey, settings: Settings, chunk: int | None) -> tuple[int, Settings]:
+def _sizes(survey: _Survey, settings: Settings, chunk: int | None, cut: estimate.Cut | None) -> tuple[int, Settings]:
     """Inputs at a time, and the settings with the number of cotangents at a time."""
     rows = max(cotangents.row_count(row, survey.classes) for row in settings.rows)
+    rows = (cut.rows if cut is not None else 0) or rows
     plan = survey.plan
     size, at_once = memory.choose(survey.device, plan.activations, plan.gradients, rows, settings.copies)
     return chunk or size, replace(settings, at_once=at_once)
@@ -240,15 +383,7 @@ def _smaller(size: int, settings: Settings, error: BaseException) -> tuple[int, 
     raise ModelError(TOO_LARGE) from error
 
 
-def _check(
-    classifier: Classifier,
-    rows: Sequence[str],
-    norm: int,
-    sigma: float,
-    samples: int,
-    smoothing: str,
-    chunk: int | None,
-) -> None:
+def _check(classifier: Classifier, rows: Sequence[str], request: GradientNorms, chunk: int | None) -> None:
     if classifier.module is None:
         raise ModelError(f"gradients need an nn.Module with parameters; got {classifier.name}, a plain callable")
     if not classifier.parameters():
@@ -258,13 +393,23 @@ def _check(
         )
     if unknown := [row for row in rows if row not in cotangents.ROWS]:
         raise InputError(f"expected rows from {', '.join(cotangents.ROWS)}; got {unknown[0]!r}")
-    if norm not in (1, 2):
-        raise InputError(f"expected norm=1 or norm=2; got {norm!r}")
-    if not (sigma >= 0 and sigma < float("inf")):
-        raise InputError(f"expected a finite sigma of 0 or more; got {sigma!r}")
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 0:
-        raise InputError(f"expected samples to be a whole number of 0 or more; got {samples!r}")
-    if smoothing not in ("log", "mean"):
-        raise InputError(f"expected smoothing='log' or smoothing='mean'; got {smoothing!r}")
-    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
+    if request.norm not in (1, 2):
+        raise InputError(f"expected norm=1 or norm=2; got {request.norm!r}")
+    if not (request.sigma >= 0 and request.sigma < float("inf")):
+        raise InputError(f"expected a finite sigma of 0 or more; got {request.sigma!r}")
+    if not _whole(request.samples, 0):
+        raise InputError(f"expected samples to be a whole number of 0 or more; got {request.samples!r}")
+    if request.pairs and request.samples % 2:
+        raise InputError(f"expected an even number of copies, which come in pairs; got samples={request.samples}")
+    if request.smoothing not in ("log", "mean"):
+        raise InputError(f"expected smoothing='log' or smoothing='mean'; got {request.smoothing!r}")
+    if request.classes not in ("exact", "auto") and not _whole(request.classes, 3):
+        raise InputError(f"expected classes='exact', 'auto' or a whole number of 3 or more; got {request.classes!r}")
+    if request.precision not in (None, "bfloat16"):
+        raise InputError(f"expected precision=None or precision='bfloat16'; got {request.precision!r}")
+    if chunk is not None and not _whole(chunk, 1):
         raise InputError(f"expected chunk to be a whole number of 1 or more, or None; got {chunk!r}")
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -27,10 +27,8 @@ class Pointwise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, d: Tensor, inplace: bool) -> Tensor:
         ctx.save_for_backward(d)
-        if inplace:
-            ctx.mark_dirty(x)
-            return x.copy_(y)
-        return y
+        ctx.mark_dirty(x if inplace else y)  # y is the result itself, not a view of it: models write into it
+        return x.copy_(y) if inplace else y
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
@@ -41,7 +39,7 @@ class Pointwise(torch.autograd.Function):
 def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """The activation's value, or None for a call that is left to PyTorch."""
     x = args[0] if args else kwargs.get("input")
-    if not isinstance(x, Tensor) or not x.requires_grad or kernels(x) is None:
+    if not isinstance(x, Tensor) or not (x.requires_grad and torch.is_grad_enabled()) or kernels(x) is None:
         return None
     named = dict(kwargs)
     inplace = bool(named.pop("inplace", False))
@@ -55,8 +53,6 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | N
     named.pop("input", None)
     y = func(root, *args[1:], **named)
     (d,) = torch.autograd.grad(y, root, torch.ones_like(y))
-    if (joined := activated(x, y.detach(), d)) is not None:
-        if inplace:
-            x.data.copy_(y)  # whoever still reads x finds what it expects
+    if (joined := activated(x, y.detach(), d, inplace)) is not None:
         return joined
     return Pointwise.apply(x, y.detach(), d, inplace)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio.models import Classifier
+from nescio.modes import tf32
 
 Result = tuple[Tensor, dict[str, Tensor]]
 """Logits, and what was computed from them."""
@@ -86,8 +87,7 @@ def fingerprint(classifier: Classifier) -> Hashable:
     modules = [(type(module), _mark(vars(module))) for root in classifier.roots for module in root.modules()]
     switches = (
         torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"),
-        torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.matmul.allow_tf32,
-        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.enabled,
+        torch.are_deterministic_algorithms_enabled(), *tf32(), torch.backends.cudnn.enabled,
         classifier.output, _mark(classifier.preprocess),
     )  # fmt: skip
     return _Print((*map(_Same, classifier.roots), *modules, *switches))

@@ -83,4 +83,14 @@ def full(t: Tensor) -> Tensor:
     return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
 
 
+def operand(t: Tensor) -> Tensor:
+    """The tensor for a matrix product: bfloat16 on a GPU stays as it is, for `forms` adds products up in float32."""
+    return t if t.is_cuda and t.dtype == torch.bfloat16 else full(t)
+
+
+def added(t: Tensor, dims: tuple[int, ...] | int) -> Tensor:
+    """The sum over some dimensions in at least single precision, without a copy of the tensor in it."""
+    return t.sum(dims, dtype=torch.float32) if t.dtype in (torch.float16, torch.bfloat16) else t.sum(dims)
+
+
 from nescio.trace.rules import convolution, elementwise, embedding, matmul, norms  # noqa: E402, F401 (they register themselves)

@@ -14,19 +14,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nescio.trace.forms import Form, Local, Outer
-from nescio.trace.rules import Context, full, rule
+from nescio.trace.rules import Context, added, operand, rule
 
 
 @rule(("ConvolutionBackward0", 1), ("DataConvolutionBackward", 1))
 def weight(c: Context, delta: Tensor) -> Form | None:
     """``y = W ⋆ x + b``."""
     if c.node.name() == "DataConvolutionBackward":
-        transposed, x = False, full(c.node.saved_tensors[0])
+        transposed, x = False, operand(c.node.saved_tensors[0])
         stride, padding, dilation, groups = c.node.geometry
     else:
         names = ("transposed", "input", "stride", "padding", "dilation", "groups")
-        transposed, x, stride, padding, dilation, groups = (c.saved(name) for name in names)
-    kernel, flat = c.shape[2:], full(delta).flatten(0, 1)
+        transposed, x, stride, padding, dilation, groups = (getattr(c.node, f"_saved_{name}") for name in names)
+        x = operand(x)
+    kernel, flat = c.shape[2:], operand(delta).flatten(0, 1)
     if transposed:
         d, a = unfold(flat, groups, kernel, stride, padding, dilation, x.shape[2:]), positions(x, groups)
     else:
@@ -38,7 +39,7 @@ def weight(c: Context, delta: Tensor) -> Form | None:
 @rule(("ConvolutionBackward0", 2), ("DataConvolutionBackward", 2))
 def bias(c: Context, delta: Tensor) -> Form | None:
     """One value a channel, added at every position."""
-    return Local(c.layout.front(full(delta).sum(tuple(range(3, delta.dim()))), 1).sum(2))
+    return Local(c.layout.front(added(delta, tuple(range(3, delta.dim()))), 1).sum(2))
 
 
 def positions(x: Tensor, groups: int) -> Tensor:

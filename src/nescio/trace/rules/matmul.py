@@ -9,19 +9,19 @@ from __future__ import annotations
 from torch import Tensor
 
 from nescio.trace.forms import Form, Local, Outer
-from nescio.trace.rules import Context, full, rule
+from nescio.trace.rules import Context, added, operand, rule
 
 
 @rule(("AddmmBackward0", 2))
 def addmm_weight(c: Context, delta: Tensor) -> Form | None:
     """``y = β b + α x W``."""
-    return _weight(c, c.saved("mat1"), delta, float(c.saved("alpha")))
+    return _weight(c, c.node._saved_mat1, delta, float(c.saved("alpha")))
 
 
 @rule(("MmBackward0", 1))
 def mm_weight(c: Context, delta: Tensor) -> Form | None:
     """``y = x W``."""
-    return _weight(c, c.saved("self"), delta)
+    return _weight(c, c.node._saved_self, delta)
 
 
 @rule(("AddmmBackward0", 0))
@@ -29,27 +29,27 @@ def addmm_bias(c: Context, delta: Tensor) -> Form | None:
     """``y = β b + α x W`` with one b for all rows."""
     if len(c.shape) != 1:
         return None
-    return Local(c.layout.front(full(delta), 1).sum(2) * float(c.saved("beta")))
+    return Local(added(c.layout.front(delta, 1), 2) * float(c.saved("beta")))
 
 
 @rule(("LinearBackward0", 1), batch=lambda node, dims: range(max(1, dims - 1)))
 def linear_weight(c: Context, delta: Tensor) -> Form | None:
     """``y = x Wᵀ + b`` kept as one operation (some back ends)."""
-    x = c.saved("input")
+    x = operand(c.node._saved_input)
     if x.dim() < 2:
         return None
     a = c.layout.front(x).flatten(1, -2)
-    return Outer(a.unsqueeze(1), c.layout.front(full(delta), 1).flatten(2, -2).unsqueeze(2))
+    return Outer(a.unsqueeze(1), c.layout.front(operand(delta), 1).flatten(2, -2).unsqueeze(2))
 
 
 @rule(("LinearBackward0", 2), batch=lambda node, dims: range(max(1, dims - 1)))
 def linear_bias(c: Context, delta: Tensor) -> Form | None:
     """``y = x Wᵀ + b``."""
-    return Local(c.layout.front(full(delta), 1).flatten(2, -2).sum(2))
+    return Local(added(c.layout.front(delta, 1).flatten(2, -2), 2))
 
 
 def _weight(c: Context, x: Tensor | None, delta: Tensor, alpha: float = 1.0) -> Form | None:
     if x is None or x.dim() != 2:
         return None
-    d = c.layout.front(full(delta), 1).unsqueeze(2)
-    return Outer(c.layout.front(x).unsqueeze(1), d if alpha == 1.0 else d * alpha)
+    d = c.layout.front(operand(delta), 1).unsqueeze(2)
+    return Outer(c.layout.front(operand(x)).unsqueeze(1), d if alpha == 1.0 else d * alpha)

@@ -47,7 +47,8 @@ def _batch_norm_sums(c: Context, delta: Tensor) -> tuple[Tensor, Tensor] | None:
         return c.shared["sums"]
     eps_name = BATCH_NORMS[c.node.name()]
     if eps_name is None and kernels(c.node.saved_tensors[0]) is not None:
-        c.node.ready, *sums = batch_norm.pulled(c.node, delta)
+        grad, *sums = batch_norm.pulled(c.node, delta)
+        c.node.ready = delta, grad
         c.shared["sums"] = tuple(sums)
         return c.shared["sums"]
     if eps_name is None:
@@ -95,7 +96,8 @@ def _data_layer_norm(c: Context, delta: Tensor) -> tuple[Form, Form]:
     """Both sums; an input's rows must be adjacent for the kernel to add them up."""
     if "sums" not in c.shared:
         if c.layout.dim == 0 and c.layout.major:
-            c.node.ready, products, sums = layer_norm.pulled(c.node, delta, c.layout.inputs)
+            grad, products, sums = layer_norm.pulled(c.node, delta, c.layout.inputs)
+            c.node.ready = delta, grad
             c.shared["sums"] = Local(products), Local(sums)
         else:
             x, _, mean, rstd = c.node.saved_tensors

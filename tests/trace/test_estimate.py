@@ -1,0 +1,333 @@
+"""Norms that are estimated: against exact ones, in what must stay exact, and in what is said of their error."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import nescio
+from nescio import trace
+from nescio.models import Classifier
+from nescio.trace import cotangents, estimate, noise, norms
+from nescio.types import GradientNorms, InputError, NormTable
+
+DECAY = 0.3
+
+
+def deep(classes: int = 6, layers: int = 24, width: int = 12) -> nn.Module:
+    torch.manual_seed(1)
+    body = [part for _ in range(layers - 1) for part in (nn.Linear(width, width), nn.Tanh())]
+    model = nn.Sequential(*body, nn.Linear(width, classes)).double().eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(2.0)
+    return model
+
+
+def pictures(count: int = 40, width: int = 12) -> Tensor:
+    return torch.randn(count, width, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+def total(table: Any, decay: float) -> Tensor:
+    """Σ_c √p_c Σ_l a_l n², the score that estimates are made for."""
+    weights = (decay * torch.arange(1 - table.norms.shape[2], 1, dtype=torch.float64)).exp()
+    return (table.probabilities.sqrt().unsqueeze(2) * table.norms.square() * weights).sum((1, 2))
+
+
+def tables(model: nn.Module, x: Tensor, **settings: Any) -> NormTable:
+    return trace.gradient_norms(Classifier.of(model), x, GradientNorms("classes", **settings))["classes"]
+
+
+def ranks(a: Tensor, b: Tensor) -> float:
+    places = torch.stack([a.argsort().argsort().double(), b.argsort().argsort().double()])
+    return float(torch.corrcoef(places)[0, 1])
+
+
+# what is cut
+
+
+def test_nothing_is_cut_unless_asked() -> None:
+    assert estimate.plan(10, [1.0] * 40, "exact", 0.3, 0.0) is None
+    assert estimate.plan(10, [1.0] * 40, "exact", 0.0, 0.02) is None
+    assert estimate.plan(10, [1.0] * 4, "exact", 0.3, 0.02) is None
+    assert estimate.plan(48, [1.0] * 40, "auto", 0.0, 0.0) is None
+    assert estimate.plan(10, [1.0] * 40, 10, 0.0, 0.0) is None
+
+
+@given(layers=st.integers(2, 300), decay=st.floats(0.01, 2.0), tolerance=st.floats(1e-6, 0.5), level=st.integers(0, 3))
+def test_layers_that_are_cut_have_little_weight(layers: int, decay: float, tolerance: float, level: int) -> None:
+    cut = estimate.plan(10, [1.0] * layers, "exact", decay, tolerance, level)
+    if cut is None:
+        return
+    weights = [math.exp(decay * (i - layers)) for i in range(layers)]
+    assert 0 <= cut.floor <= cut.top < layers
+    assert sum(weights[: cut.top]) <= 2 * tolerance / 4**level * sum(weights) * (1 + 1e-9)
+    assert sum(weights[: cut.floor]) <= tolerance / 10 / 4**level * sum(weights) * (1 + 1e-9)
+    deeper = estimate.plan(10, [1.0] * layers, "exact", decay, tolerance, level + 1)
+    assert deeper is None or (deeper.top <= cut.top and deeper.floor <= cut.floor)
+
+
+@given(classes=st.integers(4, 2000), budget=st.integers(3, 500), layers=st.integers(1, 60))
+def test_many_classes_cost_what_is_paid_for(classes: int, budget: int, layers: int) -> None:
+    costs = [float(1 + i % 7) for i in range(layers)]
+    cut = estimate.plan(classes, costs, budget, 0.0, 0.0)
+    if budget >= classes:
+        assert cut is None
+        return
+    assert cut is not None and cut.floor == 0 and cut.rows <= budget // 2 + 3
+    share = sum(costs[cut.top :]) / sum(costs)
+    assert cut.top >= layers - 2 or share * classes <= budget / 2
+
+
+def test_costs_are_multiplications() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16, 5)
+    ).eval()
+    work = norms._Work(Classifier.of(model), torch.randn(2, 3, 4, 4), ("classes",), GradientNorms("classes"), None)
+    inputs = 2  # of the pass that they are counted in
+    assert work.survey.costs == (1 + inputs * 16 * 8 * 27, 1.0, 1 + inputs * 5 * 128)
+
+
+# classes of its own for every input
+
+
+def test_classes_are_drawn_in_proportion() -> None:
+    weights = torch.tensor([[0.0, 1.0], [6.0, 1.0], [2.0, 1.0], [0.0, 1.0], [4.0, 0.0]], dtype=torch.float64)
+    drawn = estimate._draw(weights, 12)
+    assert drawn.shape == (12, 2)
+    assert drawn[:, 0].bincount(minlength=5).tolist() == [0, 6, 2, 0, 4]
+    assert drawn[:, 1].bincount(minlength=5).tolist() == [3, 3, 3, 3, 0]
+    assert estimate._draw(torch.zeros(5, 1, dtype=torch.float64), 3).max() <= 4
+
+
+def test_every_input_can_have_its_own_classes() -> None:
+    z = torch.randn(3 * 2, 5, dtype=torch.float64)
+    own = torch.tensor([[0, 4, 2], [3, 3, 1]])
+    for smoothing in ("log", "mean"):
+        found = cotangents.build("classes", z, 2, smoothing, own)
+        every = cotangents.build("classes", z, 2, smoothing)
+        for k in range(2):
+            for i in range(3):
+                torch.testing.assert_close(found.scale[k, i], every.scale[own[k, i], i])
+                torch.testing.assert_close(
+                    found.vectors[k, 2 * i : 2 * i + 2], every.vectors[own[k, i], 2 * i : 2 * i + 2]
+                )
+
+
+# layers
+
+
+@pytest.mark.parametrize("settings", [{}, {"sigma": 0.05, "samples": 3}, {"sigma": 0.05, "samples": 4, "pairs": True}])
+def test_layers_of_little_weight_are_estimated_within_the_tolerance(settings: dict[str, Any]) -> None:
+    model, x = deep(), pictures()
+    exact = tables(model, x, **settings)
+    found = tables(model, x, decay=DECAY, tolerance=0.02, **settings)
+    cut = estimate.plan(6, [1.0] * 24, "exact", DECAY, 0.02)
+    assert cut is not None and 0 < cut.floor < cut.top
+    torch.testing.assert_close(found.norms[:, :, cut.top :], exact.norms[:, :, cut.top :])
+    assert not found.norms[:, :, : cut.floor].any() and found.norms[:, :, cut.floor : cut.top].all()
+    wanted = total(exact, DECAY)
+    assert ((total(found, DECAY) - wanted).abs() <= 0.02 * wanted).all()
+    assert ((total(found, DECAY) - wanted).abs() > 1e-7 * wanted).any()  # it is an estimate
+    assert found.check is not None and found.check.worst <= 0.02 and found.check.inputs == 1 and exact.check is None
+    assert found.spread is not None and (found.spread >= 0).all() and exact.spread is None
+
+
+def test_rows_that_were_computed_are_exact() -> None:
+    model, x = deep(), pictures(9)
+    exact, found = tables(model, x), tables(model, x, decay=DECAY, tolerance=0.02)
+    assert found.spread is not None
+    cut = estimate.plan(6, [1.0] * 24, "exact", DECAY, 0.02)
+    assert cut is not None
+    known = found.spread[:, :, cut.floor : cut.top].eq(0).all(2)
+    assert (known.sum(1) == estimate.HEAVY).all()
+    torch.testing.assert_close(found.norms[known][:, cut.floor :], exact.norms[known][:, cut.floor :])
+
+
+def test_the_cut_moves_when_the_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = deep(), pictures()
+    plain, levels = estimate.complete, []
+
+    def wrong(base: Any, copies: int, smoothing: Any, p: Tensor, table: Any, cut: estimate.Cut, *rest: Any) -> Any:
+        levels.append(cut.top)
+        values, spread = plain(base, copies, smoothing, p, table, cut, *rest)
+        return values * (1.5 if cut.top > 8 else 1.0), spread
+
+    monkeypatch.setattr(norms.estimate, "complete", wrong)
+    found = tables(model, x, decay=DECAY, tolerance=0.02)
+    assert found.check is not None and found.check.moves > 0 and found.check.worst <= 0.02
+    assert levels == sorted(levels, reverse=True) and levels[0] > 8 >= levels[-1]
+    monkeypatch.setattr(norms.estimate, "complete", lambda *a: tuple(2 * t for t in plain(*a)))
+    found = tables(model, x, decay=DECAY, tolerance=0.02)
+    assert found.check is not None and found.check.moves == norms.LEVELS and found.check.worst < 1e-12
+    torch.testing.assert_close(found.norms, tables(model, x).norms)
+
+
+def test_a_share_of_the_inputs_is_checked() -> None:
+    assert len(norms._some(31, 0)) <= 3 and len(norms._some(32, 0)) >= 1
+    assert 70 <= len(norms._some(6400, 0)) <= 130
+    assert torch.equal(norms._some(500, 3), norms._some(500, 3))
+    assert not torch.equal(norms._some(500, 3), norms._some(500, 4))
+
+
+# classes
+
+
+def test_many_classes_from_few_rows() -> None:
+    model, x = deep(classes=200, layers=8, width=64), pictures(30, 64)
+    exact = trace.class_gradients(model, x)
+    few = trace.class_gradients(model, x, classes=40)
+    assert few.norms.shape == exact.norms.shape and few.spread is not None and few.error is not None
+    torch.testing.assert_close(few.norms[:, :, -1], exact.norms[:, :, -1])  # the last layer is computed for every class
+    apart = (total(few, 0.0) / total(exact, 0.0) - 1).abs()
+    assert apart.median() < 0.06 and apart.max() < 0.25
+    more = (total(trace.class_gradients(model, x, classes=160), 0.0) / total(exact, 0.0) - 1).abs()
+    assert more.median() < apart.median()
+    whole = trace.class_gradients(model, x, classes=200)
+    assert whole.spread is None and torch.equal(whole.norms, exact.norms)
+
+
+def test_auto_is_exact_for_few_classes() -> None:
+    x = pictures(4)
+    for classes, estimated in ((48, False), (49, True)):
+        found = trace.class_gradients(deep(classes, 6), x, classes="auto")
+        assert (found.spread is not None) == estimated and (found.error is not None) == estimated
+
+
+# the same in any batch
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"decay": DECAY, "tolerance": 0.02},
+        {"classes": 20},
+        {"sigma": 0.05, "samples": 4, "pairs": True, "decay": DECAY, "tolerance": 0.02, "classes": 20},
+    ],
+)
+def test_estimates_do_not_depend_on_the_batch(settings: dict[str, Any]) -> None:
+    model, x = deep(60), pictures(12)
+    whole = tables(model, x, **settings).norms
+    alone = torch.cat([tables(model, x[i : i + 1], **settings).norms for i in range(len(x))])
+    torch.testing.assert_close(alone, whole, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(tables(model, x.flip(0), **settings).norms.flip(0), whole, rtol=1e-9, atol=1e-12)
+    request = GradientNorms("classes", **settings)
+    some = trace.gradient_norms(Classifier.of(model), x, request, chunk=5)["classes"].norms
+    torch.testing.assert_close(some, whole, rtol=1e-9, atol=1e-12)
+
+
+# pairs
+
+
+def test_pairs_are_copies_on_both_sides_without_the_input() -> None:
+    x = pictures(3)
+    both = noise.copies(x, 0.1, 4, 5, pairs=True).unflatten(0, (3, 4))
+    torch.testing.assert_close(both.mean(1), x)
+    torch.testing.assert_close(both[:, 0] - x, x - both[:, 1])
+    torch.testing.assert_close(both[:, ::2] - x.unsqueeze(1), 0.1 * noise.draws(x, 2, 5).expand(3, -1, -1))
+
+
+@pytest.mark.parametrize("smoothing", ["log", "mean"])
+def test_gradients_of_pairs_are_averaged_over_them_alone(smoothing: Any) -> None:
+    model, x = deep(4, 3), pictures(3)
+    found = tables(model, x, sigma=0.3, samples=4, seed=5, pairs=True, smoothing=smoothing)
+    torch.testing.assert_close(found.probabilities, model(x).softmax(1).detach())
+    layers = [m for m in model if isinstance(m, nn.Linear)]
+    for i in range(3):
+        log_p = model(noise.copies(x[i : i + 1], 0.3, 4, 5, pairs=True)).log_softmax(1)
+        ell = log_p.mean(0) if smoothing == "log" else log_p.logsumexp(0) - math.log(4)
+        for c in range(4):
+            for number, layer in enumerate(layers):
+                grads = torch.autograd.grad(ell[c], list(layer.parameters()), retain_graph=True)
+                wanted = torch.cat([g.flatten() for g in grads]).norm()
+                torch.testing.assert_close(found.norms[i, c, number], wanted, rtol=1e-9, atol=0)
+
+
+# bfloat16
+
+
+def test_gradients_in_bfloat16_keep_the_model_and_the_probabilities() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 10)).eval()
+    x = torch.randn(24, 3, 8, 8)
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    exact, found = trace.class_gradients(model, x), trace.class_gradients(model, x, precision="bfloat16")
+    assert torch.equal(found.probabilities, exact.probabilities)
+    assert not torch.equal(found.norms, exact.norms)
+    torch.testing.assert_close(found.norms, exact.norms, rtol=0.05, atol=0.05)
+    assert ranks(total(found, DECAY), total(exact, DECAY)) > 0.99
+    assert all(torch.equal(t, before[name]) and t.dtype == before[name].dtype for name, t in model.state_dict().items())
+    handle = model[3].register_forward_hook(lambda *_: (_ for _ in ()).throw(RuntimeError("stop")))
+    with pytest.raises(RuntimeError, match="stop"):
+        trace.class_gradients(model, x, precision="bfloat16")
+    handle.remove()
+    assert all(t.dtype == before[name].dtype for name, t in model.state_dict().items())
+
+
+# what is said of it
+
+
+def test_a_report_has_the_error_and_the_check() -> None:
+    model, x = deep(), pictures()
+    plain = nescio.score(model, x, "regrad", sigma=0.05)
+    report = nescio.score(model, x, "regrad", sigma=0.05, report=True)
+    assert isinstance(report, nescio.Scored) and torch.equal(report.scores, plain)
+    assert report.error is not None and report.error.shape == plain.shape and (report.error > 0).all()
+    assert report.check is not None and report.check.inputs >= 1 and report.check.moves == 0
+    exact = nescio.score(model, x, "regrad", samples=0, report=True)
+    assert exact.error is None and exact.check is None
+    both = nescio.score(model, x, ["regrad", "entropy"], report=True)
+    assert torch.equal(both["regrad"].scores, nescio.score(model, x)) and both["entropy"].error is None
+
+
+def test_the_reported_error_is_of_the_size_of_the_error_made() -> None:
+    model, x = deep(classes=200, layers=8, width=64), pictures(40, 64)
+    exact = nescio.score(model, x, "regrad", samples=0, classes="exact")
+    found = nescio.score(model, x, "regrad", samples=0, classes=32, report=True)
+    assert found.error is not None
+    made = (found.scores / exact - 1).abs()
+    assert made.mean() / 4 < found.error.mean() < made.mean() * 8
+
+
+# what cannot be
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"classes": 2}, "classes='exact', 'auto' or a whole number of 3 or more; got 2"),
+        ({"classes": "few"}, "got 'few'"),
+        ({"precision": "int8"}, "precision=None or precision='bfloat16'; got 'int8'"),
+    ],
+)
+def test_what_cannot_be_is_said(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        trace.class_gradients(deep(4, 2), pictures(2), **settings)
+    assert words in str(error.value)
+
+
+def test_pairs_are_even() -> None:
+    with pytest.raises(InputError, match="an even number of copies, which come in pairs; got samples=3"):
+        tables(deep(4, 2), pictures(2), sigma=0.1, samples=3, pairs=True)
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"tolerance": -1}, "expected tolerance to be a finite number of at least 0 and below 1"),
+        ({"tolerance": 1.0}, "expected tolerance to be"),
+        ({"classes": 1}, "expected classes to be a whole number of at least 3"),
+        ({"samples": "many"}, "expected samples to be a whole number of at least 0"),
+        ({"precision": "float16"}, "expected precision to be None or 'bfloat16'"),
+    ],
+)
+def test_settings_of_scores_are_checked(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        nescio.scores.REGrad(**settings)
+    assert words in str(error.value)
