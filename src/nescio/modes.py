@@ -136,10 +136,7 @@ def _precisions() -> list[tuple[Callable[[], Any], Callable[[Any], None], object
 
     matmul: Any = (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest")
     convolution = attribute(torch.backends.cudnn, "allow_tf32", False)
-    newer = [
-        (torch.backends.cuda.matmul, "fp32_precision"),
-        (getattr(torch.backends.cudnn, "conv", None), "fp32_precision"),
-    ]
+    newer: list[Any] = [torch.backends.cuda.matmul, getattr(torch.backends.cudnn, "conv", None)]
     found = []
     for way, place in zip((matmul, convolution), newer, strict=True):
         try:

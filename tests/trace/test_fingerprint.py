@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nescio.models import Classifier
-from nescio.trace.replay import _Same, fingerprint
+from nescio.trace.replay import _Marker, _Print, fingerprint
 
 
 class Free(nn.Module):
@@ -79,17 +79,20 @@ def test_values_of_weights_do_not_count() -> None:
 def test_a_model_that_is_gone_has_no_successor() -> None:
     """Another object may get the number of one that is gone: it is not the same."""
     thing = nn.Identity()
-    mark = _Same(thing)
-    assert mark == _Same(thing)
-    assert hash(mark) == hash(_Same(thing))
-    other = _Same(nn.Identity())
-    assert mark != other
+
+    def mark(some: object) -> _Print:
+        objects: list[Any] = []
+        return _Print(_Marker(objects).one(some), objects)
+
+    own = mark(thing)
+    assert own == mark(thing) and hash(own) == hash(mark(thing))
+    kept = nn.Identity()
+    assert own != mark(kept) and own != 3
+    again = _Print(own.parts, mark(kept).objects)  # another object, with the number of this one
+    assert own == again
     del thing
     gc.collect()
-    again = _Same(nn.Identity())
-    again.number = mark.number
-    assert mark != again
-    assert mark != 3
+    assert own != again
 
 
 def test_functions_before_the_model_are_told_apart() -> None:

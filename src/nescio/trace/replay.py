@@ -46,73 +46,74 @@ def clear() -> None:
     _recordings.clear()
 
 
-class _Same:
-    """Stands for one object: equal to what stands for the very same one, and to nothing once that is gone."""
-
-    __slots__ = ("number", "thing")
-
-    def __init__(self, thing: Any) -> None:
-        self.number = id(thing)
-        try:
-            self.thing: Callable[[], Any] = weakref.ref(thing)
-        except TypeError:  # it cannot be watched: it is kept
-            self.thing = lambda: thing
-
-    def __hash__(self) -> int:
-        return self.number
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.number == other.number and self.thing() is other.thing() is not None
-
-
 class _Print:
-    """A long key that is hashed once."""
+    """What a model was like: ``parts`` that are compared, with objects by their number, and the objects that such a
+    number stands for, which must be there still.
+    """
 
-    __slots__ = ("number", "parts")
+    __slots__ = ("number", "objects", "parts")
 
-    def __init__(self, parts: Hashable) -> None:
-        self.parts, self.number = parts, hash(parts)
+    def __init__(self, parts: Hashable, objects: list[Callable[[], Any]]) -> None:
+        self.parts, self.objects, self.number = parts, objects, hash(parts)
 
     def __hash__(self) -> int:
         return self.number
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, _Print) and self.number == other.number and self.parts == other.parts
-        )
+        if self is other:
+            return True
+        if not isinstance(other, _Print) or self.number != other.number or self.parts != other.parts:
+            return False
+        return all(thing() is not None for thing in (*self.objects, *other.objects))
 
 
 def fingerprint(classifier: Classifier) -> Hashable:
     """Everything that decides which kernels a pass launches, on which addresses."""
-    modules = [(type(module), _mark(vars(module))) for root in classifier.roots for module in root.modules()]
+    objects: list[Callable[[], Any]] = []
+    mark = _Marker(objects)
+    modules = [(type(module), mark(vars(module))) for root in classifier.roots for module in root.modules()]
     switches = (
         torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"),
         torch.are_deterministic_algorithms_enabled(), *tf32(), torch.backends.cudnn.enabled,
-        classifier.output, _mark(classifier.preprocess),
+        classifier.output, mark(classifier.preprocess),
     )  # fmt: skip
-    return _Print((*map(_Same, classifier.roots), *modules, *switches))
+    return _Print((*map(mark.one, classifier.roots), *modules, *switches), objects)
 
 
-def _mark(value: Any, deep: bool = True) -> Hashable:
-    """What tells a value from another that a model may hold in its place: numbers by value, tensors by address and
-    shape, collections and settings (``deep``) by what they hold, anything else by being the same object.
-    """
-    kind = type(value)
-    if kind in _PLAIN:
-        return kind, value
-    if isinstance(value, Tensor):
-        return value.data_ptr(), value.dtype, value.shape, value.requires_grad
-    if isinstance(value, dict):
-        return kind, tuple((key, _mark(held)) for key, held in value.items())
-    if isinstance(value, list | tuple):
-        return kind, tuple(map(_mark, value))
-    if isinstance(value, set | frozenset):
-        return kind, frozenset(map(_mark, value))
-    if isinstance(value, MethodType):
-        return _Same(value.__self__), _Same(value.__func__)
-    if deep and not isinstance(value, nn.Module | type) and not callable(value) and hasattr(value, "__dict__"):
-        return _Same(value), tuple((key, _mark(held, deep=False)) for key, held in vars(value).items())
-    return _Same(value)
+class _Marker:
+    """Tells a value from another that a model may hold in its place."""
+
+    def __init__(self, objects: list[Callable[[], Any]]) -> None:
+        self.objects = objects
+
+    def one(self, thing: Any) -> int:
+        """The number of one object."""
+        try:
+            self.objects.append(weakref.ref(thing))
+        except TypeError:  # it cannot be watched: it is kept
+            self.objects.append(lambda: thing)
+        return id(thing)
+
+    def __call__(self, value: Any, deep: bool = True) -> Hashable:
+        """Numbers by value, tensors by address and shape, collections and settings (``deep``) by what they hold,
+        anything else by being the same object.
+        """
+        kind = type(value)
+        if kind in _PLAIN:
+            return kind, value
+        if isinstance(value, Tensor):
+            return value.data_ptr(), value.dtype, value.shape, value.requires_grad
+        if isinstance(value, dict):
+            return kind, tuple([(key, self(held)) for key, held in value.items()])
+        if isinstance(value, list | tuple):
+            return kind, tuple(map(self, value))
+        if isinstance(value, set | frozenset):
+            return kind, frozenset(map(self, value))
+        if isinstance(value, MethodType):
+            return self.one(value.__self__), self.one(value.__func__)
+        if deep and not isinstance(value, nn.Module | type) and not callable(value) and hasattr(value, "__dict__"):
+            return self.one(value), tuple([(key, self(held, deep=False)) for key, held in vars(value).items()])
+        return self.one(value)
 
 
 def run(key: Hashable, x: Tensor, work: Callable[[Tensor, bool], Result]) -> Result:
