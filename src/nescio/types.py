@@ -8,7 +8,7 @@ quantity share it: the quantity is computed once in one pass over the data.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -81,7 +81,7 @@ class NormTable:
     """The answer to `GradientNorms`: norms of R gradients for every input and layer, float64 ``[N, R, L]``.
 
     ``spread`` is the standard error of what was estimated, and ``check`` how that compared with exact values; both None
-    when all is exact.
+    when all is exact. The tensors lie on the model's device, unless a score needs another kind of quantity too.
     """
 
     norms: Tensor
@@ -89,6 +89,11 @@ class NormTable:
     layers: tuple[str, ...]
     spread: Tensor | None = None
     check: Check | None = None
+
+    def cpu(self) -> NormTable:
+        """The table in the memory of the CPU."""
+        spread = None if self.spread is None else self.spread.cpu()
+        return replace(self, norms=self.norms.cpu(), probabilities=self.probabilities.cpu(), spread=spread)
 
 
 @dataclass(frozen=True)

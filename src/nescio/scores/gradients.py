@@ -116,7 +116,7 @@ class GradientScore(Score):
 
     def strength(self, norms: Tensor) -> Tensor:
         """‖g‖ for every input and row, from the norms by layer [N, R, L]."""
-        steps = torch.arange(1 - norms.shape[-1], 1, dtype=torch.float64)
+        steps = torch.arange(1 - norms.shape[-1], 1, dtype=torch.float64, device=norms.device)
         weights = (steps * (self.layer_decay or 0.0)).exp()
         if self.norm == 1 or self.variant == "literal":
             return (norms * weights).sum(-1)

@@ -112,13 +112,20 @@ def score(
         for block in _blocks(x, chunk or _block(classifier)):
             values = quantities.compute(classifier, block, requests, chunk)
             for key, one in chosen.items():
-                own = [values[request] for request in one.needs]
+                own = _together([values[request] for request in one.needs])
                 parts[key].add(one, own, _checked(one(*own), key, inputs.size(block), done))
             done += inputs.size(block)
             bar.update(inputs.size(block))
     whole = {key: part.whole() for key, part in parts.items()}
     joined: Any = whole if report else {key: scored.scores for key, scored in whole.items()}
     return joined if several else next(iter(joined.values()))
+
+
+def _together(values: list[Any]) -> list[Any]:
+    """The values of one score on one device: a table that stands beside other quantities comes to the CPU."""
+    if all(isinstance(value, NormTable) for value in values):
+        return values
+    return [value.cpu() if isinstance(value, NormTable) else value for value in values]
 
 
 class _Parts:
@@ -131,9 +138,10 @@ class _Parts:
 
     def add(self, method: Method, values: list[Any], found: Tensor) -> None:
         """A block's scores, and the values that they were made from."""
-        self.scores.append(found)
+        self.scores.append(found.cpu())
         estimated = getattr(method, "error", None)
-        self.errors.append(estimated(*values) if callable(estimated) else None)
+        error = estimated(*values) if callable(estimated) else None
+        self.errors.append(None if error is None else error.cpu())
         self.checks += [value.check for value in values if isinstance(value, NormTable) and value.check is not None]
 
     def whole(self) -> Scored:

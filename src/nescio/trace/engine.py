@@ -9,7 +9,7 @@ gradient.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -132,9 +132,12 @@ def _rows(
     return out
 
 
-def forward(classifier: Classifier, x: Any, check: bool = True) -> Pass:
-    """One forward pass with its graph and the plan for it; ``check`` looks at the values of the logits."""
-    logits, graph = _trace(classifier, x, check)
+def forward(classifier: Classifier, x: Any, check: bool = True, wanted: Collection[str] | None = None) -> Pass:
+    """One forward pass with its graph and the plan for it; ``check`` looks at the values of the logits.
+
+    Only the ``wanted`` parameters are followed (None: all): the graph begins with the first operation on one of them.
+    """
+    logits, graph = _trace(classifier, x, check, wanted)
     known = _PLANS.setdefault(classifier.module, {})
     size = inputs.size(x)
     kind = (min(size, 2), graph.signature)
@@ -142,15 +145,16 @@ def forward(classifier: Classifier, x: Any, check: bool = True) -> Pass:
         if size in (1, PROBED):
             try:
                 with full_products():  # a rule is told from a wrong one by more digits than TF32 has
-                    own = _trace(classifier, x, check) if logits.is_cuda else (logits, graph)
+                    own = _trace(classifier, x, check, wanted) if logits.is_cuda else (logits, graph)
                     known[kind] = probe(classifier, x, *own)
             except CheckpointError:  # the backward pass runs a part of the model once more, and not as affine maps
                 if classifier.module in _CHECKPOINTED:
                     raise
                 _CHECKPOINTED.add(classifier.module)
-                return forward(classifier, x, check)
+                return forward(classifier, x, check, wanted)
         else:
-            small = forward(classifier, inputs.take(x, [i % size for i in range(PROBED)])).plan
+            few = inputs.take(x, [i % size for i in range(PROBED)])
+            small = forward(classifier, few, wanted=wanted).plan
             # other operations at another batch size: trust no rule
             known[kind] = (
                 small if small.signature == graph.signature else replace(small, signature=graph.signature, fast={})
@@ -159,11 +163,19 @@ def forward(classifier: Classifier, x: Any, check: bool = True) -> Pass:
     return Pass(x, logits, graph, plan, logits.detach())
 
 
-def _trace(classifier: Classifier, x: Any, check: bool) -> tuple[Tensor, Graph]:
-    tracked, roots = leaf(x)
-    with folding(classifier.module not in _CHECKPOINTED):
-        logits = classifier.logits(tracked) if check else classifier.functional({}, tracked)
-    return logits, Graph(logits, classifier.parameters(), roots)
+def _trace(classifier: Classifier, x: Any, check: bool, wanted: Collection[str] | None) -> tuple[Tensor, Graph]:
+    parameters = classifier.parameters()
+    others = [] if wanted is None else [p for name, p in parameters.items() if name not in wanted]
+    tracked, roots = leaf(x) if wanted is None else (x, ())
+    try:
+        for parameter in others:
+            parameter.requires_grad_(False)
+        with folding(classifier.module not in _CHECKPOINTED):
+            logits = classifier.logits(tracked) if check else classifier.functional({}, tracked)
+    finally:
+        for parameter in others:
+            parameter.requires_grad_(True)
+    return logits, Graph(logits, parameters, roots)
 
 
 def _block(

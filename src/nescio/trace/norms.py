@@ -74,7 +74,7 @@ def class_gradients(
         "classes", norm, layers, None if select is None else (select,) if isinstance(select, str) else tuple(select),
         sigma, samples, seed, smoothing, classes=classes, precision=precision,
     )  # fmt: skip
-    found = gradient_norms(Classifier.of(model, output=output), x, request, chunk=chunk)["classes"]
+    found = gradient_norms(Classifier.of(model, output=output), x, request, chunk=chunk)["classes"].cpu()
     return ClassGradients(found.norms, found.probabilities, found.layers, found.spread)
 
 
@@ -91,7 +91,7 @@ def gradient_norms(
     rows: Sequence[str] = (),
     chunk: int | None = None,
 ) -> dict[str, NormTable]:
-    """The table of norms for each kind of row (see `cotangents`; by default the request's own).
+    """The table of norms for each kind of row (see `cotangents`; by default the request's own), on the model's device.
 
     Where layers are estimated, a share of the inputs is computed exactly too, and as long as the error there is larger
     than the tolerance the cut moves, and all is computed again.
@@ -133,7 +133,8 @@ def _apart(tables: dict[str, NormTable], truth: dict[str, NormTable], chosen: Te
     """The largest relative error of ``Σ_c √p_c Σ_l a_l n²`` at the chosen inputs."""
 
     def total(table: NormTable) -> Tensor:
-        weights = (request.decay * torch.arange(1 - table.norms.shape[2], 1, dtype=torch.float64)).exp()
+        steps = torch.arange(1 - table.norms.shape[2], 1, dtype=torch.float64, device=table.norms.device)
+        weights = (request.decay * steps).exp()
         share = table.probabilities.sqrt().unsqueeze(2) if table.norms.shape[1] > 1 else 1.0
         return (share * table.norms**request.norm * weights).sum((1, 2))
 
@@ -183,8 +184,8 @@ class _Work:
                 memory.release(self.survey.device)
                 continue
             start += inputs.size(part)
-            parts.append({row: n.transpose(0, 1).cpu() for row, n in found.items()})
-            probabilities.append(logits.double().softmax(1).cpu())
+            parts.append({row: n.transpose(0, 1) for row, n in found.items()})
+            probabilities.append(logits.double().softmax(1))
         p = _joined(probabilities)
         joined = {name: _joined([part[name] for part in parts]) for name in parts[0]}
         spread = joined.pop("spread", None)
@@ -204,7 +205,8 @@ class _Work:
         def work(x: Any, check: bool) -> tuple[Tensor, dict[str, Tensor]]:
             model = classifier if self.request.precision is None else Lowered(classifier, torch.bfloat16)
             kept = survey.first is not None and survey.first.x is x and model is classifier
-            run = survey.first if kept else self._pass(model, x[count:] if self.pairs else x, check)
+            lowest = 0 if cut is None else cut.top if self.pairs and settings.copies > 2 else cut.floor
+            run = survey.first if kept else self._pass(model, x[count:] if self.pairs else x, lowest, check)
             assert run is not None
             if settings.copies == 1:
                 return run.z, self._found(model, run, run, run.z, settings, cut)
@@ -214,7 +216,7 @@ class _Work:
             with torch.no_grad():
                 z = classifier.functional({}, x[:count])
             first = x[count:].unflatten(0, (count, -1))[:, :2].flatten(0, 1)  # rows are taken from one pair alone
-            base = run if cut is None or settings.copies == 2 else self._pass(model, first, check)
+            base = run if cut is None or settings.copies == 2 else self._pass(model, first, cut.floor, check)
             return z, self._found(model, run, base, z, settings, cut)
 
         with attention.plain(survey.plain):
@@ -247,14 +249,17 @@ class _Work:
         )
         return found
 
-    def _pass(self, model: Classifier, x: Any, check: bool) -> Pass:
+    def _pass(self, model: Classifier, x: Any, lowest: int, check: bool) -> Pass:
+        """A pass that follows the parameters of the layers from ``lowest`` on."""
         survey = self.survey
-        run = forward(model, x if model is self.classifier else lowered(x, torch.bfloat16), check)
-        if not check and any(name not in run.plan.fast for name in survey.table.parameters if name in run.graph.uses):
+        wanted = survey.table.part(lowest).parameters
+        every = survey.moved or len(wanted) == len(model.parameters())
+        given = x if model is self.classifier else lowered(x, torch.bfloat16)
+        run = forward(model, given, check, None if every else frozenset(wanted))
+        if not check and any(name not in run.plan.fast for name in wanted if name in run.graph.uses):
             raise NotImplementedError("the general path cannot be recorded")
         if check:
-            others = set(survey.table.parameters).difference(run.graph.uses, survey.silent)
-            prove_silent(model, x, sorted(others))
+            prove_silent(model, x, sorted(set(wanted).difference(run.graph.uses, survey.silent)))
         if model is self.classifier:
             return run
         with torch.no_grad():
@@ -309,6 +314,8 @@ class _Survey:
     """Whether attention is taken apart (`attention`)."""
     costs: tuple[float, ...]
     """How much work each layer is."""
+    moved: bool
+    """Whether rows may move between inputs (`moves`): what is in front of an operation counts then."""
 
 
 _SURVEYS: weakref.WeakKeyDictionary[Any, dict[Hashable, _Survey]] = weakref.WeakKeyDictionary()
@@ -329,17 +336,10 @@ def _survey(classifier: Classifier, x: Any, layers: str, select: Sequence[str] |
             run = _first_pass(classifier, run.x)
     table = layer_tables.find(run.graph, classifier.parameters(), layers, select)
     silent = tuple(name for name in table.parameters if name not in run.graph.uses)
-    found = _Survey(
-        table,
-        run.plan,
-        run.logits.shape[1],
-        run.logits.device,
-        key,
-        silent,
-        run,
-        plain,
-        estimate.costs(run.graph, table),
-    )
+    moved = any(use.moved for uses in run.graph.uses.values() for use in uses)
+    costs = estimate.costs(run.graph, table)
+    classes, device = run.logits.shape[1], run.logits.device
+    found = _Survey(table, run.plan, classes, device, key, silent, run, plain, costs, moved)
     if key is not None:
         known[key] = replace(found, first=None)
     return found
