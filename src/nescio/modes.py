@@ -210,7 +210,9 @@ class _ModuleState:
         self.module = module
         self.training = module.training
         self.held = dict(held)
-        self.hooks = [(held[name], dict(held[name])) for name in _HOOKS if name in held]
+        self.hooks = [
+            (hooks, hooks.copy() if hooks else {}) for name in _HOOKS if (hooks := held.get(name)) is not None
+        ]
         self.parameters = [
             (name, p, p.requires_grad, p.grad if p.is_leaf else None)
             for name, p in module._parameters.items()
@@ -228,7 +230,7 @@ class _ModuleState:
         if module.training != self.training:
             module.training = self.training
         for hooks, before in self.hooks:
-            if hooks != before:
+            if (hooks or before) and hooks != before:
                 hooks.clear()
                 hooks.update(before)
         changed = [name for name, value in held.items() if self.held.get(name, self) is not value]

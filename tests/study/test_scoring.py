@@ -85,9 +85,9 @@ def test_one_pass_over_the_data_with_shared_work_once(
     asked, given = [], []
     compute = quantities.compute
 
-    def counted(classifier: Any, block: Tensor, requests: Any, chunk: Any) -> Any:
+    def counted(classifier: Any, block: Tensor, requests: Any, *rest: Any) -> Any:
         asked.append(len(set(requests)))
-        return compute(classifier, block, requests, chunk)
+        return compute(classifier, block, requests, *rest)
 
     def once() -> Iterator[Tensor]:
         for part in x.split(5):
@@ -143,9 +143,9 @@ def test_large_tensors_are_split_and_the_scores_do_not_tell(monkeypatch: pytest.
     sizes = []
     compute = quantities.compute
 
-    def seen(classifier: Any, block: Tensor, requests: Any, chunk: Any) -> Any:
+    def seen(classifier: Any, block: Tensor, requests: Any, *rest: Any) -> Any:
         sizes.append(len(block))
-        return compute(classifier, block, requests, chunk)
+        return compute(classifier, block, requests, *rest)
 
     monkeypatch.setattr(quantities, "compute", seen)
     model, x = nn.Linear(3, 4).double(), torch.rand(150, 3, dtype=torch.float64)

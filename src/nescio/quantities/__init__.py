@@ -25,9 +25,16 @@ __all__ = ["compute"]
 
 
 def compute(
-    classifier: Classifier, x: Inputs, requests: Iterable[Request], chunk: int | None = None
+    classifier: Classifier,
+    x: Inputs,
+    requests: Iterable[Request],
+    chunk: int | None = None,
+    memory_gb: float | None = None,
 ) -> dict[Request, Tensor | NormTable]:
-    """The value of each request for the batch x; `chunk` bounds how many inputs or noisy copies are handled at once."""
+    """The value of each request for the batch x.
+
+    `chunk` bounds how many inputs or noisy copies are handled at once, `memory_gb` the memory that gradients take.
+    """
     wanted = list(dict.fromkeys(requests))
     if strange := [request for request in wanted if not isinstance(request, Request)]:
         kinds = "Logits, GradientNorms or SampledLogits of nescio.types"
@@ -42,7 +49,8 @@ def compute(
                 values[request] = _logits(classifier, x, chunk)
             elif isinstance(request, SampledLogits):
                 values[request] = sampled_logits(classifier, x, request, chunk)
-        values.update(_gradient_norms(classifier, x, [r for r in wanted if isinstance(r, GradientNorms)], chunk))
+        norms = [r for r in wanted if isinstance(r, GradientNorms)]
+        values.update(_gradient_norms(classifier, x, norms, chunk, memory_gb))
     return values
 
 
@@ -55,13 +63,15 @@ def _logits(classifier: Classifier, x: Inputs, chunk: int | None) -> Tensor:
 
 
 def _gradient_norms(
-    classifier: Classifier, x: Inputs, requests: list[GradientNorms], chunk: int | None
+    classifier: Classifier, x: Inputs, requests: list[GradientNorms], chunk: int | None, memory_gb: float | None
 ) -> dict[Request, NormTable]:
     families: dict[GradientNorms, list[GradientNorms]] = {}
     for request in requests:
         families.setdefault(replace(request, rows="classes"), []).append(request)
     values: dict[Request, NormTable] = {}
     for family, members in families.items():
-        tables = trace.gradient_norms(classifier, x, family, rows=tuple(m.rows for m in members), chunk=chunk)
+        tables = trace.gradient_norms(
+            classifier, x, family, rows=tuple(m.rows for m in members), chunk=chunk, memory_gb=memory_gb
+        )
         values.update({member: tables[member.rows] for member in members})
     return values

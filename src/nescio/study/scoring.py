@@ -33,6 +33,7 @@ def score(
     output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
+    memory_gb: float | None = ...,
     report: Literal[False] = ...,
     **settings: Any,
 ) -> Tensor: ...
@@ -45,6 +46,7 @@ def score(
     output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
+    memory_gb: float | None = ...,
     report: Literal[True],
     **settings: Any,
 ) -> Scored: ...
@@ -57,6 +59,7 @@ def score(
     output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
+    memory_gb: float | None = ...,
     report: Literal[False] = ...,
     **settings: Any,
 ) -> dict[str, Tensor]: ...
@@ -69,6 +72,7 @@ def score(
     output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
+    memory_gb: float | None = ...,
     report: Literal[True],
     **settings: Any,
 ) -> dict[str, Scored]: ...
@@ -80,6 +84,7 @@ def score(
     output: Output | None = None,
     progress: bool | None = None,
     chunk: int | None = None,
+    memory_gb: float | None = None,
     report: bool = False,
     **settings: Any,
 ) -> Tensor | dict[str, Tensor] | Scored | dict[str, Scored]:
@@ -96,6 +101,7 @@ def score(
             for one logit per input.
         progress: True or False shows or hides the progress bar; None shows it in a terminal after two seconds.
         chunk: how many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it.
+        memory_gb: about how much memory the gradients may take, beyond the model; None chooses.
         report: True gives `Scored` objects in place of the tensors: the scores with the estimated error of each, and
             how estimates compared with exact values on a share of the inputs.
         settings: settings of the method; with a list, they go to every method of it.
@@ -110,7 +116,7 @@ def score(
     done = 0
     with preserved(classifier), _bar(x, progress) as bar:
         for block in _blocks(x, chunk or _block(classifier)):
-            values = quantities.compute(classifier, block, requests, chunk)
+            values = quantities.compute(classifier, block, requests, chunk, memory_gb)
             for key, one in chosen.items():
                 own = _together([values[request] for request in one.needs])
                 parts[key].add(one, own, _checked(one(*own), key, inputs.size(block), done))

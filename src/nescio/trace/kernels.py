@@ -8,6 +8,7 @@ the next one once, and take what the rules need (sums over positions) on the way
 * `times`           g[k] · d: every element-wise activation, whose derivative d all cotangents share;
 * `affine`          g[k] · s by channel with Σ g x̂ and Σ g over positions: batch norm as an affine map;
 * `layer_norm`      the data gradient of layer norm, with the same two sums for each input;
+* `patches`         the patches of a picture under a convolution's positions, side by side;
 * `attention`       the data gradients of softmax attention that fits into one tile: at most 128 positions, heads of 64.
 
 Triton comes with PyTorch's CUDA builds. Where it is missing (`ready` is False) every caller has a form in plain PyTorch
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -81,7 +83,7 @@ def times(g: Tensor, d: Tensor) -> Tensor:
     g = arranged(g, d)
     out = torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device)
     size, block = d.numel(), 1024
-    _times[(triton.cdiv(size, block),)](g, d, out, size, len(g), block)
+    _times[(triton.cdiv(size, block),)](g, d, out, size, len(g), block, num_warps=8)
     return out
 
 
@@ -100,13 +102,33 @@ def affine(
     out = torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device)
     sums = g.new_empty((2, k, b, c), dtype=torch.float32)
     wide = min(triton.next_power_of_2(c), 64 if last else 16)
-    long = min(max(triton.next_power_of_2(space), 4), 32 if last else 256)
+    long = min(max(triton.next_power_of_2(space), 4), 16 if last else 256)
     step, feature = (c, 1) if last else (1, space)
     _affine[(k * b * triton.cdiv(c, wide),)](
         g, x, x if gate is None else gate, mean, rstd, scale, out, sums[0], sums[1],
-        k, b, c, space, step, feature, gate is not None, wide, long,
+        k, b, c, space, step, feature, gate is not None, wide, long, num_warps=2 if last else 4,
     )  # fmt: skip
     return out, sums[0], sums[1]
+
+
+def patches(
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    out: Sequence[int],
+) -> Tensor:
+    """Patches [B, T, kernel·C] of x [B, C, H, W], channels last in memory, under the T = out[0]·out[1] positions."""
+    batch, channels, height, width = x.shape
+    found = x.new_empty((batch, out[0] * out[1], kernel[0] * kernel[1] * channels))
+    rows = batch * out[0] * out[1] * kernel[0] * kernel[1]
+    wide = min(triton.next_power_of_2(channels), 256)
+    tall = max(1, 2048 // wide)
+    _patches[(triton.cdiv(rows, tall),)](
+        x, found, rows, channels, height, width, out[0], out[1], *kernel, *stride, *padding, *dilation, tall, wide
+    )
+    return found
 
 
 def layer_norm(
@@ -190,6 +212,27 @@ if triton is not None:
         place = (k.to(tl.int64) * batch + b) * channels + c
         tl.store(products + place, product, mask=known)
         tl.store(sums + place, total, mask=known)
+
+    @triton.jit(do_not_specialize=["rows"])
+    def _patches(
+        x, out, rows, channels, height, width, tall_out, wide_out,
+        tall_kernel, wide_kernel, down, right, pad_top, pad_left, apart_down, apart_right,
+        tall: tl.constexpr, wide: tl.constexpr,
+    ) -> None:  # fmt: skip
+        row = tl.program_id(0) * tall + tl.arange(0, tall)  # position and place in the kernel
+        place = row % (tall_kernel * wide_kernel)
+        position = row // (tall_kernel * wide_kernel)
+        b = position // (tall_out * wide_out)
+        i = position // wide_out % tall_out * down - pad_top + place // wide_kernel * apart_down
+        j = position % wide_out * right - pad_left + place % wide_kernel * apart_right
+        inside = (row < rows) & (i >= 0) & (i < height) & (j >= 0) & (j < width)
+        start = ((b * height + i) * width + j).to(tl.int64) * channels
+        end = row.to(tl.int64) * channels
+        for first in range(0, channels, wide):
+            c = first + tl.arange(0, wide)
+            known = c[None, :] < channels
+            value = tl.load(x + start[:, None] + c[None, :], mask=inside[:, None] & known, other=0.0)
+            tl.store(out + end[:, None] + c[None, :], value, mask=(row[:, None] < rows) & known)
 
     @triton.jit(do_not_specialize=["cotangents", "rows", "inputs"])
     def _layer_norm(

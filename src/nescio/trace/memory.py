@@ -15,6 +15,8 @@ SHARE = 0.4
 """Share of the free memory that is planned for."""
 TENSORS = 6
 """Tensors of the size of a layer's output gradients that are there at a time."""
+CUDA_BYTES = 24 << 30
+"""More than this at once does not make a GPU faster either, and others may need it."""
 CPU_BYTES = 7 << 25
 """More than this at once leaves the caches of a CPU and makes it slower."""
 ROWS = {"cpu": 1024, "cuda": 8192}
@@ -34,9 +36,16 @@ def free_bytes(device: torch.device) -> float:
     return min(float(free), CPU_BYTES / SHARE)
 
 
-def choose(device: torch.device, activations: float, gradients: float, rows: int, copies: int = 1) -> tuple[int, int]:
-    """(inputs, cotangents) that fit together, as many cotangents as possible first."""
+def choose(
+    device: torch.device, activations: float, gradients: float, rows: int, copies: int = 1, most: float | None = None
+) -> tuple[int, int]:
+    """(inputs, cotangents) that fit together, in ``most`` bytes where that is given; as many cotangents as possible
+    first.
+    """
     budget = SHARE * free_bytes(device)
+    if device.type != "cpu":
+        budget = min(budget, CUDA_BYTES)
+    budget = budget if most is None else min(budget, most)
     at_once = rows if device.type != "cpu" else min(rows, 64)
     one = copies * (1.5 * activations + TENSORS * at_once * gradients)
     if one > budget and at_once > 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -47,6 +47,7 @@ def class_gradients(
     output: str | None = None,
     classes: int | Literal["exact", "auto"] = "exact",
     precision: Literal["bfloat16"] | None = None,
+    memory_gb: float | None = None,
 ) -> ClassGradients:
     """Norms of ``∂ log p_c/∂θ_l`` for every input, class and layer, with the model left as it was found.
 
@@ -65,6 +66,7 @@ def class_gradients(
         classes: "exact" computes every class; a number computes as many rows, whatever the number of classes, and
             estimates the rest (`nescio.trace.estimate`); "auto" does that from 49 classes on.
         precision: "bfloat16" works out the gradients in that type, from the probabilities of the model's own.
+        memory_gb: about how much memory to work in, beyond the model; None chooses.
 
     Returns:
         `ClassGradients` with ``norms`` [N, C, L], ``probabilities`` [N, C], ``layers`` in forward order, and
@@ -74,7 +76,8 @@ def class_gradients(
         "classes", norm, layers, None if select is None else (select,) if isinstance(select, str) else tuple(select),
         sigma, samples, seed, smoothing, classes=classes, precision=precision,
     )  # fmt: skip
-    found = gradient_norms(Classifier.of(model, output=output), x, request, chunk=chunk)["classes"].cpu()
+    classifier = Classifier.of(model, output=output)
+    found = gradient_norms(classifier, x, request, chunk=chunk, memory_gb=memory_gb)["classes"].cpu()
     return ClassGradients(found.norms, found.probabilities, found.layers, found.spread)
 
 
@@ -90,6 +93,7 @@ def gradient_norms(
     request: GradientNorms = GradientNorms("classes"),  # noqa: B008 (it is frozen)
     rows: Sequence[str] = (),
     chunk: int | None = None,
+    memory_gb: float | None = None,
 ) -> dict[str, NormTable]:
     """The table of norms for each kind of row (see `cotangents`; by default the request's own), on the model's device.
 
@@ -97,12 +101,12 @@ def gradient_norms(
     than the tolerance the cut moves, and all is computed again.
     """
     rows = tuple(rows) or (request.rows,)
-    _check(classifier, rows, request, chunk)
+    _check(classifier, rows, request, chunk, memory_gb)
     with modes.preserved(classifier, again=False), modes.tracing(classifier):
         x = inputs.apply(classifier.prepare(x), detached)  # it may come from the model's own parameters
         if inputs.size(x) == 0:
             raise InputError("expected at least one input; got an empty batch")
-        work = _Work(classifier, x, rows, request, chunk)
+        work = _Work(classifier, x, rows, request, chunk, memory_gb)
         cut = work.cut(0)
         tables = work.tables(work.x, cut)
         if cut is None or not request.tolerance:
@@ -149,9 +153,16 @@ class _Work:
     """One call: what was asked, what two inputs told of the model, and the loop over chunks of inputs."""
 
     def __init__(
-        self, classifier: Classifier, x: Any, rows: tuple[str, ...], request: GradientNorms, chunk: int | None
+        self,
+        classifier: Classifier,
+        x: Any,
+        rows: tuple[str, ...],
+        request: GradientNorms,
+        chunk: int | None = None,
+        memory_gb: float | None = None,
     ) -> None:
         self.classifier, self.request, self.chunk = classifier, request, chunk
+        self.most = None if memory_gb is None else memory_gb * 1e9
         samples = request.samples if request.sigma > 0 else 0
         self.pairs = request.pairs and samples > 0
         self.noise = (request.sigma, samples, request.seed, self.pairs)
@@ -168,7 +179,9 @@ class _Work:
 
     def tables(self, x: Any, cut: estimate.Cut | None) -> dict[str, NormTable]:
         """The tables of some inputs, chunk by chunk, with less at a time whenever memory runs out."""
-        size, settings = _sizes(self.survey, self.settings, self.chunk, cut)
+        size, settings = self._sizes(cut)
+        if self.chunk is None:  # chunks of one size: a pass that was recorded serves for all
+            size = -(-inputs.size(x) // -(-inputs.size(x) // size))
         parts: list[dict[str, Tensor]] = []
         probabilities: list[Tensor] = []
         start = 0
@@ -180,6 +193,7 @@ class _Work:
                 if not memory.exhausted(error):
                     raise
                 size, settings = _smaller(inputs.size(part), settings, error)
+                self.survey.sizes.clear()
                 replay.clear()
                 memory.release(self.survey.device)
                 continue
@@ -191,6 +205,17 @@ class _Work:
         spread = joined.pop("spread", None)
         names = self.survey.table.names
         return {row: NormTable(n, p, names, spread if row == "classes" else None) for row, n in joined.items()}
+
+    def _sizes(self, cut: estimate.Cut | None) -> tuple[int, Settings]:
+        """Inputs at a time, and the settings with the number of cotangents at a time."""
+        survey, copies = self.survey, self.settings.copies
+        rows = max(cotangents.row_count(row, survey.classes) for row in self.settings.rows)
+        key = ((cut.rows if cut is not None else 0) or rows, copies, self.most)
+        if key not in survey.sizes:  # asking a GPU for its free memory takes a millisecond
+            plan = survey.plan
+            survey.sizes[key] = memory.choose(survey.device, plan.activations, plan.gradients, *key)
+        size, at_once = survey.sizes[key]
+        return self.chunk or size, replace(self.settings, at_once=at_once)
 
     def _chunk(self, part: Any, settings: Settings, cut: estimate.Cut | None) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits of a chunk of inputs and their norms, with the proof that no selected parameter escapes."""
@@ -316,6 +341,8 @@ class _Survey:
     """How much work each layer is."""
     moved: bool
     """Whether rows may move between inputs (`moves`): what is in front of an operation counts then."""
+    sizes: dict[tuple[int, int, float | None], tuple[int, int]] = field(default_factory=dict)
+    """For rows, copies and a limit of memory the inputs and cotangents at a time."""
 
 
 _SURVEYS: weakref.WeakKeyDictionary[Any, dict[Hashable, _Survey]] = weakref.WeakKeyDictionary()
@@ -363,15 +390,6 @@ def _same(a: Any, b: Any) -> bool:
     return all(s.shape == t.shape and s.data_ptr() == t.data_ptr() and s.stride() == t.stride() for s, t in pairs)
 
 
-def _sizes(survey: _Survey, settings: Settings, chunk: int | None, cut: estimate.Cut | None) -> tuple[int, Settings]:
-    """Inputs at a time, and the settings with the number of cotangents at a time."""
-    rows = max(cotangents.row_count(row, survey.classes) for row in settings.rows)
-    rows = (cut.rows if cut is not None else 0) or rows
-    plan = survey.plan
-    size, at_once = memory.choose(survey.device, plan.activations, plan.gradients, rows, settings.copies)
-    return chunk or size, replace(settings, at_once=at_once)
-
-
 def _smaller(size: int, settings: Settings, error: BaseException) -> tuple[int, Settings]:
     """What to try after memory ran out: fewer inputs, then fewer cotangents, then the copies in parts."""
     if size > 1:
@@ -383,7 +401,9 @@ def _smaller(size: int, settings: Settings, error: BaseException) -> tuple[int, 
     raise ModelError(TOO_LARGE) from error
 
 
-def _check(classifier: Classifier, rows: Sequence[str], request: GradientNorms, chunk: int | None) -> None:
+def _check(
+    classifier: Classifier, rows: Sequence[str], request: GradientNorms, chunk: int | None, memory_gb: float | None
+) -> None:
     if classifier.module is None:
         raise ModelError(f"gradients need an nn.Module with parameters; got {classifier.name}, a plain callable")
     if not classifier.parameters():
@@ -409,6 +429,8 @@ def _check(classifier: Classifier, rows: Sequence[str], request: GradientNorms, 
         raise InputError(f"expected precision=None or precision='bfloat16'; got {request.precision!r}")
     if chunk is not None and not _whole(chunk, 1):
         raise InputError(f"expected chunk to be a whole number of 1 or more, or None; got {chunk!r}")
+    if memory_gb is not None and not memory_gb > 0:
+        raise InputError(f"expected memory_gb to be above 0, or None; got {memory_gb!r}")
 
 
 def _whole(value: object, least: int) -> bool:

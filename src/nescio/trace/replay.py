@@ -101,6 +101,8 @@ class _Marker:
         kind = type(value)
         if kind in _PLAIN:
             return kind, value
+        if (kind is dict or kind is OrderedDict) and not value:  # most of what a module holds
+            return kind
         if isinstance(value, Tensor):
             return value.data_ptr(), value.dtype, value.shape, value.requires_grad
         if isinstance(value, dict):

@@ -8,11 +8,14 @@ operations of their own before the convolution.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nescio.trace.backward import kernels
 from nescio.trace.forms import Form, Local, Outer
 from nescio.trace.rules import Context, added, operand, rule
 
@@ -60,6 +63,9 @@ def unfold(
 ) -> Tensor:
     """Patches of x [B, G·c, *space] under the T ``out`` positions: [B, G, T, kernel·c], copied in memory order."""
     last = x.stride(1) == 1
+    flat = x.dim() == 4 and last and x.is_contiguous(memory_format=torch.channels_last)
+    if flat and groups == 1 and math.prod(kernel) > 1 and kernels(x) is not None:
+        return kernels(x).patches(x, kernel, stride, padding, dilation, out).unsqueeze(1)
     x = F.pad(x, [p for q in reversed(padding) for p in (q, q)]) if any(padding) else x
     for i, (k, s, d, o) in enumerate(zip(kernel, stride, dilation, out, strict=True)):
         x = x.unfold(2 + i, d * (k - 1) + 1, s).narrow(2 + i, 0, o)[..., ::d]
