@@ -1,6 +1,7 @@
 """How close to the limit of the device: exact norms, bfloat16, many classes, smoothing, the other methods, and sweeps.
 
     python benchmarks/gpu.py                                        # one CUDA device, all parts
+    python benchmarks/gpu.py --device cpu                           # a few of them in sizes for a CPU
     python benchmarks/gpu.py --device cpu --quick                   # does it run at all?
     python benchmarks/gpu.py --weights resnet18=FILE --images CIFAR.npz --lite WEIGHTS.pth --pictures PHOTOS.npz
 
@@ -79,6 +80,10 @@ class Sizes:
     )
 
 
+CPU = Sizes(
+    batches=(16,), sweep_batch=2,
+    sweep={"classes": (10, 30, 100, 300), "samples": (0, 2, 8, 32), "batch": (1, 4, 16, 64), "pixels": (32, 64, 128)},
+)  # fmt: skip
 QUICK = Sizes(
     models=("cnn",), main="cnn", batches=(2,), peers=(), compared=4, large=("squeezenet1_1",), pixels=32,
     classes=(4, 50), inputs=2, heavy=2, pictures=2, smoothed=2, copies=(2, 3), thousand=2, draws=(2, (2,)),
@@ -371,11 +376,10 @@ def _lite(b: Bench, file: str, photos: str) -> Iterator[Row]:
 
 
 def smoothing(b: Bench) -> Iterator[Task]:
-    """The default score against one with 1,000 copies; its time; and layers left to an estimate within a tolerance."""
+    """The default score against one with 1,000 copies, and its time."""
     for wrapped in (True, False):
         key = {"model": b.sizes.main, "inputs are": "in [0, 1]" if wrapped else "normalised"}
         yield key, partial(_smoothing, b, wrapped)
-    yield {"model": b.sizes.main}, partial(_tolerance, b)
 
 
 def _smoothing(b: Bench, wrapped: bool) -> Iterator[Row]:
@@ -402,18 +406,21 @@ def _smoothing(b: Bench, wrapped: bool) -> Iterator[Row]:
         yield {"way": "the loop", "seconds_1000": 1e3 * seconds(loop, b.device, budget=1.0)}
 
 
+def tolerance(b: Bench) -> Iterator[Task]:
+    """Layers of little weight left to an estimate, without noisy copies; errors against every layer exact."""
+    yield {"model": b.sizes.main, "batch": b.sizes.batches[0]}, partial(_tolerance, b)
+
+
 def _tolerance(b: Bench) -> Iterator[Row]:
     model, x = b.subject(b.sizes.main, b.sizes.batches[0])
     loop = seconds(partial(trace.reference.class_gradients, model, x[:2]), b.device, budget=1.0) / len(x[:2])
     forward, exact = b.forward(model, x), None
-    for tolerance in (0.0, 2e-2):
-        run = partial(
-            nescio.score, model, x, "regrad", layer_decay=DECAY, samples=0, tolerance=tolerance, report=True
-        )  # fmt: skip
+    for limit in (0.0, 2e-2):
+        run = partial(nescio.score, model, x, "regrad", layer_decay=DECAY, samples=0, tolerance=limit, report=True)
         time, _ = b.cost(run)
         found = run()
         exact = found.scores if exact is None else exact
-        row: Row = {"way": f"no copies, tolerance {tolerance:g}", "forwards": time / forward}
+        row: Row = {"way": f"no copies, tolerance {limit:g}", "forwards": time / forward}
         if found.check is not None:
             row |= {"checked": found.check.inputs, "checked_worst": found.check.worst, "moves": found.check.moves}
         yield {**row, "ratio": loop * len(x) / time, **agreement(found.scores, exact)}
@@ -525,8 +532,8 @@ def _profile(b: Bench) -> Iterator[Row]:
 
 
 PARTS: dict[str, Callable[[Bench], Iterator[Task]]] = {
-    "exact": exact, "smoothing": smoothing, "bf16": bf16, "memory": memory, "classes": classes, "sweeps": sweeps,
-    "others": others, "rates": rates, "profile": profile,
+    "exact": exact, "smoothing": smoothing, "tolerance": tolerance, "bf16": bf16, "memory": memory,
+    "classes": classes, "sweeps": sweeps, "others": others, "rates": rates, "profile": profile,
 }  # fmt: skip
 
 
@@ -560,9 +567,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), help="default: all, on a CPU tolerance and sweeps")
     parser.add_argument("--quick", action="store_true", help="tiny models and few inputs: does it run?")
-    parser.add_argument("--name", default="gpu", help="name of the result file")
+    parser.add_argument("--name", help="name of the result file; default: gpu or cpu")
     parser.add_argument(
         "--weights", nargs="*", default=os.environ.get("NESCIO_WEIGHTS", "").split(), metavar="MODEL=FILE",
         help="state dicts of trained networks (or in NESCIO_WEIGHTS)",
@@ -575,18 +582,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     if device.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     given = dict(pair.split("=", 1) for pair in args.weights)
-    bench = Bench(device, QUICK if args.quick else Sizes(), given, args.images, args.lite, args.pictures)
+    on_gpu = device.type == "cuda"
+    sizes = QUICK if args.quick else Sizes() if on_gpu else CPU
+    names = args.parts or (list(PARTS) if on_gpu or args.quick else ["tolerance", "sweeps"])
+    bench = Bench(device, sizes, given, args.images, args.lite, args.pictures)
     parts: dict[str, list[Row]] = {}
     took: dict[str, float] = {}
-    result = {"machine": machine(device), "quick": args.quick, "seconds": took, "parts": parts}
-    for part in args.parts:
+    result = {
+        "machine": machine(device), "quick": args.quick, "sweep_batch": sizes.sweep_batch, "seconds": took,
+        "parts": parts,
+    }  # fmt: skip
+    for part in names:
         start = perf_counter()
         rows = parts[part] = []
         for key, measure in PARTS[part](bench):
             for row in collect(key, measure):
                 rows.append(row)
                 took[part] = perf_counter() - start
-                path = save(args.name, result)  # what is measured is kept, whatever comes
+                path = save(
+                    args.name or device.type.replace("cuda", "gpu"), result
+                )  # what is measured is kept, whatever comes
         print(f"\n{part}, {took[part]:.0f} s: {PARTS[part].__doc__}\n{table(rows)}", flush=True)
     print("\nsaved", path)
 

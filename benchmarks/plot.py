@@ -1,4 +1,4 @@
-"""Pictures and tables of what `gpu.py` measured: `python benchmarks/plot.py` draws results/gpu.png and fills README.md.
+"""Pictures and tables of what `gpu.py` measured: `python benchmarks/plot.py` draws results/*.png and fills README.md.
 
 Time an input against classes, noisy copies, batch and size of the pictures, and the tables between README's markers.
 """
@@ -44,11 +44,18 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "smoothing": (
-        "Smoothing; ρ and errors against 1,000 copies (tolerance: against every layer exact); × is against the loop",
+        "Smoothing; ρ and errors against 1,000 copies",
         {
             "inputs are": "inputs are", "way": "way", "forwards": "forward passes", "seconds_1000": "s for 1,000",
-            "ratio": "×", "rho": "ρ", "median_error": "median error", "mean_error": "mean error",
-            "max_error": "largest error", "checked_worst": "worst of those checked",
+            "rho": "ρ", "median_error": "median error", "mean_error": "mean error", "max_error": "largest error",
+        },
+    ),
+    "tolerance": (
+        "Layers of little weight estimated; errors against every layer exact, × against the loop",
+        {
+            "model": "model", "batch": "batch", "way": "way", "forwards": "forward passes", "ratio": "×", "rho": "ρ",
+            "median_error": "median error", "max_error": "largest error", "checked": "inputs checked",
+            "checked_worst": "worst of those",
         },
     ),
     "others": (
@@ -61,7 +68,7 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
     "memory": (
         "Memory of exact norms beside a training step",
         {
-            "model": "model", "classes": "classes", "batch": "batch", "peak_gb": "peak GB",
+            "model": "model", "classes": "classes", "batch": "batch", "memory_gb": "limit GB", "peak_gb": "peak GB",
             "training_gb": "training step GB", "training_ratio": "of a training step",
         },
     ),
@@ -76,19 +83,26 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
 }  # fmt: skip
 
 
-def render(result: dict[str, Any]) -> str:
+def render(result: dict[str, Any], name: str = "gpu") -> str:
     """The tables in Markdown."""
     machine = result["machine"]
+    where = f"one {machine['device']}" if machine["tf32"] else f"{machine['threads']} cores ({machine['device']})"
     tf32 = ", TF32 allowed" if machine["tf32"] else ""
-    lines = [f"Measured on one {machine['device']} with torch {machine['torch']}{tf32}, from `results/gpu.json`.", ""]
+    lines = [f"Measured on {where} with torch {machine['torch']}{tf32}, from `results/{name}.json`.", ""]
     if result["parts"].get("sweeps"):
-        lines += ["![Time an input against classes, noisy copies, batch and size of the pictures](results/gpu.png)", ""]
+        lines += [f"![Time an input against classes, copies, batch and size of the pictures](results/{name}.png)", ""]
     for part, (title, heads) in TABLES.items():
         if rows := result["parts"].get(part):
             used = {key: head for key, head in heads.items() if any(key in row for row in rows)}
             lines += [f"<details><summary>{title}</summary>", "", _line(used.values()), "|" + "---|" * len(used)]
             lines += [*(_line(_cells(row, list(used))) for row in rows), "", "</details>", ""]
     return "\n".join(lines).strip()
+
+
+def everything() -> str:
+    """The tables of all result files that are there."""
+    found = [(name, HERE / "results" / f"{name}.json") for name in ("gpu", "cpu")]
+    return "\n\n".join(render(json.loads(path.read_text()), name) for name, path in found if path.exists())
 
 
 def _line(cells: Any) -> str:
@@ -130,7 +144,10 @@ def draw(result: dict[str, Any]) -> Figure:
         if against == "batch" and (loop := _loop(result)):
             _curve(ax, [{**row, "ms": loop} for row in exact], "ms", LOOP, "the papers' loop", ":")
         _dress(ax, label, {_place(row): str(row["value"]) for row in rows})
-    figure.suptitle(f"ResNet18, 32 × 32, 10 classes, batch 64 unless said otherwise; {result['machine']['device']}")
+    batch = result.get("sweep_batch", 64)
+    figure.suptitle(
+        f"ResNet18, 32 × 32, 10 classes, batch {batch} unless said otherwise; {result['machine']['device']}"
+    )
     figure.texts[0].set(color=INK, fontsize=10)
     return figure
 
@@ -177,7 +194,9 @@ def _dress(ax: Axes, label: str, ticks: dict[int, str]) -> None:
 
 
 if __name__ == "__main__":
-    measured = json.loads((HERE / "results" / "gpu.json").read_text())
-    draw(measured).savefig(HERE / "results" / "gpu.png", dpi=140)
+    for name in ("gpu", "cpu"):
+        path = HERE / "results" / f"{name}.json"
+        if path.exists() and (measured := json.loads(path.read_text()))["parts"].get("sweeps"):
+            draw(measured).savefig(path.with_suffix(".png"), dpi=140)
     readme = HERE / "README.md"
-    readme.write_text(fill(readme.read_text(), "gpu", render(measured)))
+    readme.write_text(fill(readme.read_text(), "gpu", everything()))

@@ -16,18 +16,18 @@ NAMES = {"cnn": "the papers' CNN, 28²", "resnet18": "ResNet18, CIFAR stem, 32²
 def speed() -> str:
     """Exact class-gradient norms beside the papers' loop and the peers, one line a model and batch."""
     lines = []
-    for name in ("gradients-cuda", "gradients-cpu"):
+    for name, read in (("gpu", _exact), ("gradients-cpu", lambda result: result["results"])):
         path = RESULTS / f"{name}.json"
         if path.exists():
             result = json.loads(path.read_text())
             machine = result["machine"]
             lines += [
-                f"Norms of ∂ log p_c/∂θ_l for all layers and {result['classes']} classes on "
+                "Norms of ∂ log p_c/∂θ_l for all layers and ten classes on "
                 f"{_device(machine)} (torch {machine['torch']}), from `benchmarks/results/{name}.json`:",
                 "",
                 "| model | batch | inputs/s | × the papers' loop | forward passes | peak GB | vmap × | BackPACK × |",
                 "|---|---:|---:|---:|---:|---:|---:|---:|",
-                *(_row(r) for r in result["results"]),
+                *(_row(r) for r in read(result)),
                 "",
             ]
     return "\n".join(lines).strip()
@@ -43,6 +43,14 @@ def fill(text: str, marker: str, block: str) -> str:
 def render(text: str) -> str:
     """The README with its tables up to date."""
     return fill(fill(text, "methods", nescio.methods().to_markdown().strip()), "speed", speed())
+
+
+def _exact(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The exact norms among what `gpu.py` measured, in the form of `gradients.py`."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in result["parts"]["exact"]:
+        found.setdefault((row["model"], row["batch"]), {})[row["way"]] = row
+    return [{"model": model, "batch": batch, "ways": ways} for (model, batch), ways in found.items()]
 
 
 def _row(result: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nescio.models import Classifier
-    from nescio.types import Method
+    from nescio.types import Method, Scored
 
 EXAMPLES = """examples:
   nescio score --model torchvision.models:resnet18 --weights resnet18.safetensors --data x.npz --out scores.parquet
@@ -79,12 +79,26 @@ def run(args: argparse.Namespace) -> int:
         _move(classifier, args.device)
     batches = list(x.split(args.batch_size))
     output: Any = classifier.output
-    found = score(classifier, batches, chosen, output=output)
+    found = score(classifier, batches, chosen, output=output, report=True)
     predicted, probability = _predicted(classifier, batches)
-    columns = {"index": np.arange(len(x)), **{name: values.numpy() for name, values in found.items()}}
+    columns = {"index": np.arange(len(x)), **{name: scored.scores.numpy() for name, scored in found.items()}}
     write_table(args.out, columns | {"predicted": predicted.numpy(), "probability": probability.numpy()})
     print(f"Wrote {len(x)} rows to {args.out}: {', '.join(found)}")
+    for name, scored in found.items():
+        if scored.error is not None and len(scored.error):
+            print(f"{name}: {_error(scored)}")
     return 0
+
+
+def _error(scored: Scored) -> str:
+    """What is known of the error of scores that were estimated."""
+    assert scored.error is not None
+    middle, largest = scored.error.median(), scored.error.max()
+    text = f"estimated; standard error {middle:.1%} in the middle, {largest:.1%} at most"
+    if scored.check is not None:
+        inputs = "1 input" if scored.check.inputs == 1 else f"{scored.check.inputs} inputs"
+        text += f"; {scored.check.worst:.1%} off at most for {inputs} computed exactly"
+    return text
 
 
 def _configured(names: list[str], settings: list[tuple[str | None, str, Any]]) -> list[Method]:

@@ -99,12 +99,14 @@ def complete(
     table: Layers,
     cut: Cut,
     last: Tensor,
+    same: bool,
     norms: Callable[[Layers, cotangents.Cotangents], Tensor],
 ) -> tuple[Tensor, Tensor]:
     """Norms [C, N, L] of every class and layer and their standard errors.
 
     ``last`` [C, N, L − top] are those of the last layers, ``base`` the pass with these ``copies`` that rows are taken
-    from, ``p`` the inputs' probabilities, and ``norms`` gives the norms [K, N, L] of cotangents on that pass.
+    from (``same``: the last layers' too), ``p`` the inputs' probabilities, and ``norms`` gives the norms [K, N, L] of
+    cotangents on that pass.
     """
     classes, n, _ = last.shape
     count, split = len(table.names), cut.top - cut.floor
@@ -121,8 +123,10 @@ def complete(
     chosen = share.topk(min(cut.heavy, classes), 0).indices
     if cut.drawn:
         chosen = torch.cat([chosen, _draw(share.scatter(0, chosen, 0.0), cut.drawn)])
-    rows = norms(table.part(cut.floor), cotangents.build("classes", base.z, copies, smoothing, chosen, p))
-    own = (rows[:, :, split:].square() * kernel).sum(2).clamp(min=1e-300)
+    deep = table.part(cut.floor, cut.top if same else None)
+    rows = norms(deep, cotangents.build("classes", base.z, copies, smoothing, chosen, p))
+    own = above.gather(0, chosen) if same else (rows[:, :, split:].square() * kernel).sum(2)
+    own = own.clamp(min=1e-300)
     ratios = rows[:, :, :split].square() / own.unsqueeze(2)
     sample = ratios[cut.heavy :] if cut.drawn else ratios
     sums = (sample * weights[cut.floor : cut.top]).sum(2)

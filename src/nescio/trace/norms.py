@@ -22,7 +22,7 @@ from nescio.trace import attention, cotangents, estimate, memory, noise, replay
 from nescio.trace import layers as layer_tables
 from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, pulled_norms, split_norms
 from nescio.trace.layers import Layers
-from nescio.trace.plan import Plan, detached, prove_silent
+from nescio.trace.plan import Plan, detached, kept_from, prove_silent
 from nescio.trace.precision import Lowered, lowered
 from nescio.types import Check, ClassGradients, GradientNorms, InputError, ModelError, NormTable
 
@@ -210,10 +210,14 @@ class _Work:
         """Inputs at a time, and the settings with the number of cotangents at a time."""
         survey, copies = self.survey, self.settings.copies
         rows = max(cotangents.row_count(row, survey.classes) for row in self.settings.rows)
-        key = ((cut.rows if cut is not None else 0) or rows, copies, self.most)
+        if cut is not None and (cut.drawn or survey.device.type == "cuda"):
+            rows = cut.rows
+        share = (1.0, 1.0) if cut is None or survey.moved else survey.shares[cut.floor]
+        key = (rows, copies, self.most, share)
         if key not in survey.sizes:  # asking a GPU for its free memory takes a millisecond
             plan = survey.plan
-            survey.sizes[key] = memory.choose(survey.device, plan.activations, plan.gradients, *key)
+            needs = (share[0] * plan.activations, share[1] * plan.gradients)
+            survey.sizes[key] = memory.choose(survey.device, *needs, rows, copies, self.most)
         size, at_once = survey.sizes[key]
         return self.chunk or size, replace(self.settings, at_once=at_once)
 
@@ -270,7 +274,7 @@ class _Work:
             return pulled_norms(model, base, layers, few, pulled)
 
         found["classes"], found["spread"] = estimate.complete(
-            base, copies, settings.smoothing, p, table, cut, last, norms
+            base, copies, settings.smoothing, p, table, cut, last, base is run, norms
         )
         return found
 
@@ -339,10 +343,12 @@ class _Survey:
     """Whether attention is taken apart (`attention`)."""
     costs: tuple[float, ...]
     """How much work each layer is."""
+    shares: tuple[tuple[float, float], ...]
+    """What is kept of a pass's memory, and of its largest part, when it is followed from each layer on."""
     moved: bool
     """Whether rows may move between inputs (`moves`): what is in front of an operation counts then."""
-    sizes: dict[tuple[int, int, float | None], tuple[int, int]] = field(default_factory=dict)
-    """For rows, copies and a limit of memory the inputs and cotangents at a time."""
+    sizes: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    """For rows, copies, a limit of memory and the share kept, the inputs and cotangents at a time."""
 
 
 _SURVEYS: weakref.WeakKeyDictionary[Any, dict[Hashable, _Survey]] = weakref.WeakKeyDictionary()
@@ -366,7 +372,10 @@ def _survey(classifier: Classifier, x: Any, layers: str, select: Sequence[str] |
     moved = any(use.moved for uses in run.graph.uses.values() for use in uses)
     costs = estimate.costs(run.graph, table)
     classes, device = run.logits.shape[1], run.logits.device
-    found = _Survey(table, run.plan, classes, device, key, silent, run, plain, costs, moved)
+    starts = [min((run.graph.order(p) for p in m if p in run.graph.uses), default=0) for m in table.members]
+    kept = [kept_from(run.graph, start) for start in (0, *starts)]
+    shares = tuple((total / max(kept[0][0], 1.0), most / max(kept[0][1], 1.0)) for total, most in kept[1:])
+    found = _Survey(table, run.plan, classes, device, key, silent, run, plain, costs, shares, moved)
     if key is not None:
         known[key] = replace(found, first=None)
     return found

@@ -263,6 +263,12 @@ def _shape(graph: Graph, node: int) -> tuple[int, ...]:
     return tuple(graph.nodes[node]._input_metadata[0].shape)
 
 
+def kept_from(graph: Graph, first: int) -> tuple[float, float]:
+    """Bytes of the operations from the one with this sequence number on, roughly: of all, and of the largest."""
+    late = [_bytes(graph, i) for i, node in enumerate(graph.nodes) if node._sequence_nr() >= first]
+    return sum(late), max(late, default=0.0)
+
+
 def _bytes(graph: Graph, node: int) -> float:
     meta = getattr(graph.nodes[node], "_input_metadata", ())
     if not (meta and graph.active[node]):
