@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any
 
 import torch
@@ -145,7 +146,8 @@ class Classifier:
     def _first(self) -> Tensor | None:
         if self.module is None:
             return None
-        return next((t for t in (*self.module.parameters(), *self.module.buffers()) if t.is_floating_point()), None)
+        tensors = chain(self.module.parameters(), self.module.buffers())
+        return next((t for t in tensors if t.is_floating_point()), None)
 
     def _run(self, x: Inputs, count: int) -> tuple[Tensor, Tensor]:
         """Logits, checked in shape, and the tensor in the model's output that they came from."""

@@ -29,6 +29,7 @@ Result = tuple[Tensor, dict[str, Tensor]]
 KEPT = 4
 """Recordings that are kept at most."""
 _PLAIN = {bool, int, float, str, bytes, type(None), torch.dtype, torch.device, torch.Size}
+_HELD = {dict, OrderedDict, set, list, tuple}
 _seen: OrderedDict[Hashable, int] = OrderedDict()
 _recordings: OrderedDict[Hashable, _Recording | None] = OrderedDict()
 
@@ -101,12 +102,19 @@ class _Marker:
         kind = type(value)
         if kind in _PLAIN:
             return kind, value
-        if (kind is dict or kind is OrderedDict) and not value:  # most of what a module holds
-            return kind
         if isinstance(value, Tensor):
             return value.data_ptr(), value.dtype, value.shape, value.requires_grad
-        if isinstance(value, dict):
-            return kind, tuple([(key, self(held)) for key, held in value.items()])
+        if isinstance(value, dict):  # numbers and empty collections, most of what a module holds, without a call
+            return kind, tuple(
+                [
+                    (
+                        key,
+                        type(held),
+                        held if type(held) in _PLAIN else None if type(held) in _HELD and not held else self(held),
+                    )
+                    for key, held in value.items()
+                ]
+            )
         if isinstance(value, list | tuple):
             return kind, tuple(map(self, value))
         if isinstance(value, set | frozenset):
