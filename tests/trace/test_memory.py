@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nescio import trace
 from nescio.models import Classifier
-from nescio.trace import backward, engine, memory, norms
+from nescio.trace import backward, engine, memory, norms, survey
 from nescio.types import GradientNorms, ModelError
 from tests.trace.helpers import SMOOTH, close, identical, ready, state
 from tests.trace.subjects import make
@@ -125,7 +125,7 @@ def test_split_norms_on_every_kind_of_row(name: str, parts: int) -> None:
     five = x[:1].repeat(5, *[1] * (x.dim() - 1))
     with norms.modes.preserved(classifier), norms.modes.tracing(classifier):
         run = engine.forward(classifier, five)
-        table = norms.layer_tables.find(run.graph, classifier.parameters(), "module", None)
+        table = survey.layer_tables.find(run.graph, classifier.parameters(), "module", None)
         found = engine.split_norms(classifier, five, run.logits.detach(), table, settings)
     for row in ("classes", "uniform"):  # five equal copies have the mean gradient of one
         close(found[row].transpose(0, 1), wanted[row].norms[:1])

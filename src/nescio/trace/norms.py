@@ -7,10 +7,8 @@ gradients are added up.
 
 from __future__ import annotations
 
-import contextlib
-import weakref
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -19,17 +17,12 @@ from torch import Tensor
 from nescio import inputs, modes
 from nescio.models import Classifier
 from nescio.trace import attention, cotangents, estimate, memory, noise, replay
-from nescio.trace import layers as layer_tables
 from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, pulled_norms, split_norms
 from nescio.trace.layers import Layers
-from nescio.trace.plan import Plan, detached, kept_from, prove_silent
+from nescio.trace.plan import detached, prove_silent
 from nescio.trace.precision import Lowered, lowered
+from nescio.trace.survey import TOO_LARGE, begin
 from nescio.types import Check, ClassGradients, GradientNorms, InputError, ModelError, NormTable
-
-TOO_LARGE = (
-    "there is not enough memory for a single input and a single class; use a device with more memory, "
-    "smaller inputs, or fewer layers with select="
-)
 
 
 def class_gradients(
@@ -167,7 +160,7 @@ class _Work:
         self.pairs = request.pairs and samples > 0
         self.noise = (request.sigma, samples, request.seed, self.pairs)
         self.settings = Settings(rows, request.norm, samples + (not self.pairs), request.smoothing)
-        self.x, self.survey = _begin(classifier, x, lambda y: noise.copies(y, *self.noise), request)
+        self.x, self.survey = begin(classifier, x, lambda y: noise.copies(y, *self.noise), request)
 
     def cut(self, level: int) -> estimate.Cut | None:
         """What is computed at this level; None: everything."""
@@ -307,90 +300,6 @@ class _Work:
 
 def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _begin(classifier: Classifier, x: Any, noisy: Callable[[Any], Any], request: GradientNorms) -> tuple[Any, _Survey]:
-    """The inputs, with channels last in memory where the model takes that, and the survey of the first two."""
-
-    def survey(y: Any) -> _Survey:
-        return _survey(
-            classifier, inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2)), request.layers, request.select
-        )
-
-    if isinstance(x, torch.Tensor) and x.dim() == 4 and x.is_floating_point():
-        # convolutions are faster so; a model that calls view() on what a convolution gives does not take it
-        last = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
-        with contextlib.suppress(RuntimeError, InputError):
-            return last, survey(last)
-    return x, survey(x)
-
-
-@dataclass(frozen=True)
-class _Survey:
-    """What two inputs tell of a model: its layers, how much memory a pass takes, how many classes there are."""
-
-    table: Layers
-    plan: Plan
-    classes: int
-    device: torch.device
-    key: Hashable
-    """The model's fingerprint, where passes may be replayed."""
-    silent: tuple[str, ...]
-    """Selected parameters that autograd has no path to."""
-    first: Pass | None
-    """The pass of the two inputs, where it was made."""
-    plain: bool
-    """Whether attention is taken apart (`attention`)."""
-    costs: tuple[float, ...]
-    """How much work each layer is."""
-    shares: tuple[tuple[float, float], ...]
-    """What is kept of a pass's memory, and of its largest part, when it is followed from each layer on."""
-    moved: bool
-    """Whether rows may move between inputs (`moves`): what is in front of an operation counts then."""
-    sizes: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
-    """For rows, copies, a limit of memory and the share kept, the inputs and cotangents at a time."""
-
-
-_SURVEYS: weakref.WeakKeyDictionary[Any, dict[Hashable, _Survey]] = weakref.WeakKeyDictionary()
-
-
-def _survey(classifier: Classifier, x: Any, layers: str, select: Sequence[str] | None) -> _Survey:
-    """Layers, in forward order, and the plan; on a GPU it is done once a model."""
-    known = _SURVEYS.setdefault(classifier.module, {})
-    key: Hashable = None
-    if replay.can_replay(classifier, x):
-        key = (replay.fingerprint(classifier), x.shape[1:], layers, None if select is None else tuple(select))
-        if key in known:
-            return known[key]
-    run = _first_pass(classifier, x)
-    plain = attention.short(run.graph)
-    if plain:
-        with attention.plain(True):
-            run = _first_pass(classifier, run.x)
-    table = layer_tables.find(run.graph, classifier.parameters(), layers, select)
-    silent = tuple(name for name in table.parameters if name not in run.graph.uses)
-    moved = any(use.moved for uses in run.graph.uses.values() for use in uses)
-    costs = estimate.costs(run.graph, table)
-    classes, device = run.logits.shape[1], run.logits.device
-    starts = [min((run.graph.order(p) for p in m if p in run.graph.uses), default=0) for m in table.members]
-    kept = [kept_from(run.graph, start) for start in (0, *starts)]
-    shares = tuple((total / max(kept[0][0], 1.0), most / max(kept[0][1], 1.0)) for total, most in kept[1:])
-    found = _Survey(table, run.plan, classes, device, key, silent, run, plain, costs, shares, moved)
-    if key is not None:
-        known[key] = replace(found, first=None)
-    return found
-
-
-def _first_pass(classifier: Classifier, x: Any) -> Pass:
-    """A pass of all of x or, where memory is short, of its first input."""
-    try:
-        return forward(classifier, x)
-    except (RuntimeError, MemoryError) as error:
-        if not memory.exhausted(error):
-            raise
-        if inputs.size(x) == 1:
-            raise ModelError(TOO_LARGE) from error
-    return _first_pass(classifier, inputs.take(x, slice(0, 1)))
 
 
 def _same(a: Any, b: Any) -> bool:
