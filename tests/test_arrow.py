@@ -25,19 +25,25 @@ ARROW: dict[str, set[str]] = {
     "models": {"types", "inputs", "modes"},
     "data": {"types", "inputs"},
     "trace": {"types", "inputs", "modes", "models"},
-    "quantities": {"types", "inputs", "modes", "models", "trace", "progress"},
+    "training": {"types", "inputs", "modes", "progress", "models", "data"},
+    "posteriors": {"types", "inputs", "modes", "progress", "models", "data", "trace", "training"},
+    "quantities": {"types", "inputs", "modes", "models", "trace", "progress", "posteriors"},
     "scores": {"types"},
     "evaluate": {"types"},
-    "plots": {"types", "evaluate"},
+    "decide": {"types", "data"},
+    "plots": {"types", "evaluate", "decide"},
     "report": {"types", "evaluate", "plots"},
-    "zoo": {"types"},
+    "zoo": {"types", "training"},
 }
 ARROW["study"] = set(ARROW)
 ARROW["cli"] = set(ARROW)
 ARROW["__main__"] = {"cli"}
 ARROW["__init__"] = set(ARROW) - {"__main__"}  # the public names, loaded on demand
 
-CORE = {"types", "inputs", "progress", "modes", "models", "trace", "quantities", "scores", "study", "cli"}
+CORE = {
+    *("types", "inputs", "progress", "modes", "models", "trace", "training", "posteriors", "quantities", "scores"),
+    *("evaluate", "decide", "study", "cli"),
+}
 CORE_MAY_LOAD = sys.stdlib_module_names | {"torch", "numpy", "nescio"}
 
 # module -> what it may load besides: kernels are written in Triton's own decorators, so it cannot wait for a function.

@@ -213,3 +213,28 @@ def test_descriptions_are_short():
         inputs.describe(((1, 2), 3))
         == "a tuple of 2 items, the first a tuple of 2 items, the first an object of type int"
     )
+
+
+def test_labelled_data_is_a_pair_or_pairs() -> None:
+    x, y = torch.randn(3, 2), torch.tensor([0, 2, 1], dtype=torch.int32)
+    for data in ((x, y), [(x, y)], [[x, y.numpy()]], [(x, [0, 2, 1])], DataLoader(TensorDataset(x, y), 3)):
+        ((inputs_, labels),) = inputs.labelled(data)
+        assert torch.equal(inputs_, x) and labels.dtype == torch.int64 and labels.tolist() == [0, 2, 1]
+    ((given, _),) = inputs.labelled(({"x": x}, y))
+    assert torch.equal(given["x"], x)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (torch.zeros(3, 2), "labels are needed"),
+        ([], "got none"),
+        ([(torch.zeros(3, 2), torch.zeros(3))], "whole numbers"),
+        ([(torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64))], "3 whole numbers"),
+        ([(torch.zeros(2, 2), torch.tensor([0, -1]))], "from 0, got -1"),
+        ((torch.zeros(3, 2),), "labels are needed"),
+    ],
+)
+def test_labelled_data_that_is_not(data: object, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        list(inputs.labelled(data))

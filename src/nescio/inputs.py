@@ -147,6 +147,37 @@ def batches(data: object) -> Iterator[Inputs]:
         )
 
 
+def labelled(data: object) -> Iterator[tuple[Inputs, Tensor]]:
+    """The batches of labelled data: one pair (inputs, labels), or an iterable of such pairs, such as a data loader.
+
+    Labels are whole numbers from 0, one for each input, and come out as int64 on the CPU.
+    """
+    pair = isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Tensor | np.ndarray | Mapping)
+    wanted = "expected a pair (inputs, labels) or an iterable of such pairs"
+    count = 0
+    for item in [data] if pair else _iterable(data):
+        if not isinstance(item, tuple | list) or len(item) < 2:
+            raise InputError(f"{wanted}, got {describe(item)} as batch {count}; labels are needed here")
+        x = as_inputs(item[0], f"the inputs of batch {count}")
+        yield x, _class_indices(item[1], size(x), count)
+        count += 1
+    if count == 0:
+        raise InputError(f"{wanted}, got none from {describe(data)}; give a list or a data loader that is not empty")
+
+
+def _class_indices(y: object, expected: int, batch: int) -> Tensor:
+    labels = torch.as_tensor(y) if isinstance(y, list) and all(isinstance(one, int) for one in y) else y
+    labels = _tensor(labels, f"the labels of batch {batch}")
+    if labels.is_floating_point() or labels.dtype == torch.bool or labels.shape != (expected,):
+        raise InputError(
+            f"expected the labels of batch {batch} to be {expected} whole numbers, one class index for each input, "
+            f"got {describe(labels)}"
+        )
+    if len(labels) and int(labels.min()) < 0:
+        raise InputError(f"expected class indices from 0, got {int(labels.min())} in batch {batch}")
+    return labels.to("cpu", torch.int64)
+
+
 def _iterable(data: object) -> Iterable[Any]:
     """`data` where iterating over it gives batches, else an InputError that says why it would not."""
     wanted = "expected a tensor, an array, a mapping of tensors or an iterable of batches"

@@ -109,6 +109,23 @@ class Scored:
     check: Check | None = None
 
 
+@dataclass(frozen=True)
+class Decomposition:
+    """What kind of doubt: one float64 for each input in each field, from the predictions p^s of S samples.
+
+    total = H(mean p), aleatoric = mean H(p^s), epistemic = total − aleatoric (mutual information).
+    variance: of p over the samples, summed over the classes; max_probability: 1 − the largest entry of mean p;
+    bregman: −log Σ_c exp(mean log p_c^s), the epistemic part when samples are averaged in the space of logits.
+    """
+
+    total: Tensor
+    aleatoric: Tensor
+    epistemic: Tensor
+    variance: Tensor
+    max_probability: Tensor
+    bregman: Tensor
+
+
 Rows = Literal["classes", "uniform", "expected"]
 Smoothing = Literal["log", "mean"]
 DrawKind = Literal["inputs", "parameters", "attack", "dropout"]
@@ -165,6 +182,14 @@ class SampledLogits:
 
 
 Request = Logits | GradientNorms | SampledLogits
+
+
+@runtime_checkable
+class Posterior(Protocol):
+    """A distribution over predictions, of which `predict` gives S samples for each input."""
+
+    def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
+        """Probabilities, float64 ``[S, N, C]`` on the CPU; x is a batch or an iterable of batches."""
 
 
 @runtime_checkable
