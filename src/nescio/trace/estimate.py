@@ -118,7 +118,9 @@ def complete(
         return values, spread
     kernel = weights[cut.top :].clone()
     if cut.drawn:
-        kernel[-1] = 0.0  # classes differ in the gradient that goes below the last layer, not in that layer's own
+        # classes differ in the gradient that goes below the last layer, not in that layer's own; `kernel[-1] = 0` would
+        # copy a number from the host, which a CUDA graph cannot record
+        kernel[-1:].zero_()
     above = (last.square() * kernel).sum(2)
     share = p.sqrt().T * above
     chosen = share.topk(min(cut.heavy, classes), 0).indices
