@@ -33,9 +33,10 @@ ARROW: dict[str, set[str]] = {
     "decide": {"types", "data"},
     "plots": {"types", "evaluate", "decide"},
     "report": {"types", "evaluate", "plots"},
-    "zoo": {"types", "training"},
+    "zoo": {"types", "inputs", "modes", "progress", "models", "data", "training"},
 }
 ARROW["study"] = set(ARROW)
+ARROW["reproduce"] = set(ARROW)
 ARROW["cli"] = set(ARROW)
 ARROW["__main__"] = {"cli"}
 ARROW["__init__"] = set(ARROW) - {"__main__"}  # the public names, loaded on demand
