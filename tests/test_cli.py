@@ -106,6 +106,21 @@ def test_regrad_is_the_default_and_settings_reach_it(folder):
     assert [record["regrad"] for record in records] == pytest.approx(expected.tolist(), rel=1e-6)
 
 
+def test_methods_that_need_training_data_are_fitted_to_a_file(folder):
+    generator = np.random.default_rng(1)
+    x, y = generator.random((30, 4), dtype=np.float32), np.arange(30) % 3
+    np.savez("train.npz", x=x, y=y)
+    chosen = ["--method", "mahalanobis", "--method", "knn", "--method", "laplace", "--method", "entropy"]
+    assert score(*chosen, "--set", "k=4", "--set", "samples=5", "--fit", "train.npz", "--batch-size", "8") == 0
+    methods = ["mahalanobis", nescio.scores.KNN(k=4), nescio.scores.Laplace(samples=5), "entropy"]
+    training = (torch.from_numpy(x), torch.from_numpy(y))
+    expected = nescio.score(model(), inputs(folder), methods, fit=training)
+    found = read_csv("scores.csv")
+    assert list(found) == ["index", "mahalanobis", "knn", "laplace", "entropy", "predicted", "probability"]
+    for name, truth in expected.items():
+        assert found[name] == pytest.approx(truth.tolist(), rel=1e-3)
+
+
 def test_a_setting_can_go_to_one_method_or_to_all_that_have_it(folder):
     chosen = ["--method", "regrad", "--method", "exgrad", "--method", "entropy"]
     assert score(*chosen, "--set", "samples=0", "--set", "exgrad.norm=1", "--set", "select=2*") == 0
@@ -180,6 +195,10 @@ def test_no_inputs_give_a_table_without_rows(folder):
         ({"extra": ["--batch-size", "0"]}, "expected a whole number of at least 1, got '0'"),
         ({"extra": ["--device", "warp"]}, "--device: cannot use 'warp' here"),
         ({"extra": ["--outputs", "logits"]}, "unrecognized arguments"),
+        ({"extra": ["--method", "knn"]}, "expected training data for 'knn', got none"),
+        ({"extra": ["--fit", "x.npz"]}, "expected a method that has to be fitted beside training data, got 'regrad'"),
+        ({"extra": ["--fit", "no.npz"]}, "expected a data file at no.npz"),
+        ({"extra": ["--method", "mutual_information"]}, "expected a posterior for 'mutual_information'"),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(folder, capsys, arguments, words):
@@ -187,6 +206,19 @@ def test_bad_input_is_one_sentence_and_status_2(folder, capsys, arguments, words
     extra = arguments.pop("extra", [])
     assert words in fails(capsys, 2, lambda: score("--method", "regrad", *extra, **arguments))
     assert [name for name in sorted(os.listdir()) if name != "__pycache__"] == before
+
+
+def test_training_data_without_labels_are_said(folder, capsys):
+    x = np.zeros((5, 4), dtype=np.float32)
+    run = lambda: score("--method", "knn", "--fit", "train.npz")  # noqa: E731
+    np.savez("train.npz", x=x)
+    assert "expected an array named 'y' in train.npz, but it holds: x" in fails(capsys, 2, run)
+    np.savez("train.npz", x=x, y=np.zeros(4, dtype=np.int64))
+    assert "--fit: expected as many labels y as inputs x in train.npz, but got 4 and 5" in fails(capsys, 2, run)
+    np.savez("train.npz", x=x, y=np.zeros(5))
+    assert "whole numbers, one class index for each input" in fails(capsys, 2, run)
+    np.savez("train.npz", x=x, y=np.zeros(5, dtype=np.int64))
+    assert "expected at least k = 50 training inputs, got 5" in fails(capsys, 2, run)
 
 
 def test_the_end_of_the_output_name_is_checked_before_any_work(folder, capsys, monkeypatch):

@@ -2,6 +2,9 @@
 
     u = nescio.score(model, x)            # float64 [N], higher = more uncertain
     nescio.methods()                      # what else there is, what each needs and what it costs
+    posterior = nescio.posteriors.Laplace(model).fit(train)      # or an ensemble, dropout, an evidential network …
+    nescio.decompose(posterior.predict(x))                       # total, aleatoric and epistemic doubt
+    policy = nescio.decide.threshold(u, correct, risk=0.05)      # which answers to accept, with a promise
     g = nescio.trace.class_gradients(model, x)   # ‖∂ log p_c / ∂θ_l‖ for every input, class and layer
 
 The names below are loaded when they are first used, so `import nescio` is quick and needs no optional package.
@@ -11,43 +14,73 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nescio import data, evaluate, models, plots, quantities, report, scores, study, trace, types, zoo
+    from nescio import (
+        data,
+        decide,
+        evaluate,
+        models,
+        plots,
+        posteriors,
+        quantities,
+        report,
+        reproduce,
+        scores,
+        study,
+        trace,
+        training,
+        types,
+        zoo,
+    )
     from nescio.models import Classifier
     from nescio.scores import methods
-    from nescio.study.scoring import score
-    from nescio.types import ClassGradients, Scored
+    from nescio.scores.decomposition import decompose
+    from nescio.study.scoring import fit, score
+    from nescio.types import ClassGradients, Decomposition, Scored
 
 __version__ = "0.1.0"
 
 __all__ = [
     "score",
+    "fit",
     "methods",
+    "decompose",
     "Classifier",
     "ClassGradients",
+    "Decomposition",
     "Scored",
     "trace",
+    "posteriors",
     "scores",
     "evaluate",
+    "decide",
     "types",
     "models",
     "quantities",
     "study",
     "data",
+    "training",
     "zoo",
     "plots",
     "report",
+    "reproduce",
     "__version__",
 ]
 
 _HOME = {
     "score": "nescio.study.scoring",
+    "fit": "nescio.study.scoring",
     "methods": "nescio.scores",
+    "decompose": "nescio.scores.decomposition",
     "Classifier": "nescio.models",
     "ClassGradients": "nescio.types",
+    "Decomposition": "nescio.types",
     "Scored": "nescio.types",
 }
 _ROOMS = frozenset(
-    {"trace", "scores", "evaluate", "types", "models", "quantities", "study", "data", "zoo", "plots", "report"}
+    {
+        *("trace", "posteriors", "scores", "evaluate", "decide", "types", "models", "quantities", "study", "data"),
+        *("training", "zoo", "plots", "report", "reproduce"),
+    }
 )
 
 

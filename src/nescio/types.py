@@ -181,7 +181,31 @@ class SampledLogits:
     layer: str | None = None
 
 
-Request = Logits | GradientNorms | SampledLogits
+@dataclass(frozen=True)
+class Features:
+    """Request for features, float64 ``[N, D]``.
+
+    layer=None: the input of the last `nn.Linear` that the model calls; else the output of the module of that name.
+    Positions and tokens are averaged.
+    """
+
+    layer: str | None = None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Request for the probabilities of a posterior, float64 ``[S, N, C]``.
+
+    kind=None: of the one that is given in the place of a model. Otherwise of one that is fitted to training data: there
+    the answer is the fitted posterior, and with it in `posterior` the request can be answered for other inputs.
+    """
+
+    kind: Literal["laplace"] | None = None
+    settings: tuple[tuple[str, Any], ...] = ()
+    posterior: Posterior | None = None
+
+
+Request = Logits | GradientNorms | SampledLogits | Features | Predictions
 
 
 @runtime_checkable

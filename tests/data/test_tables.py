@@ -5,8 +5,11 @@ import os
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from nescio.data import check_ending, write_table
+from nescio.data.tables import read_table
 from nescio.types import InputError, MissingExtra
 
 COLUMNS = {"index": np.arange(3), "regrad": np.array([0.1, 1 / 3, 1e-300]), "entropy": np.array([1.0, 2.0, 3.5])}
@@ -73,3 +76,110 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     with pytest.raises(MissingExtra, match=r"pip install 'nescio\[files\]'"):
         check_ending(tmp_path / "t.parquet")
     assert check_ending(tmp_path / "t.csv") == ".csv"
+
+
+MIXED = {
+    **COLUMNS,
+    "right": np.array([True, False, True]),
+    "name": np.array(["a,b", 'say "x"', "Zürich\nHB"], dtype=object),
+    "code": np.array(["007", "12", "9223372036854775808"], dtype=object),
+}
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_what_was_written_is_read_again(tmp_path, ending):
+    write_table(tmp_path / f"t.{ending}", MIXED)
+    found = read_table(tmp_path / f"t.{ending}", ["regrad", "index"])
+    assert list(found) == list(MIXED)
+    for name, column in MIXED.items():
+        assert found[name].dtype == column.dtype, name
+        assert found[name].tolist() == column.tolist()
+    write_table(tmp_path / f"again.{ending}", found)
+    if ending != "parquet":
+        assert (tmp_path / f"again.{ending}").read_bytes() == (tmp_path / f"t.{ending}").read_bytes()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    floats=st.lists(st.floats(), min_size=1, max_size=5),
+    number=st.integers(-(2**63), 2**63 - 1),
+    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+)
+def test_every_number_and_word_comes_back_from_csv(tmp_path, floats, number, text):
+    size = len(floats)
+    write_table(
+        tmp_path / "t.csv",
+        {"f": np.array(floats), "n": np.array([number] * size), "t": np.array([f"t{text}"] * size, dtype=object)},
+    )
+    found = read_table(tmp_path / "t.csv")
+    assert np.array_equal(found["f"], floats, equal_nan=True)
+    assert [int(value) for value in found["n"]] == [number] * size
+    assert found["t"].tolist() == [f"t{text}"] * size
+
+
+def test_no_rows_are_read_and_a_mark_of_excel_is_no_part_of_a_name(tmp_path):
+    (tmp_path / "t.csv").write_text("index,entropy\n", encoding="utf-8-sig")
+    found = read_table(tmp_path / "t.csv", ["index"])
+    assert [(name, column.shape, column.dtype) for name, column in found.items()] == [
+        ("index", (0,), np.float64),
+        ("entropy", (0,), np.float64),
+    ]
+
+
+@pytest.mark.parametrize("ending", ["json", "parquet"])
+def test_empty_cells_are_never_a_number(tmp_path, ending):
+    path = tmp_path / f"t.{ending}"
+    if ending == "json":
+        path.write_text('[{"u": 1.5}, {"u": null}]')
+    else:
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.table({"u": [1.5, None]}), path)
+    found = read_table(path)["u"]
+    assert found.dtype == object
+    assert found.tolist() == [1.5, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("t.csv", "", "no line with the names"),
+        ("t.csv", "a,b\n1,2\n3\n", "row 2 has 1 cells and not 2"),
+        ("t.csv", "a,b\n1,2,3\n", "row 1 has 3 cells and not 2"),
+        ("t.csv", "a,b\n1,2\n3,0.98", "its last line has no end"),
+        ("t.csv", 'a,b\n1,"2\n', "cut short: unexpected end of data"),
+        ("t.csv", "a,a\n1,2\n", "each column of .* once, but 'a' is there 2 times"),
+        ("t.csv", b"PAR1\xff\xfe\n", "expected text in UTF-8"),
+        ("t.json", '[{"a": 1},', "a table in JSON, but .* is none, or was cut short"),
+        ("t.json", '{"format": "nescio policy"}', "not a list of records"),
+        ("t.json", '[{"a": 1}, {"b": 1}]', r"record 2 has the columns \['b'\] and not \['a'\]"),
+        ("t.json", '[{"a": [1]}]', "record 1 has a list"),
+        ("t.parquet", "a,b\n1,2\n", "a table in Parquet, but .* is none, or was cut short"),
+        ("t.npz", "", r"ends in \.parquet"),
+    ],
+)
+def test_foreign_and_damaged_tables_are_refused(tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError, match=words):
+        read_table(tmp_path / name)
+
+
+def test_a_parquet_file_that_was_cut_short(tmp_path):
+    write_table(tmp_path / "t.parquet", COLUMNS)
+    content = (tmp_path / "t.parquet").read_bytes()
+    for size in (0, 3, len(content) // 2, len(content) - 1):
+        (tmp_path / "t.parquet").write_bytes(content[:size])
+        with pytest.raises(InputError, match="or was cut short"):
+            read_table(tmp_path / "t.parquet")
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    with pytest.raises(InputError, match=r"expected a table at .*none\.csv, but there is none"):
+        read_table(tmp_path / "none.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(InputError, match="is a folder"):
+        read_table(tmp_path / "folder.csv")
+    write_table(tmp_path / "t.csv", COLUMNS)
+    with pytest.raises(InputError, match=r"expected the column 'energy' in .*, but it has: index, regrad, entropy"):
+        read_table(tmp_path / "t.csv", ["energy"])

@@ -13,15 +13,35 @@ from torch import Tensor, nn
 
 import nescio
 from nescio import scores
-from nescio.scores import Score
+from nescio.posteriors.inserted import InsertedDropout
+from nescio.scores import FittedScore, Score
+from nescio.study.scoring import fit
+from nescio.types import InputError, ModelError
 
 NAMES = scores.names()
+OF_A_MODEL = [name for name in NAMES if scores.get(name).requires != "posterior"]  # type: ignore[attr-defined]
+FEW = {"samples": 4, "k": 3}
 
 
 def quick(name: str, **settings: Any) -> Any:
-    """The method with few draws."""
+    """The method with few draws and neighbours."""
     own = {f.name for f in fields(scores.get(name))}
-    return scores.get(name, **({"samples": 4} if "samples" in own else {}), **settings)
+    return scores.get(name, **{key: value for key, value in FEW.items() if key in own}, **settings)
+
+
+def training(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Training data like x."""
+    generator = torch.Generator().manual_seed(8)
+    return torch.rand(40, *x.shape[1:], generator=generator, dtype=torch.float64).to(x.dtype), torch.arange(40) % 3
+
+
+def score(model: nn.Module, data: Any, method: Any, **more: Any) -> Any:
+    """`nescio.score` with all that the method needs: training data, or a posterior in the place of the model."""
+    listed = method if isinstance(method, list) else [method]
+    if any(one.needs_training_data for one in listed):
+        more["fit"] = training(data if isinstance(data, Tensor) else data[0])
+    source = InsertedDropout(model, samples=4) if listed[0].requires == "posterior" else model
+    return nescio.score(source, data, method, **more)
 
 
 def is_random(name: str) -> bool:
@@ -37,7 +57,9 @@ def test_the_registry_holds_what_the_papers_ask_for() -> None:
     gradient = {"negrad", "ungrad", "gradnorm", "exgrad", "regrad"}
     draws = {"perturb_x", "perturb_theta", "mc_aa", "inserted_dropout"}
     forward = {"entropy", "exgrad_v", "max_probability", "energy", "gen"}
-    assert set(NAMES) >= gradient | draws | forward
+    fitted = {"laplace", "mahalanobis", "knn"}
+    assert set(NAMES) >= gradient | draws | forward | fitted | {"mutual_information"}
+    assert {name for name in NAMES if scores.get(name).needs_training_data} == fitted  # type: ignore[attr-defined]
 
 
 def test_the_card_is_complete(name: str) -> None:
@@ -45,8 +67,8 @@ def test_the_card_is_complete(name: str) -> None:
     assert isinstance(method, Score) and is_dataclass(method)
     assert method.name == name and re.fullmatch(r"[a-z][a-z0-9_]*", name)
     assert method.summary.endswith(".") and method.paper and method.sign.startswith("higher = more uncertain")
-    assert method.requires in {"forward", "gradients", "draws"}
-    assert isinstance(method.needs_training_data, bool) and isinstance(method.composes, tuple)
+    assert method.requires in {"forward", "gradients", "draws", "posterior"}
+    assert method.needs_training_data == isinstance(method, FittedScore) and isinstance(method.composes, tuple)
     assert re.fullmatch(r"[CNh0-9+·() ]+", method.cost)
     cost = eval(method.cost.replace("·", "*"), {"C": 10, "N": 100, "h": 0.01})
     assert cost >= 1
@@ -55,7 +77,7 @@ def test_the_card_is_complete(name: str) -> None:
 
 
 def test_one_finite_float64_on_the_cpu_for_each_input(name: str, model: nn.Module, x: Tensor) -> None:
-    u = nescio.score(model, x, quick(name))
+    u = score(model, x, quick(name))
     assert u.dtype == torch.float64 and u.shape == (11,) and u.device.type == "cpu"
     assert u.isfinite().all() and not u.requires_grad
     if name != "negrad":
@@ -65,12 +87,12 @@ def test_one_finite_float64_on_the_cpu_for_each_input(name: str, model: nn.Modul
 def test_permuted_inputs_have_permuted_scores(name: str, model: nn.Module, x: Tensor) -> None:
     order = torch.randperm(11)
     torch.testing.assert_close(
-        nescio.score(model, x[order], quick(name)), nescio.score(model, x, quick(name))[order], rtol=1e-9, atol=1e-14
+        score(model, x[order], quick(name)), score(model, x, quick(name))[order], rtol=1e-9, atol=1e-14
     )
 
 
 # Draws are compared with each other: what float32 loses in a prediction weighs more the less they differ. Thus large σ.
-FLOAT32 = {"forward": 1e-6, "gradients": 1e-5, "draws": 1e-4}
+FLOAT32 = {"forward": 1e-6, "gradients": 1e-5, "draws": 1e-4, "posterior": 1e-4}
 LARGE = {"perturb_x": {"sigma": 0.2}, "perturb_theta": {"sigma": 0.1}, "mc_aa": {"a": 0.2}}
 
 
@@ -81,31 +103,32 @@ def test_batches_of_any_size_give_the_same_scores(
 ) -> None:
     method = quick(name, **(LARGE.get(name, {}) if dtype == torch.float32 else {}))
     model, x = make(dtype), x.to(dtype)
-    whole = nescio.score(model, x, method)
+    whole = score(model, x, method)
     if name == "negrad":  # its scores are round-off, which is nowhere the same
         tolerance = {"rtol": 0.0, "atol": 1e-13 if dtype == torch.float64 else 1e-5}
     else:
-        tolerance = {"rtol": 1e-9 if dtype == torch.float64 else FLOAT32[method.requires], "atol": 0.0}
-    torch.testing.assert_close(nescio.score(model, list(x.split(size)), method), whole, **tolerance)
-    torch.testing.assert_close(nescio.score(model, x, method, chunk=size), whole, **tolerance)
-    torch.testing.assert_close(nescio.score(model, x[3:4], method), whole[3:4], **tolerance)
+        single = 1e-4 if method.needs_training_data else FLOAT32[method.requires]  # distances are differences too
+        tolerance = {"rtol": 1e-9 if dtype == torch.float64 else single, "atol": 0.0}
+    torch.testing.assert_close(score(model, list(x.split(size)), method), whole, **tolerance)
+    torch.testing.assert_close(score(model, x, method, chunk=size), whole, **tolerance)
+    torch.testing.assert_close(score(model, x[3:4], method), whole[3:4], **tolerance)
 
 
 def test_a_list_gives_what_the_methods_give_alone(model: nn.Module, x: Tensor) -> None:
-    together = nescio.score(model, x, [quick(name) for name in NAMES])
-    assert list(together) == NAMES
-    for name in NAMES:
-        torch.testing.assert_close(together[name], nescio.score(model, x, quick(name)), rtol=1e-12, atol=1e-14)
+    together = score(model, x, [quick(name) for name in OF_A_MODEL])
+    assert list(together) == OF_A_MODEL
+    for name in OF_A_MODEL:
+        torch.testing.assert_close(together[name], score(model, x, quick(name)), rtol=1e-12, atol=1e-14)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(name: str, model: nn.Module, x: Tensor) -> None:
     noisy = {"sigma": 0.1} if "sigma" in {f.name for f in fields(scores.get(name))} else {}
     torch.manual_seed(1)
-    first = nescio.score(model, x, quick(name, **noisy))
+    first = score(model, x, quick(name, **noisy))
     torch.manual_seed(2)
-    assert torch.equal(first, nescio.score(model, x, quick(name, **noisy)))
+    assert torch.equal(first, score(model, x, quick(name, **noisy)))
     if is_random(name):
-        assert not torch.equal(first, nescio.score(model, x, quick(name, seed=7, **noisy)))
+        assert not torch.equal(first, score(model, x, quick(name, seed=7, **noisy)))
 
 
 class Bomb(torch.autograd.Function):
@@ -186,11 +209,57 @@ def test_the_model_is_left_as_it_was(name: str, case: str, make: Callable[..., n
         error = None  # it never goes backward
     data = [x[:5], x[5:]]  # two batches: the second forward comes for every method
     if error is None:
-        nescio.score(model, data, method)
+        score(model, data, method)
     else:
         with pytest.raises(error):
-            nescio.score(model, data, method)
+            score(model, data, method)
     assert all(same(a, b) for a, b in zip(before, snapshot(model), strict=True))
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_fitting_leaves_the_model_as_it_was_and_a_method_that_is_not_fitted_says_so(
+    name: str, after: int, make: Callable[..., nn.Module], x: Tensor
+) -> None:
+    method = quick(name)
+    if not method.needs_training_data:
+        return
+    model = make()
+    model.head.register_forward_hook(lambda *_: None)
+    before = list(snapshot(model))
+    with pytest.raises(InputError, match=f"expected training data for '{name}', got none; give .* fit="):
+        nescio.score(model, x, method)
+    fitted = fit(model, method, training(x))
+    assert (
+        fitted.is_fitted
+        and not method.is_fitted
+        and torch.equal(score(model, x, method), nescio.score(model, x, fitted))
+    )
+    assert all(same(a, b) for a, b in zip(before, snapshot(model), strict=True))
+    model.before_head = failing(KeyboardInterrupt, after)
+    parts = list(zip(*(part.split(20) for part in training(x)), strict=True))
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, method, parts)
+    assert all(same(a, b) for a, b in zip(before, snapshot(model), strict=True))
+
+
+def test_training_data_in_any_batches_give_the_same_scores(name: str, model: nn.Module, x: Tensor) -> None:
+    method = quick(name)
+    if not method.needs_training_data:
+        return
+    whole = score(model, x, method)
+    order = torch.randperm(40)
+    for data in [
+        list(zip(*(part.split(7) for part in training(x)), strict=True)),
+        iter([tuple(part[order] for part in training(x))]),
+    ]:
+        torch.testing.assert_close(nescio.score(model, x, method, fit=data), whole, rtol=1e-8, atol=1e-12)
+    torch.testing.assert_close(nescio.score(model, x, method, fit=training(x), chunk=3), whole, rtol=1e-8, atol=1e-12)
+
+
+def test_a_method_for_a_posterior_wants_one(name: str, model: nn.Module, x: Tensor) -> None:
+    if quick(name).requires == "posterior":
+        with pytest.raises(ModelError, match=rf"expected a posterior for '{name}', got the model SmallNet; give one"):
+            nescio.score(model, x, quick(name))
 
 
 def test_the_snapshot_sees_what_it_should(model: nn.Module) -> None:

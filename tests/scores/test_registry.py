@@ -115,7 +115,7 @@ def test_the_table_prints_aligned_and_converts() -> None:
     columns = [lines[0].index(word) for word in lines[0].split()]
     for line, row in zip(lines[2:], table, strict=False):
         cells = [line[a:b].strip() for a, b in zip(columns, [*columns[1:], None], strict=True)]
-        assert cells == [row.name, row.requires, row.cost, row.paper, row.sign]
+        assert cells == [row.name, row.needs, row.cost, row.paper, row.sign]
     assert "C classes" in lines[-1] and repr(table) == str(table)
     assert table[0] == next(iter(table)) and [r.name for r in table[1:3]] == scores.names()[1:3]
     markdown = table.to_markdown().splitlines()
@@ -123,6 +123,13 @@ def test_the_table_prints_aligned_and_converts() -> None:
     assert all(line.count("|") == markdown[0].count("|") for line in markdown[: len(table) + 2])
     entry = next(d for d in table.to_dicts() if d["name"] == "gen")
     assert entry["settings"] == {"gamma": 0.1, "top": 100} and entry["needs_training_data"] is False
+
+
+def test_the_table_says_what_has_to_be_given() -> None:
+    needs = {row.name: row.needs for row in nescio.methods()}
+    assert needs["entropy"] == "forward" and needs["knn"] == "forward, training data"
+    assert needs["laplace"] == "draws, training data" and needs["mutual_information"] == "posterior"
+    assert {row.name: row.settings for row in nescio.methods()}["knn"] == {"layer": None, "k": 50, "normalise": True}
 
 
 @dataclass(frozen=True, kw_only=True)

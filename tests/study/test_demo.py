@@ -19,9 +19,13 @@ def comparison():
     return demo(**TINY)
 
 
-def test_every_registered_method_is_compared_with_its_defaults(comparison):
-    assert [method.name for method in comparison.methods] == nescio.scores.names()
-    for method, info in zip(comparison.methods, nescio.methods(), strict=True):
+OF_A_NETWORK = [info for info in nescio.methods() if info.requires != "posterior"]
+
+
+def test_every_registered_method_for_one_network_is_compared_with_its_defaults(comparison):
+    assert {"laplace", "mahalanobis", "knn"} <= {info.name for info in OF_A_NETWORK}
+    assert [method.name for method in comparison.methods] == [info.name for info in OF_A_NETWORK]
+    for method, info in zip(comparison.methods, OF_A_NETWORK, strict=True):
         assert method.settings == info.settings
         assert method.seconds_per_input > 0
         assert method.known.shape == (8,)
@@ -59,6 +63,20 @@ def test_a_seed_gives_the_same_scores_again_and_another_seed_others():
     assert first.featured == "entropy"  # no regrad among them
 
 
+def test_methods_are_fitted_to_the_pictures_that_the_network_was_trained_on(monkeypatch):
+    seen = []
+
+    def fit(model, method, data, **more):
+        seen.append((method.name, data))
+        return nescio.study.scoring.fit(model, method, data, **more)
+
+    monkeypatch.setattr(room, "fit", fit)
+    demo(**TINY, methods=["entropy", "knn"])
+    ((name, (x, y)),) = seen
+    data = nescio.data.digits(held_out=8, seed=0)
+    assert name == "knn" and torch.equal(x, data.train.x) and torch.equal(y, data.train.y)
+
+
 @pytest.fixture
 def two_threads():
     before = torch.get_num_threads()
@@ -87,7 +105,7 @@ def test_the_page_names_what_is_needed_to_repeat_it(comparison, tmp_path):
     assert "nescio demo --seed 0 --inputs 8 --epochs 1" in text
     assert f"torch {torch.__version__}" in text
     assert all(NOT_DIGITS[kind].about in text for kind in NOT_DIGITS)
-    assert all(f"<code>{name}</code>" in text for name in nescio.scores.names())
+    assert all(f"<code>{info.name}</code>" in text for info in OF_A_NETWORK)
     assert os.listdir(tmp_path) == ["page.html"]
 
 

@@ -13,7 +13,7 @@ def blobs(count=120, seed=0):
 
 
 def network(seed=0):
-    from nescio.zoo.seeding import seeded
+    from nescio.training.seeding import seeded
 
     with seeded(seed):
         return nn.Sequential(nn.Linear(2, 16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 3))
@@ -79,23 +79,6 @@ def test_bad_sizes_are_named():
         zoo.train(network(), x, y, (x[:0], y[:0]))
     with pytest.raises(InputError, match="epochs: expected at least 1, but got 0"):
         zoo.train(network(), x, y, (x, y), epochs=0)
-
-
-def test_a_step_is_that_of_torch():
-    x, y = blobs()
-    ours, theirs = network().eval(), network().eval()
-    from nescio.zoo.train import _SGD
-
-    sgd = _SGD(list(ours.parameters()), lr=0.1, momentum=0.9, weight_decay=0.01)
-    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
-    for _ in range(3):
-        sgd.step(nn.functional.cross_entropy(ours(x), y))
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(theirs(x), y).backward()
-        optimizer.step()
-    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(one, other)
-    assert all(weight.grad is None for weight in ours.parameters())
 
 
 def test_frozen_weights_stay():

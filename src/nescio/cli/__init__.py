@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import NoReturn, TextIO
 
-from nescio.cli import demo, methods, score
+from nescio.cli import apply, calibrate, decide, demo, methods, score
 
 DESCRIPTION = (
     """Uncertainty for any pre-trained PyTorch classifier: one number for each input, higher = more uncertain."""
@@ -25,6 +25,9 @@ EXAMPLES = """examples:
   nescio demo                            train a small network, compare every method, write nescio-demo.html
   nescio methods                         what there is, what each needs and what it costs
   nescio score --model torchvision.models:resnet18 --weights w.safetensors --data x.npz --out scores.parquet
+  nescio calibrate --model mymodels:build --weights w.safetensors --data held-out.npz --out calibrated
+  nescio decide --scores scores.csv --column regrad --labels held-out.npz --risk 0.05 --out policy.json
+  nescio apply --policy policy.json --scores new.csv --out decisions.csv
 
 `nescio COMMAND --help` says more about a command."""
 
@@ -80,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"nescio {version('nescio')}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for command in (demo, methods, score):
+    for command in (demo, methods, score, calibrate, decide, apply):
         command.add(commands, common)
     return whole
 

@@ -17,10 +17,12 @@ EXAMPLES = """examples:
   nescio score --model mymodels:build --data x.npz --method regrad --method entropy --out scores.csv
   nescio score --model mymodels:build --data x.npz --set layer_decay=0.2 --set samples=0 --out scores.json
   nescio score --model mymodels:build --data x.npz --method regrad --method exgrad --set regrad.power=1 --out s.csv
+  nescio score --model mymodels:build --data x.npz --method mahalanobis --fit train.npz --out scores.csv
 
 The model comes from a function without arguments, found from the current folder too. The data file is written with
-numpy.savez("x.npz", x=array): one row for each input, in the form that the model takes. The table has the columns
-index, one for each method (higher = more uncertain), predicted (class) and probability (of that class)."""
+numpy.savez("x.npz", x=array): one row for each input, in the form that the model takes. Training data have the class
+indices beside it: numpy.savez("train.npz", x=array, y=labels). The table has the columns index, one for each method
+(higher = more uncertain), predicted (class) and probability (of that class)."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -49,6 +51,9 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         help="a setting of the methods that have it, or with METHOD.KEY=VALUE of one alone; may be repeated",
     )  # fmt: skip
     command.add_argument(
+        "--fit", metavar="FILE.npz", help="training data, arrays x and y, for the methods that need them"
+    )
+    command.add_argument(
         "--output", choices=("logits", "probabilities", "binary"), help="what the model returns (default: logits)"
     )
     command.add_argument("--batch-size", type=_positive, default=256, metavar="N", help="default: %(default)s")
@@ -73,13 +78,14 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.out)
     chosen = _configured(args.method or ["regrad"], args.set)
     x = _tensor(read_npz(args.data, args.key))
+    training = None if args.fit is None else _training(args.fit, args.batch_size)
     model = models.load(args.model, args.weights, trust_pickle=args.trust_pickle)
     classifier = models.Classifier.of(model, output=args.output)
     if args.device is not None:
         _move(classifier, args.device)
     batches = list(x.split(args.batch_size))
     output: Any = classifier.output
-    found = score(classifier, batches, chosen, output=output, report=True)
+    found = score(classifier, batches, chosen, fit=training, output=output, report=True)
     predicted, probability = _predicted(classifier, batches)
     columns = {"index": np.arange(len(x)), **{name: scored.scores.numpy() for name, scored in found.items()}}
     write_table(args.out, columns | {"predicted": predicted.numpy(), "probability": probability.numpy()})
@@ -88,6 +94,17 @@ def run(args: argparse.Namespace) -> int:
         if scored.error is not None and len(scored.error):
             print(f"{name}: {_error(scored)}")
     return 0
+
+
+def _training(path: str, batch_size: int) -> list[tuple[Tensor, Tensor]]:
+    """The training data in batches."""
+    from nescio.data import read_npz
+    from nescio.types import InputError
+
+    x, y = (_tensor(read_npz(path, key)) for key in ("x", "y"))
+    if len(x) != len(y):
+        raise InputError(f"--fit: expected as many labels y as inputs x in {path}, but got {len(y)} and {len(x)}")
+    return list(zip(x.split(batch_size), y.split(batch_size), strict=True))
 
 
 def _error(scored: Scored) -> str:

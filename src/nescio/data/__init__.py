@@ -1,12 +1,24 @@
-"""What is scored: small picture sets that need no download, arrays from files, and files that are written whole."""
+"""What is scored: picture sets from files or bundled, corruptions, arrays, and files that are written whole."""
 
 from nescio.data.atomic import check_writable, replacing
+from nescio.data.corruptions import CORRUPTIONS, corrupt
 from nescio.data.digits import Digits, Split, digits
 from nescio.data.files import read_npz
 from nescio.data.not_digits import NOT_DIGITS, drawn_letters, photo_patches
-from nescio.data.tables import check_ending, write_table
+from nescio.data.pictures import PictureSet, subset, to_float
+from nescio.data.sets import SETS, load_set
+from nescio.data.soft_labels import soft_labels
+from nescio.data.tables import check_ending, read_table, write_table
 
 __all__ = [
+    "load_set",
+    "PictureSet",
+    "SETS",
+    "subset",
+    "to_float",
+    "soft_labels",
+    "corrupt",
+    "CORRUPTIONS",
     "digits",
     "Digits",
     "Split",
@@ -14,6 +26,7 @@ __all__ = [
     "drawn_letters",
     "NOT_DIGITS",
     "read_npz",
+    "read_table",
     "write_table",
     "check_ending",
     "check_writable",

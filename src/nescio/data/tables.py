@@ -1,15 +1,18 @@
-"""Columns of equal length, written as Parquet, CSV or JSON by the ending of the file's name.
+"""Columns of equal length, written to and read from Parquet, CSV or JSON by the ending of the file's name.
 
 CSV and JSON hold every float with all its digits (17 where needed), so that reading gives back the same number.
-JSON is a list of records, one to a line.
+JSON is a list of records, one to a line. In CSV a column is of whole numbers, of numbers, of True and False, or of
+text, whichever holds all its cells; 007 is text, because as a number it would not be written again as it was.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +25,15 @@ from nescio.types import InputError, need
 ENDINGS = (".parquet", ".csv", ".json")
 Columns = Mapping[str, NDArray[Any]]
 
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # those of 18 digits always fit into int64
+_LONG = re.compile(r"-?[1-9][0-9]{18,}")  # a float would lose their last digits
+_NUMBER = re.compile(
+    r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?(nan|inf|infinity)", re.IGNORECASE
+)
+
 
 def check_ending(path: str | Path) -> str:
-    """The ending of `path`; raises for one that cannot be written here, or whose package is missing."""
+    """The ending of `path`; raises for one that is not known here, or whose package is missing."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise InputError(f"expected a file name that ends in {', '.join(ENDINGS)}, but got '{path}'")
@@ -42,6 +51,31 @@ def write_table(path: str | Path, columns: Columns) -> None:
     writer = {".parquet": _parquet, ".csv": _csv, ".json": _json}[ending]
     with replacing(path) as part:
         writer(part, columns)
+
+
+def read_table(path: str | Path, columns: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    """The columns of the file by their names, in order; those named in `columns` must be among them.
+
+    Text, and columns with cells that hold nothing, are arrays of objects.
+    """
+    ending, path = check_ending(path), Path(path)
+    if not path.exists():
+        raise InputError(f"expected a table at {path}, but there is none")
+    if path.is_dir():
+        raise InputError(f"expected a table, but {path} is a folder")
+    reader = {".parquet": _read_parquet, ".csv": _read_csv, ".json": _read_json}[ending]
+    try:
+        found = reader(path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"expected text in UTF-8 in {path}, but it is none ({error.reason}); is it {ending}?"
+        ) from error
+    missing = [name for name in columns if name not in found]
+    if missing:
+        raise InputError(f"expected the column {missing[0]!r} in {path}, but it has: {', '.join(found) or 'none'}")
+    return found
 
 
 def _parquet(path: Path, columns: Columns) -> None:
@@ -66,3 +100,89 @@ def _json(path: Path, columns: Columns) -> None:
     records = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
     with path.open("w", encoding="utf-8") as file:
         file.write("[\n" + ",\n".join(json.dumps(record) for record in records) + "\n]\n")
+
+
+def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
+    arrow = need("pyarrow", "files")
+    try:
+        table = need("pyarrow.parquet", "files").ParquetFile(path).read()
+    except (arrow.ArrowException, OSError) as error:
+        raise _foreign(path, "Parquet", str(error).strip().rstrip(".")) from error
+    _check_names(path, table.column_names)
+    return {
+        name: _objects(column.to_pylist()) if column.null_count else column.to_numpy()
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+
+
+def _read_csv(path: Path) -> dict[str, NDArray[Any]]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        text = file.read()
+    if text and not text.endswith(("\n", "\r")):  # 0.98 may be what is left of 0.9876
+        raise _foreign(path, "CSV", "its last line has no end; add a line end if the file is whole")
+    try:
+        lines = [line for line in csv.reader(io.StringIO(text, newline=""), strict=True) if line]
+    except csv.Error as error:
+        raise _foreign(path, "CSV", str(error)) from error
+    if not lines:
+        raise _foreign(path, "CSV", "it has no line with the names of columns")
+    names, *rows = lines
+    _check_names(path, names)
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(names):
+            raise _foreign(path, "CSV", f"row {number} has {len(row)} cells and not {len(names)}, as there are columns")
+    cells = zip(*rows, strict=True) if rows else [()] * len(names)
+    return {name: _from_text(column) for name, column in zip(names, cells, strict=True)}
+
+
+def _read_json(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        records = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise _foreign(path, "JSON", str(error)) from error
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise _foreign(path, "JSON", "it is not a list of records, one for each row")
+    names = list(records[0]) if records else []
+    for number, record in enumerate(records, 1):
+        if record.keys() != set(names):
+            raise _foreign(path, "JSON", f"record {number} has the columns {list(record)} and not {names}")
+        if any(isinstance(value, list | dict) for value in record.values()):
+            raise _foreign(path, "JSON", f"record {number} has a list or a record in place of a single value")
+    return {name: _from_values([record[name] for record in records]) for name in names}
+
+
+def _from_text(cells: Sequence[str]) -> NDArray[Any]:
+    if all(_WHOLE.fullmatch(cell) for cell in cells) and cells:
+        return np.array([int(cell) for cell in cells], dtype=np.int64)
+    if all(_NUMBER.fullmatch(cell) for cell in cells) and not any(_LONG.fullmatch(cell) for cell in cells):
+        return np.array([float(cell) for cell in cells], dtype=np.float64)
+    if all(cell in ("True", "False") for cell in cells):
+        return np.array([cell == "True" for cell in cells])
+    return _objects(cells)
+
+
+def _from_values(values: Sequence[Any]) -> NDArray[Any]:
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return np.array(values)
+    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in values):
+        return np.array(values, dtype=np.int64)
+    if kinds <= {int, float} and float in kinds:
+        return np.array(values, dtype=np.float64)
+    return _objects(values)
+
+
+def _objects(values: Iterable[Any]) -> NDArray[Any]:
+    return np.fromiter(values, dtype=object)
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(
+            f"expected each column of {path} once, but {twice[0]!r} is there {names.count(twice[0])} times"
+        )
+
+
+def _foreign(path: Path, form: str, why: str) -> InputError:
+    return InputError(f"expected a table in {form}, but {path} is none, or was cut short: {why}")

@@ -1,9 +1,34 @@
 """Figures of merit: pure functions of arrays, with typed results.
 
 result = nescio.evaluate.ood(scores_of_known, scores_of_foreign)
-result.auroc, result.aupr, result.fpr95
+result.auroc, result.auroc_interval, result.aupr, result.fpr95
+
+Arrays, tensors (on any device, in any precision) and lists are taken alike. A higher score means more uncertain, and
+the order of the inputs never matters: ties are averaged.
 """
 
+from nescio.evaluate.calibration import Reliability, brier, ece, mce, nll, reliability
+from nescio.evaluate.disentanglement import Disentanglement, Parts, disentanglement
 from nescio.evaluate.ood import ROC, OODResult, ood, roc
+from nescio.evaluate.selective import AccuracyRejection, RiskCoverage, accuracy_rejection, raulc, risk_coverage
 
-__all__ = ["ood", "roc", "OODResult", "ROC"]
+__all__ = [
+    "ood",
+    "roc",
+    "ece",
+    "mce",
+    "nll",
+    "brier",
+    "reliability",
+    "raulc",
+    "risk_coverage",
+    "accuracy_rejection",
+    "disentanglement",
+    "OODResult",
+    "ROC",
+    "Reliability",
+    "RiskCoverage",
+    "AccuracyRejection",
+    "Disentanglement",
+    "Parts",
+]

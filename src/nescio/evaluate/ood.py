@@ -15,20 +15,25 @@ For a threshold t an input counts as caught when its score is ≥ t, so that
 
 Equal scores enter a threshold together, so the order of the inputs never matters. Nothing is ever turned round:
 a score that is higher for known inputs gets an AUROC below 0.5.
+
+The intervals are percentiles over bootstrap resamples: n of the ID scores and m of the OOD scores, each drawn with
+replacement from its own set. All three figures depend only on how many scores of each set lie at each distinct score,
+so a resample is two rows of counts, and no resample is ever sorted.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
+from nescio.evaluate.arrays import Floats, Integers, Values, scores, whole
 from nescio.types import InputError
 
-Floats = NDArray[np.float64]
+Interval = tuple[float, float]
+
+_BLOCK = 2**18  # counts held at a time, 2 MB for each array: small enough for a processor's cache
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class OODResult:
 
     auroc: 1 is perfect and 0.5 is chance; aupr: 1 is perfect and n_ood / (n_id + n_ood) is chance;
     fpr95: 0 is perfect, the share of ID inputs that are flagged when at least 95 % of the OOD inputs are.
+    The intervals say how far each may be off because the inputs are a sample; None where none was asked for.
     """
 
     auroc: float
@@ -44,6 +50,9 @@ class OODResult:
     fpr95: float
     n_id: int
     n_ood: int
+    auroc_interval: Interval | None = None
+    aupr_interval: Interval | None = None
+    fpr95_interval: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -55,77 +64,100 @@ class ROC:
     thresholds: Floats
 
 
-def ood(id_scores: ArrayLike | Tensor, ood_scores: ArrayLike | Tensor) -> OODResult:
+def ood(
+    id_scores: Values, ood_scores: Values, *, bootstrap: int = 1000, confidence: float = 0.95, seed: int = 0
+) -> OODResult:
     """Separation of OOD from ID scores; higher scores must mean more uncertain.
 
     Both are one-dimensional arrays, tensors or lists of real numbers (±∞ may occur, NaN may not). The module's
     docstring has the exact conventions for ties and thresholds.
+
+    The intervals come from `bootstrap` resamples and hold the middle share `confidence` of them; bootstrap=0 leaves
+    them out. They know no more than the scores at hand: with a handful of inputs, or where the sets do not overlap at
+    all, they are too narrow.
     """
-    known, foreign = _scores(id_scores, "id_scores"), _scores(ood_scores, "ood_scores")
-    n, m = known.size, foreign.size
-    ordered = np.sort(known)
-    below = np.searchsorted(ordered, foreign, side="left")
-    not_above = np.searchsorted(ordered, foreign, side="right")
-    wins_twice = int(below.sum()) + int(not_above.sum())  # integers: no rounding before the one division
-
-    _, alarms, caught = _counts(known, foreign)
-    precision = caught / (caught + alarms)
-    gained = np.diff(caught, prepend=0)
-    enough = int(np.argmax(caught * 100 >= 95 * m))  # counts rise, so the first place is the highest threshold
-    return OODResult(
-        auroc=wins_twice / (2 * n * m),
-        aupr=float((precision * gained).sum() / m),
-        fpr95=int(alarms[enough]) / n,
-        n_id=n,
-        n_ood=m,
-    )
+    known, foreign = scores(id_scores, "id_scores"), scores(ood_scores, "ood_scores")
+    resamples, start = whole(bootstrap, "bootstrap", 0), whole(seed, "seed", 0)
+    if resamples:
+        _check_confidence(confidence, resamples)
+    distinct, id_places, ood_places = _places(known, foreign)
+    auroc, aupr, fpr95 = _figures(id_places[None], ood_places[None], distinct.size)[:, 0]
+    intervals: list[Interval | None] = [None, None, None]
+    if resamples:
+        ends = [(1 - confidence) / 2, (1 + confidence) / 2]
+        drawn = _resampled(id_places, ood_places, distinct.size, resamples, start)
+        intervals = [(float(low), float(high)) for low, high in np.quantile(drawn, ends, axis=1).T]
+    return OODResult(float(auroc), float(aupr), float(fpr95), known.size, foreign.size, *intervals)
 
 
-def roc(id_scores: ArrayLike | Tensor, ood_scores: ArrayLike | Tensor) -> ROC:
+def roc(id_scores: Values, ood_scores: Values) -> ROC:
     """The curve of caught OOD inputs (true positives) against false alarms among ID inputs, over all thresholds."""
-    known, foreign = _scores(id_scores, "id_scores"), _scores(ood_scores, "ood_scores")
-    thresholds, alarms, caught = _counts(known, foreign)
+    known, foreign = scores(id_scores, "id_scores"), scores(ood_scores, "ood_scores")
+    distinct, *places = _places(known, foreign)
+    alarms, caught = (_counts(place[None], distinct.size)[0].cumsum() for place in places)
     return ROC(
         false_positive_rate=np.concatenate([[0.0], alarms / known.size]),
         true_positive_rate=np.concatenate([[0.0], caught / foreign.size]),
-        thresholds=np.concatenate([[np.inf], thresholds]),
+        thresholds=np.concatenate([[np.inf], distinct]),
     )
 
 
-def _counts(known: Floats, foreign: Floats) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Distinct scores, falling, and how many ID and OOD scores are at or above each."""
-    thresholds = np.unique(np.concatenate([known, foreign]))[::-1]
-    alarms = known.size - np.searchsorted(np.sort(known), thresholds, side="left")
-    caught = foreign.size - np.searchsorted(np.sort(foreign), thresholds, side="left")
-    return thresholds, alarms.astype(np.int64), caught.astype(np.int64)
+def _places(known: Floats, foreign: Floats) -> tuple[Floats, Integers, Integers]:
+    """Distinct scores, falling, and the place among them of each ID and each OOD score.
+
+    The places are sorted, so that a resample drawn from them does not depend on the order of the inputs.
+    """
+    rising, place = np.unique(np.concatenate([known, foreign]), return_inverse=True)
+    place = rising.size - 1 - place
+    return rising[::-1], np.sort(place[: known.size]), np.sort(place[known.size :])
 
 
-def _scores(values: Any, name: str) -> Floats:
-    if isinstance(values, Tensor):
-        values = values.detach().to("cpu")
-        values = values.double() if values.is_floating_point() else values
-        values = values.numpy()
-    try:
-        array = np.asarray(values)
-        if np.iscomplexobj(array):
-            raise TypeError("complex numbers have no order")
-        array = array.astype(np.float64)
-    except (TypeError, ValueError) as error:
+def _counts(places: Integers, size: int) -> Integers:
+    """How many scores of each row of `places` [R, n] lie at each of `size` distinct scores, [R, size]."""
+    rows = len(places)
+    shifted = places + size * np.arange(rows)[:, None]
+    return np.bincount(shifted.ravel(), minlength=rows * size).reshape(rows, size)
+
+
+def _figures(id_places: Integers, ood_places: Integers, size: int) -> Floats:
+    """AUROC, AUPR and FPR95, [3, R], of R pairs of samples: places [R, n] and [R, m] among `size` distinct scores."""
+    id_at, ood_at = _counts(id_places, size), _counts(ood_places, size)
+    alarms, caught = id_at.cumsum(1), ood_at.cumsum(1)
+    n, m = alarms[:, -1:], caught[:, -1:]
+    wins_twice = (ood_at * (2 * (n - alarms) + id_at)).sum(1)  # integers: no rounding before the one division
+    precision = caught / np.maximum(caught + alarms, 1)  # a resample may lack the highest scores: 0 of 0
+    enough = (caught * 100 >= 95 * m).argmax(1)  # counts rise, so the first place is the highest threshold
+    return np.stack(
+        [
+            wins_twice / (2 * n * m)[:, 0],
+            (precision * ood_at).sum(1) / m[:, 0],
+            alarms[np.arange(len(alarms)), enough] / n[:, 0],
+        ]
+    )
+
+
+def _resampled(id_places: Integers, ood_places: Integers, size: int, resamples: int, seed: int) -> Floats:
+    """The three figures of each resample, [3, resamples], in blocks of bounded memory.
+
+    Each set has a generator of its own, so that the draws do not depend on how large a block is.
+    """
+    id_rng, ood_rng = np.random.default_rng(seed).spawn(2)
+    rows = max(1, _BLOCK // max(size, id_places.size, ood_places.size))
+    blocks = []
+    for done in range(0, resamples, rows):
+        count = min(rows, resamples - done)
+        drawn_id = id_places[id_rng.integers(id_places.size, size=(count, id_places.size))]
+        drawn_ood = ood_places[ood_rng.integers(ood_places.size, size=(count, ood_places.size))]
+        blocks.append(_figures(drawn_id, drawn_ood, size))
+    return np.concatenate(blocks, axis=1)
+
+
+def _check_confidence(confidence: float, resamples: int) -> None:
+    if not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        raise InputError(f"confidence: expected a share between 0 and 1, such as 0.95, but got {confidence!r}")
+    least = math.ceil(2 / (1 - confidence) - 1e-9)  # one resample beyond each end
+    if resamples < least:
         raise InputError(
-            f"{name}: expected real numbers, one for each input, but got {values!r:.80} ({error})"
-        ) from error
-    if array.ndim != 1:
-        raise InputError(
-            f"{name}: expected one number for each input, shape [N], but got shape {list(array.shape)}; "
-            "reduce or flatten it first"
+            f"bootstrap: expected at least {least} resamples for intervals of confidence {confidence} (or 0 for none) "
+            f"but got {resamples}"
         )
-    if array.size == 0:
-        raise InputError(f"{name}: expected at least one score but got none; nothing can be said about an empty set")
-    bad = np.flatnonzero(np.isnan(array))
-    if bad.size:
-        listed = ", ".join(map(str, bad[:5])) + (", …" if bad.size > 5 else "")
-        raise InputError(
-            f"{name}: expected numbers but {bad.size} of {array.size} scores are NaN (at {listed}); "
-            "find out why, or leave those inputs out"
-        )
-    return array

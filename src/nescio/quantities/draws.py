@@ -3,7 +3,7 @@
     inputs      z(x + σε_s; θ),           ε_s ~ N(0, 1)^{shape of one input}
     parameters  z(x; θ + σε_s),           ε_s ~ N(0, 1)^{shape of θ}, see `nescio.quantities.parameters`
     attack      z(x + ε_s·sign(∂ℓ/∂x); θ), ε_s ~ U[−a, a],  ℓ = −log p_ŷ,  ŷ the predicted class,  sign(0) = 1
-    dropout     see `nescio.quantities.dropout`
+    dropout     see `nescio.posteriors.inserted`
 
 The s-th draw is the same for every input and depends on nothing but the seed and the shapes: a prediction is the same
 in any batch.
@@ -20,9 +20,9 @@ from nescio import inputs, trace
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting
-from nescio.quantities.chunks import at_once, in_chunks
-from nescio.quantities.dropout import dropped_logits
+from nescio.posteriors.inserted import dropped_logits
 from nescio.quantities.parameters import noisy_logits
+from nescio.trace.chunks import at_once, in_chunks
 from nescio.trace.noise import draws
 from nescio.types import InputError, SampledLogits
 

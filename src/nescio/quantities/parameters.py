@@ -19,7 +19,7 @@ from nescio import inputs
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting, preserved
-from nescio.quantities.chunks import at_once, in_chunks
+from nescio.trace.chunks import at_once, in_chunks
 from nescio.types import ModelError, SampledLogits
 
 _ALIGNED = 64  # elements: 256 bytes, at which CUDA's allocator too begins a tensor

@@ -46,7 +46,7 @@ class MethodResult:
     @property
     def result(self) -> OODResult:
         """Separation of all foreign inputs from the known ones."""
-        return ood(self.known, self.all_foreign)
+        return ood(self.known, self.all_foreign, bootstrap=0)
 
     @property
     def curve(self) -> ROC:
@@ -55,7 +55,7 @@ class MethodResult:
 
     def result_of(self, kind: str) -> OODResult:
         """Separation of one foreign set from the known one."""
-        return ood(self.known, self.foreign[kind])
+        return ood(self.known, self.foreign[kind], bootstrap=0)
 
 
 @dataclass(frozen=True)

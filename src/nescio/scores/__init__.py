@@ -7,9 +7,11 @@
 One file a family. A file that is put into this folder is found by itself.
 """
 
-from nescio.scores.base import Score
+from nescio.scores.base import FittedScore, Score
+from nescio.scores.features import KNN, Mahalanobis
 from nescio.scores.gradients import ExGrad, GradNorm, NEGrad, REGrad, UNGrad
 from nescio.scores.perturbations import MCAA, InsertedDropout, PerturbTheta, PerturbX
+from nescio.scores.posterior import Laplace, MutualInformation
 from nescio.scores.probabilities import GEN, Energy, Entropy, ExGradV, MaxProbability
 from nescio.scores.registry import MethodInfo, MethodTable, discover, get, methods, names, register
 
@@ -21,6 +23,7 @@ __all__ = [
     "get",
     "register",
     "Score",
+    "FittedScore",
     "MethodInfo",
     "MethodTable",
     "NEGrad",
@@ -37,4 +40,8 @@ __all__ = [
     "MaxProbability",
     "Energy",
     "GEN",
+    "Mahalanobis",
+    "KNN",
+    "Laplace",
+    "MutualInformation",
 ]

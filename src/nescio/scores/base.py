@@ -8,12 +8,13 @@ table of methods, the command line and the conformance tests find it there.
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from types import UnionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
@@ -28,12 +29,13 @@ class Score:
 
     name: ClassVar[str]
     summary: ClassVar[str]  # one sentence
-    requires: ClassVar[str]  # "forward", "gradients" or "draws"
+    requires: ClassVar[str]  # "forward", "gradients", "draws" or "posterior"
     cost: ClassVar[str]  # forward passes for one input, in C (classes) and N (noisy copies or draws)
     paper: ClassVar[str]
     sign: ClassVar[str] = HIGHER
     needs_training_data: ClassVar[bool] = False
     composes: ClassVar[tuple[str, ...]] = ()  # refinements that its settings can switch on
+    needs_level: ClassVar[bool] = False  # of the logits, which a softmax, and so a posterior, forgets
 
     @property
     def needs(self) -> tuple[Request, ...]:
@@ -100,3 +102,43 @@ class Score:
             f"{self.name}: expected {setting} to be {expected}, got {getattr(self, setting)!r}; "
             f"leave it out for the default, {setting}={default!r}"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedScore(Score):
+    """Base of the scores that are fitted to training data first.
+
+    `fitted` gives a new object that holds what was found. That is no setting: two scores with equal settings are equal,
+    whatever they were fitted to, and one whose settings are changed has to be fitted anew.
+    """
+
+    needs_training_data = True
+    _state: ClassVar[Any] = None  # set on an object that is fitted
+
+    @property
+    def training(self) -> tuple[Request, ...]:
+        """The quantities of the training data that it is fitted to."""
+        return self.needs
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it can be called."""
+        return self._state is not None
+
+    def fitted(self, values: Sequence[Any], labels: Tensor) -> Self:
+        """This score, fitted to the values of `training` and the class indices ``[N]`` of the training data."""
+        new = copy.copy(self)
+        object.__setattr__(new, "_state", self._fit(*values, labels))
+        return new
+
+    def _fit(self, *values: Any) -> Any:
+        """What is kept of the values and the labels, which come last."""
+        raise NotImplementedError
+
+    def _found(self) -> Any:
+        if self._state is None:
+            raise InputError(
+                f"expected '{self.name}' to be fitted, got one that was not; give training data as "
+                f"nescio.score(..., fit=(x, y)), or fit it once: nescio.fit(model, '{self.name}', (x, y))"
+            )
+        return self._state

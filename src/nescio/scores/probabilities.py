@@ -92,6 +92,7 @@ class Energy(ForwardScore):
     name = "energy"
     summary = "Free energy of the logits."
     paper = "Liu et al. 2020"
+    needs_level = True
 
     def __post_init__(self) -> None:
         self._number("temperature", above=0.0)

@@ -45,7 +45,11 @@ def discover(package: str, folders: Iterable[str]) -> None:
 def names() -> list[str]:
     """The names of all methods, in the order of the table."""
     order = {"gradients": 0, "draws": 1, "forward": 2}  # within a family: as they stand in its file
-    return sorted(_methods, key=lambda name: order.get(_methods[name].requires, len(order)))
+
+    def place(name: str) -> tuple[int, bool]:
+        return order.get(_methods[name].requires, len(order)), _methods[name].needs_training_data
+
+    return sorted(_methods, key=place)
 
 
 def get(method: str | type[Score] | Method, **settings: Any) -> Method:
@@ -61,7 +65,7 @@ def get(method: str | type[Score] | Method, **settings: Any) -> Method:
         return method(**settings)
     if isinstance(method, Score):
         _check_settings(type(method), settings)
-        return replace(method, **settings)
+        return replace(method, **settings) if settings else method
     if not isinstance(method, type) and isinstance(method, Method):
         if settings:
             raise InputError(

@@ -2,7 +2,8 @@
 
 1. The paper's small CNN is trained on part of scikit-learn's digits (seeded, best epoch on validation).
 2. Held-out digits stand against as many pictures that are no digits, in equal parts of each kind.
-3. Every registered method scores all of them with its default settings, alone and timed.
+3. Every registered method for a single network scores all of them with its default settings, alone and timed. Those
+   that need training data are fitted to the pictures that the network was trained on.
 
 All of it runs on one thread: the pictures are too small for a second to gain much, the order of sums and with it the
 table does not depend on the number of cores, and other work on the machine does little harm.
@@ -30,8 +31,8 @@ from nescio import scores, zoo
 from nescio.data import NOT_DIGITS, Digits, digits, replacing
 from nescio.data.digits import ABOUT
 from nescio.report import Comparison, MethodResult, PictureSet, page
-from nescio.study.scoring import score
-from nescio.types import InputError, need
+from nescio.study.scoring import fit, score
+from nescio.types import InputError, Predictions, need
 
 BATCH = 50
 
@@ -46,8 +47,9 @@ def demo(
 ) -> Comparison:
     """Train, score, compare. `inputs` is the number of held-out digits, and that of the other pictures together.
 
-    methods=None takes every registered one. progress=True or False shows or hides the bars; None shows them in a
-    terminal. For a seed the scores are the same on every run of one machine; only the times differ.
+    methods=None takes every registered one that a single network can do. progress=True or False shows or hides the
+    bars; None shows them in a terminal. For a seed the scores are the same on every run of one machine; only the times
+    differ.
     """
     for package in ("sklearn", "matplotlib", "PIL"):
         need(package, "demo")  # said before the work, not after it
@@ -56,7 +58,12 @@ def demo(
             f"expected a seed of at least 0 and {2 * len(NOT_DIGITS)} to 1000 inputs, got seed={seed}, inputs={inputs}"
         )
     with _one_thread():
-        return _compared(seed, inputs, epochs, list(scores.names() if methods is None else methods), progress)
+        return _compared(seed, inputs, epochs, list(_of_a_network() if methods is None else methods), progress)
+
+
+def _of_a_network() -> list[str]:
+    """The methods that take a model, and not a posterior in its place."""
+    return [name for name in scores.names() if Predictions() not in scores.get(name).needs]
 
 
 def _compared(seed: int, inputs: int, epochs: int, names: list[str], progress: bool | None) -> Comparison:
@@ -65,7 +72,8 @@ def _compared(seed: int, inputs: int, epochs: int, names: list[str], progress: b
     model = _trained(known, epochs, seed, progress)
     everything = torch.cat([known.held_out.x, *foreign.values()])
     with bars.bar(len(names) * len(everything), show=progress, description="scoring") as bar:
-        results = tuple(_scored(model, name, everything, [inputs, *map(len, foreign.values())], bar) for name in names)
+        sizes = [inputs, *map(len, foreign.values())]
+        results = tuple(_scored(model, name, known, everything, sizes, bar) for name in names)
     return Comparison(
         known=_pictures(model, "held-out digits", ABOUT, known.held_out.x, known.held_out.y),
         foreign=tuple(_pictures(model, kind, NOT_DIGITS[kind].about, x) for kind, x in foreign.items()),
@@ -115,8 +123,8 @@ def _trained(data: Digits, epochs: int, seed: int, progress: bool | None) -> nn.
     return model
 
 
-def _scored(model: nn.Module, name: str, x: Tensor, sizes: list[int], bar: bars.Bar) -> MethodResult:
-    """One method alone: its scores of every set, and its time."""
+def _scored(model: nn.Module, name: str, data: Digits, x: Tensor, sizes: list[int], bar: bars.Bar) -> MethodResult:
+    """One method alone: its scores of every set, and its time, in which fitting does not count."""
 
     def batches() -> Iterator[Tensor]:
         for batch in x.split(BATCH):
@@ -124,6 +132,8 @@ def _scored(model: nn.Module, name: str, x: Tensor, sizes: list[int], bar: bars.
             bar.update(len(batch))
 
     method: Any = scores.get(name)
+    if method.needs_training_data:
+        method = fit(model, method, (data.train.x, data.train.y), progress=False)
     score(model, x[:2], method, progress=False)  # what happens only on the first call is not the method's cost
     start = time.perf_counter()
     found = score(model, batches(), method, progress=False)

@@ -1,24 +1,36 @@
-"""`nescio.score`: one number for each input that says how uncertain a pre-trained classifier is about it."""
+"""`nescio.score`: one number for each input that says how uncertain a pre-trained classifier is about it.
+
+Methods that need training data are fitted first: within `nescio.score(..., fit=data)`, or once by `nescio.fit`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sized
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from typing import Any, Literal, overload
 
-import numpy as np
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader
+from torch import Tensor, nn
 
 from nescio import inputs, quantities, scores
-from nescio import progress as bars
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import preserved
+from nescio.posteriors.base import total
+from nescio.progress import bar
 from nescio.scores import Score
-from nescio.types import Check, InputError, Method, ModelError, NormTable, Scored
+from nescio.study.fitting import check_fit, fitted
+from nescio.types import (
+    Check,
+    InputError,
+    Logits,
+    Method,
+    ModelError,
+    NormTable,
+    Posterior,
+    Predictions,
+    Scored,
+)
 
 Output = Literal["logits", "probabilities", "binary"]
 MethodLike = str | Method | type[Score]
@@ -30,6 +42,7 @@ def score(
     x: Any,
     method: MethodLike = ...,
     *,
+    fit: Any = ...,
     output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
@@ -43,6 +56,7 @@ def score(
     x: Any,
     method: MethodLike = ...,
     *,
+    fit: Any = ...,
     output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
@@ -56,6 +70,7 @@ def score(
     x: Any,
     method: list[Any] | tuple[Any, ...],
     *,
+    fit: Any = ...,
     output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
@@ -69,6 +84,7 @@ def score(
     x: Any,
     method: list[Any] | tuple[Any, ...],
     *,
+    fit: Any = ...,
     output: Output | None = ...,
     progress: bool | None = ...,
     chunk: int | None = ...,
@@ -81,6 +97,7 @@ def score(
     x: Any,
     method: MethodLike | list[Any] | tuple[Any, ...] = "regrad",
     *,
+    fit: Any = None,
     output: Output | None = None,
     progress: bool | None = None,
     chunk: int | None = None,
@@ -92,11 +109,15 @@ def score(
 
     Args:
         model: a PyTorch classifier, any callable that gives logits, or a `Classifier`. It is left as it was found.
+            Or a posterior (`nescio.posteriors`): for "mutual_information", and for methods that need nothing but
+            probabilities, which are then the mean over its samples.
         x: a tensor [N, ...], a mapping of names to tensors (the model's keyword arguments), or an iterable of batches
             of either kind, such as a data loader; of batches that are tuples the first item is taken.
         method: a name (`nescio.methods()` lists them), an object such as ``nescio.scores.REGrad(power=1)``, or a list
             of these: then all are computed in one pass over the data, shared work once, and a dict is returned.
             A method that is listed twice with other settings is keyed by its name and those settings.
+        fit: labelled training data, (x, y) or an iterable of such pairs, for the methods that need it: they are fitted
+            in one pass. To fit once and score often, see `nescio.fit`.
         output: what the model returns: "logits" (unless a Classifier says otherwise), "probabilities", or "binary"
             for one logit per input.
         progress: True or False shows or hides the progress bar; None shows it in a terminal after two seconds.
@@ -108,23 +129,106 @@ def score(
     """
     several = isinstance(method, list | tuple)
     chosen = _choose(list(method) if isinstance(method, list | tuple) else [method], settings)
-    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
-        raise InputError(f"expected chunk to be None or a whole number of at least 1, got {chunk!r}; leave it out")
-    classifier = Classifier.of(model, output=output)
+    _check_chunk(chunk)
+    source = _source(model, output)
+    _check_needs(chosen, source)
+    check_fit(chosen, fit)
+    if fit is not None and isinstance(source, Classifier):
+        chosen = fitted(source, chosen, fit, progress, chunk)
     requests = [request for one in chosen.values() for request in one.needs]
     parts = {key: _Parts() for key in chosen}
     done = 0
-    with preserved(classifier), _bar(x, progress) as bar:
-        for block in _blocks(x, chunk or _block(classifier)):
-            values = quantities.compute(classifier, block, requests, chunk, memory_gb)
+    with preserved(source), bar(total(x), show=progress, description="scoring") as shown:
+        for block in _blocks(x, chunk or _block(source)):
+            values = quantities.compute(source, block, requests, chunk, memory_gb)
             for key, one in chosen.items():
                 own = _together([values[request] for request in one.needs])
                 parts[key].add(one, own, _checked(one(*own), key, inputs.size(block), done))
             done += inputs.size(block)
-            bar.update(inputs.size(block))
+            shown.update(inputs.size(block))
     whole = {key: part.whole() for key, part in parts.items()}
     joined: Any = whole if report else {key: scored.scores for key, scored in whole.items()}
     return joined if several else next(iter(joined.values()))
+
+
+@overload
+def fit(
+    model: Any,
+    method: MethodLike,
+    data: Any,
+    *,
+    output: Output | None = ...,
+    progress: bool | None = ...,
+    chunk: int | None = ...,
+    **settings: Any,
+) -> Method: ...
+@overload
+def fit(
+    model: Any,
+    method: list[Any] | tuple[Any, ...],
+    data: Any,
+    *,
+    output: Output | None = ...,
+    progress: bool | None = ...,
+    chunk: int | None = ...,
+    **settings: Any,
+) -> list[Method]: ...
+def fit(
+    model: Any,
+    method: MethodLike | list[Any] | tuple[Any, ...],
+    data: Any,
+    *,
+    output: Output | None = None,
+    progress: bool | None = None,
+    chunk: int | None = None,
+    **settings: Any,
+) -> Method | list[Method]:
+    """The method, fitted to labelled training data, to be given to `nescio.score` in the place of its name.
+
+    data: a pair (x, y), or an iterable of such pairs, read once; a list of methods gives a list, in which those that
+    need no training data stay as they are. The model is left as it was found. The other arguments are those of
+    `nescio.score`.
+    """
+    several = isinstance(method, list | tuple)
+    chosen = _choose(list(method) if isinstance(method, list | tuple) else [method], settings)
+    _check_chunk(chunk)
+    classifier = _source(model, output)
+    if not isinstance(classifier, Classifier):
+        raise ModelError(f"expected a model to fit a method with, got the posterior {type(model).__name__}")
+    _check_needs(chosen, classifier)
+    check_fit(chosen, data)
+    found = list(fitted(classifier, chosen, data, progress, chunk).values())
+    return found if several else found[0]
+
+
+def _source(model: Any, output: Output | None) -> Classifier | Posterior:
+    """A posterior as it is, anything else as a Classifier; a module is a model, also if it has a `predict`."""
+    if isinstance(model, Posterior) and not isinstance(model, nn.Module | Classifier | type):
+        if output is not None:
+            raise InputError(f"expected no output= beside a posterior, which gives probabilities, got {output!r}")
+        return model
+    return Classifier.of(model, output=output)
+
+
+def _check_needs(chosen: dict[str, Method], source: Classifier | Posterior) -> None:
+    """Raise a ModelError for a method that needs a posterior, or more than one can give."""
+    for key, one in chosen.items():
+        if isinstance(source, Classifier):
+            if Predictions() in one.needs:
+                raise ModelError(
+                    f"expected a posterior for '{key}', got the model {source.name}; give one in its place, such as "
+                    f"nescio.posteriors.MCDropout(model): nescio.score(posterior, x, '{key}')"
+                )
+        elif getattr(one, "needs_level", False) or not set(one.needs) <= {Logits(), Predictions()}:
+            raise ModelError(
+                f"expected a method that needs probabilities alone with a posterior ({type(source).__name__}), got "
+                f"'{key}'; use mutual_information, entropy or max_probability, or give the model itself"
+            )
+
+
+def _check_chunk(chunk: int | None) -> None:
+    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
+        raise InputError(f"expected chunk to be None or a whole number of at least 1, got {chunk!r}; leave it out")
 
 
 def _together(values: list[Any]) -> list[Any]:
@@ -193,17 +297,9 @@ def _blocks(data: Any, most: int) -> Iterator[Inputs]:
             yield inputs.take(batch, slice(start, start + most))
 
 
-def _block(classifier: Classifier) -> int:
-    return 64 if classifier.device is None or classifier.device.type == "cpu" else 512
-
-
-def _bar(data: Any, show: bool | None) -> AbstractContextManager[bars.Bar]:
-    total = None  # how many inputs an iterable will give is known of data loaders only
-    if isinstance(data, Tensor | np.ndarray | Mapping):
-        total = inputs.size(inputs.as_inputs(data))
-    elif isinstance(data, DataLoader) and isinstance(data.dataset, Sized) and data.batch_size:
-        total = min(len(data.dataset), len(data) * data.batch_size)
-    return bars.bar(total, show=show, description="scoring")
+def _block(source: Classifier | Posterior) -> int:
+    device = source.device if isinstance(source, Classifier) else None
+    return 64 if device is None or device.type == "cpu" else 512
 
 
 def _checked(found: Tensor, key: str, count: int, first: int) -> Tensor:

@@ -1,8 +1,27 @@
-"""Small networks in plain torch and a trainer for them: what the demonstration, the benchmarks and the tests run on."""
+"""Networks in plain torch, the plans by which they are trained, and a trainer for small ones."""
 
 from nescio.zoo.cnn import small_cnn
-from nescio.zoo.resnet import ResNet18, resnet18, resnet18_cifar
+from nescio.zoo.plans import RECIPES, Normalised, TrainingPlan
+from nescio.zoo.resnet import ResNet, ResNet18, resnet18, resnet18_cifar, resnet152_cifar
 from nescio.zoo.train import Epoch, accuracy, train
+from nescio.zoo.trained import Trained, trained
 from nescio.zoo.vit import SmallViT, small_vit
 
-__all__ = ["small_cnn", "resnet18", "resnet18_cifar", "ResNet18", "small_vit", "SmallViT", "train", "accuracy", "Epoch"]
+__all__ = [
+    "small_cnn",
+    "resnet18",
+    "resnet18_cifar",
+    "resnet152_cifar",
+    "ResNet",
+    "ResNet18",
+    "small_vit",
+    "SmallViT",
+    "Normalised",
+    "RECIPES",
+    "TrainingPlan",
+    "Trained",
+    "trained",
+    "train",
+    "accuracy",
+    "Epoch",
+]

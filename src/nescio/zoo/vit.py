@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from nescio.training.seeding import seeded
 from nescio.types import InputError
-from nescio.zoo.seeding import seeded
 
 
 class Layer(nn.Module):

@@ -1,4 +1,4 @@
-"""Logits under dropout that is inserted before a layer of a model that has none there.
+"""`InsertedDropout`: predictions under dropout that is inserted before a layer of a model that has none there.
 
 With h the input of the last linear layer that the model calls and m_s masks of d independent entries that are
 1/(1 − p) with probability 1 − p and 0 otherwise, the s-th prediction uses h ⊙ m_s; all inputs share the mask. Where the
@@ -9,10 +9,10 @@ runs once for each draw. The mask is put in by a temporary hook.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,48 @@ from nescio import inputs
 from nescio.inputs import Inputs
 from nescio.models import Classifier, named_modules
 from nescio.modes import eager, predicting
-from nescio.quantities.chunks import at_once, in_chunks
+from nescio.posteriors.base import PosteriorBase, number, whole_number
+from nescio.posteriors.saving import about, check_tensors, same, saved
+from nescio.trace.chunks import at_once, in_chunks
 from nescio.types import ModelError, SampledLogits
 
 _MASKED = 2**24  # elements of masked input at once
+
+
+@saved("inserted_dropout")
+class InsertedDropout(PosteriorBase):
+    """Dropout at rate p before the last linear layer that the model calls, or before the one that `layer` names.
+
+    The model itself is not changed. S = samples; the mask of a sample is shared by all inputs.
+    """
+
+    def __init__(
+        self,
+        model: Classifier | Callable[..., Any],
+        p: float = 0.4,
+        samples: int = 100,
+        seed: int = 0,
+        layer: str | None = None,
+        *,
+        output: str | None = None,
+    ) -> None:
+        self.classifiers = (Classifier.of(model, output),)
+        self.p, self.layer = number("p", p, above=0.0, below=1.0), layer
+        self.samples, self.seed = whole_number("samples", samples, 1), whole_number("seed", seed, 0)
+
+    def _logits(self, x: Inputs) -> Tensor:
+        request = SampledLogits("dropout", self.p, self.samples, self.seed, self.layer)
+        return dropped_logits(self.classifiers[0], x, request, None)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        own = {"p": self.p, "samples": self.samples, "seed": self.seed, "layer": self.layer}
+        return own | {"model": about(self.classifiers[0])}, {}
+
+    @classmethod
+    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+        check_tensors(tensors, {})
+        own = {name: value for name, value in settings.items() if name != "model"}
+        return cls(same(model, settings["model"]), **own)
 
 
 @dataclass

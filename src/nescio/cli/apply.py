@@ -1,0 +1,82 @@
+"""`nescio apply`: a policy and new scores in; the same table with a column `decision` out."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from nescio.cli.decide import apart, numbers
+
+EXAMPLES = """examples:
+  nescio apply --policy policy.json --scores new.csv --out decisions.csv
+  nescio apply --policy policy.json --scores new.parquet --out decisions.parquet --monitor watch.json
+  nescio apply --policy policy.json --scores new.csv --column regrad_v2 --out decisions.csv
+
+The policy is one that `nescio decide` wrote, and it remembers which column of scores it was made for. The table that is
+written has all columns of the other and `decision`: accept, or abstain, which means that a person should look. With
+--monitor the scores are counted in a file, run after run, and an alarm is given when more inputs are refused than the
+policy lets expect: the inputs have changed. An alarm is no error; the exit status is 0."""
+
+
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the sub-command."""
+    command = commands.add_parser(
+        "apply",
+        help="accept or abstain, input by input, by a policy of `nescio decide`",
+        description="Adds a column `decision` to a table of scores, accept or abstain, as a policy says.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[common],
+    )
+    command.add_argument("--policy", required=True, metavar="FILE", help="what `nescio decide` wrote")
+    command.add_argument("--scores", required=True, metavar="FILE", help="the table: .parquet, .csv or .json")
+    command.add_argument("--column", metavar="METHOD", help="the scores (default: the column of the policy's own data)")
+    command.add_argument("--out", required=True, metavar="FILE", help="the new table: .parquet, .csv or .json")
+    command.add_argument("--monitor", metavar="FILE", help="counts of all runs, kept as JSON; made if not there")
+    command.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, decide, write."""
+    import numpy as np
+
+    from nescio import decide
+    from nescio.data import check_ending, check_writable, write_table
+    from nescio.data.tables import read_table
+    from nescio.types import InputError
+
+    check_ending(args.out)
+    apart({"--policy": args.policy, "--out": args.out, "--monitor": args.monitor})
+    apart({"--policy": args.policy, "--scores": args.scores, "--monitor": args.monitor})
+    check_writable(args.out)
+    policy = decide.load(args.policy)
+    if not isinstance(policy, decide.Policy):
+        raise InputError(f"--policy: expected one of `nescio decide`, but {args.policy} makes sets of classes")
+    made_for = policy.about.get("score")
+    column = args.column or made_for
+    if column is None:
+        raise InputError(f"--column: expected the column of scores, since {args.policy} does not say it; name it")
+    table = read_table(args.scores)
+    if column not in table:
+        hint = "" if args.column else f"; {args.policy} was made for it: name another with --column if it is the same"
+        raise InputError(f"expected the column {column!r} in {args.scores}, but it has: {', '.join(table)}{hint}")
+    if "decision" in table:
+        raise InputError(
+            f"expected no column 'decision' in {args.scores}, since it would be lost; give it another name"
+        )
+    scores = numbers(table, column, args.scores)
+    accepted = policy.accept(scores).numpy()
+    watch = None if args.monitor is None else decide.monitor(policy, args.monitor)
+
+    write_table(args.out, table | {"decision": np.where(accepted, "accept", "abstain")})
+    if column != made_for and made_for is not None:
+        print(f"The policy was made for the column {made_for!r} and is used for {column!r}, as --column asks.")
+    refused = int((~accepted).sum())
+    share = f" ({100 * refused / len(accepted):.1f} %)" if len(accepted) else ""
+    print(f"Abstained from {refused} of {len(accepted)} inputs{share}.")
+    if policy.threshold is None:
+        print(policy)
+    print(f"Wrote {args.out}")
+    if watch is not None:
+        print(f"{args.monitor}: {watch.update(scores)}")
+    return 0

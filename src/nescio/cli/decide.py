@@ -1,0 +1,167 @@
+"""`nescio decide`: scores of held-out inputs, and whether their answers are right, in; a policy with a promise out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+PICTURES = (".png", ".svg", ".pdf")
+EXAMPLES = """examples:
+  nescio decide --scores scores.csv --column regrad --labels held-out.npz --out policy.json
+  nescio decide --scores scores.csv --column regrad --label y --risk 0.02 --confidence 0.95 --out policy.json
+  nescio decide --scores scores.csv --column entropy --correct right --out policy.json --plot risk-coverage.png
+  nescio decide --scores scores.csv --column regrad --keep 0.95 --out policy.json        (without labels)
+
+The table is one that `nescio score` wrote for held-out inputs. Whether an answer is right comes from its column
+'predicted' and the true classes, in a column of the table (--label) or in the array y of a .npz file (--labels), or
+from a column of True and False, or 1 and 0 (--correct). The policy promises that at most the share RISK of the
+accepted answers is wrong, with this confidence, for inputs like these. Where no threshold can promise it, the policy
+says so and accepts nothing; that is no error, and the exit status is 0."""
+
+
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the sub-command."""
+    command = commands.add_parser(
+        "decide",
+        help="find from which score on an answer should not be used, with a promise",
+        description="Makes a policy from the scores of held-out inputs: up to which score an answer is accepted.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[common],
+    )
+    command.add_argument("--scores", required=True, metavar="FILE", help="the table: .parquet, .csv or .json")
+    command.add_argument("--column", required=True, metavar="METHOD", help="the column of scores, higher = less sure")
+    truth = command.add_mutually_exclusive_group(required=True)
+    truth.add_argument("--labels", metavar="FILE.npz", help="the true classes: the array y")
+    truth.add_argument("--label", metavar="COLUMN", help="the true classes: a column of the table")
+    truth.add_argument("--correct", metavar="COLUMN", help="whether the answer is right: a column of the table")
+    truth.add_argument("--keep", type=float, metavar="SHARE", help="no labels: accept this share of inputs like these")
+    command.add_argument("--labels-key", metavar="NAME", help="another array of the .npz file (default: y)")
+    command.add_argument("--risk", type=float, metavar="SHARE", help="of wrong answers, at most (default: 0.05)")
+    command.add_argument("--confidence", type=float, metavar="SHARE", help="of the promise (default: 0.9)")
+    command.add_argument("--out", required=True, metavar="FILE", help="the policy, as JSON")
+    command.add_argument("--plot", metavar="FILE", help="risk–coverage curve: .png, .svg or .pdf; needs labels")
+    command.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, decide, write."""
+    from nescio import decide, evaluate, plots
+    from nescio.data import check_writable, replacing
+    from nescio.data.tables import read_table
+    from nescio.types import need
+
+    _check(args)
+    apart({"--scores": args.scores, "--labels": args.labels, "--out": args.out, "--plot": args.plot})
+    check_writable(args.out)
+    if args.plot is not None:
+        check_writable(args.plot)
+        need("matplotlib.figure", "demo")
+    predicted = "predicted" if args.label or args.labels else None
+    wanted = (args.column, args.label, args.correct, predicted)
+    table = read_table(args.scores, [column for column in wanted if column is not None])
+    scores, about = numbers(table, args.column, args.scores), {"score": args.column}
+    if args.keep is not None:
+        policy = decide.quantile(scores, args.keep, about=about)
+    else:
+        correct = _correct(args, table)
+        promised = {"risk": args.risk, "confidence": args.confidence}
+        given = {name: value for name, value in promised.items() if value is not None}
+        policy = decide.threshold(scores, correct, **given, about=about)
+        if args.plot is not None:
+            figure = plots.risk_coverage({args.column: evaluate.risk_coverage(scores, correct)}, policy)
+            with replacing(args.plot) as part:
+                figure.savefig(part, format=Path(args.plot).suffix.lower()[1:], dpi=150)
+    policy.save(args.out)
+    print(policy)
+    print(f"Wrote {args.out}" + (f" and {args.plot}" if args.plot is not None else ""))
+    return 0
+
+
+def apart(paths: Mapping[str, str | None]) -> None:
+    """Raise where two of the options name one file."""
+    from nescio.types import InputError
+
+    seen: dict[Path, str] = {}
+    for option, path in paths.items():
+        if path is not None:
+            other = seen.setdefault(Path(path).resolve(), option)
+            if other != option:
+                raise InputError(f"{option}: expected another file than that of {other}, but got {path} for both")
+
+
+def numbers(table: Mapping[str, NDArray[Any]], column: str, path: str) -> NDArray[Any]:
+    """A column of the table that holds numbers."""
+    from nescio.types import InputError
+
+    values = table[column]
+    if values.dtype.kind not in "fiub":
+        odd = next((value for value in values.tolist() if isinstance(value, str) or value is None), values[0])
+        raise InputError(f"expected numbers in the column {column!r} of {path}, but it holds {odd!r}")
+    return values
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Options that do not go together."""
+    from nescio.types import InputError
+
+    if args.keep is not None:
+        for option in ("risk", "confidence", "plot"):
+            if getattr(args, option) is not None:
+                raise InputError(f"--{option}: expected labels with it, but --keep makes a policy without them")
+    if args.labels_key is not None and args.labels is None:
+        raise InputError("--labels-key: expected --labels FILE.npz with it")
+    if args.plot is not None and Path(args.plot).suffix.lower() not in PICTURES:
+        raise InputError(f"--plot: expected a file name that ends in {', '.join(PICTURES)}, but got '{args.plot}'")
+
+
+def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """Whether each answer is right."""
+    import numpy as np
+
+    from nescio.types import InputError
+
+    if args.correct is not None:
+        return numbers(table, args.correct, args.scores)
+    predicted = table["predicted"]
+    if args.labels is not None:
+        truth, name = _labels(args, table, len(predicted)), f"the labels of {args.labels}"
+    else:
+        truth, name = table[args.label], f"the column {args.label!r}"
+    for values, what in ((predicted, "the column 'predicted'"), (truth, name)):
+        text = values.dtype.kind == "O"
+        empty = any(value is None or value == "" for value in values) if text else np.isnan(values).any()
+        if empty:
+            raise InputError(f"expected a class for each input, but {what} has cells that hold none; leave them out")
+    if (predicted.dtype.kind == "O") != (truth.dtype.kind == "O"):
+        raise InputError(
+            f"expected classes of one kind, but {name} holds {truth[0]!r} and the column 'predicted' {predicted[0]!r}; "
+            "give both as indices or both as names"
+        )
+    return np.asarray(predicted == truth)
+
+
+def _labels(args: argparse.Namespace, table: Mapping[str, NDArray[Any]], count: int) -> NDArray[Any]:
+    """The labels of the .npz file, one for each row: by the column 'index' where rows were left out or moved."""
+    import numpy as np
+
+    from nescio.data import read_npz
+    from nescio.types import InputError
+
+    labels = read_npz(args.labels, args.labels_key or "y")
+    if labels.ndim != 1:
+        raise InputError(f"expected one label for each input in {args.labels}, but its shape is {list(labels.shape)}")
+    index = table.get("index", np.arange(count))
+    if index.dtype.kind not in "iu" or np.unique(index).size != count:
+        raise InputError(f"expected each row number once in the column 'index' of {args.scores}, but some are not")
+    moved = not np.array_equal(index, np.arange(count))
+    if (index.max() >= labels.size or index.min() < 0) if moved else (labels.size != count):
+        what = f"{index.max() + 1} at least, for the column 'index'" if moved else f"{count}, one for each row"
+        raise InputError(f"expected as many labels in {args.labels} as {args.scores} needs ({what}), got {labels.size}")
+    return labels[index]

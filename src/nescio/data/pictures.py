@@ -1,0 +1,72 @@
+"""A labelled set of pictures in memory, as it lies in its files: uint8, never normalised.
+
+`to_float` brings it to [0, 1] (x / 255), the units in which noise and perturbations are given; `subset` draws fewer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from nescio.types import InputError
+
+
+@dataclass(frozen=True)
+class PictureSet:
+    """Pictures uint8 ``[N, C, H, W]`` and labels int64 ``[N]``, where a label is a place in `classes`."""
+
+    x: Tensor
+    y: Tensor
+    name: str
+    split: str
+    classes: tuple[str, ...]
+    about: str
+    """Where the pictures are from, and in what they differ from the official set."""
+
+    def __post_init__(self) -> None:
+        what = f"{self.name} {self.split}"
+        if self.x.dtype != torch.uint8 or self.x.ndim != 4 or not self.x.numel():
+            raise InputError(
+                f"{what}: expected pictures as uint8 [N, C, H, W], at least one, but got {_form(self.x)}; "
+                "the file may be of another kind"
+            )
+        if self.y.dtype != torch.int64 or self.y.shape != self.x.shape[:1]:
+            raise InputError(
+                f"{what}: expected one int64 label for each of the {len(self.x)} pictures, but got {_form(self.y)}; "
+                "a part may be missing"
+            )
+        low, high = int(self.y.min()), int(self.y.max())
+        if low < 0 or high >= len(self.classes):
+            raise InputError(
+                f"{what}: expected labels from 0 to {len(self.classes) - 1}, one for each class name, "
+                f"but they run from {low} to {high}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def subset(pictures: PictureSet, n: int, seed: int = 0) -> PictureSet:
+    """`n` of the pictures, drawn without replacement, in their old order; a larger n keeps what a smaller one drew."""
+    total = len(pictures)
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= total:
+        raise InputError(f"n: expected 1 to {total} pictures of {pictures.name} {pictures.split}, but got {n!r}")
+    if n == total:
+        return pictures
+    chosen = torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:n].sort().values
+    about = f"{pictures.about}; {n} of these {total} drawn at random (seed {seed})"
+    return replace(pictures, x=pictures.x[chosen], y=pictures.y[chosen], about=about)
+
+
+def to_float(x: Tensor) -> Tensor:
+    """uint8 0 … 255 as float32 in [0, 1]."""
+    if not isinstance(x, Tensor) or x.dtype != torch.uint8:
+        kind = str(x.dtype) if isinstance(x, Tensor) else type(x).__name__
+        raise InputError(f"x: expected a uint8 tensor, but got {kind}; floats need no such step")
+    return x.float().div(255)
+
+
+def _form(x: Tensor) -> str:
+    return f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}"

@@ -1,0 +1,136 @@
+"""Sets of answers that hold the true one with a promised probability (conformal prediction).
+
+With a score s(x, c) for each class and calibration scores s_i = s(x_i, y_i), let q be the ⌈(n + 1) coverage⌉-th
+smallest of the s_i (+∞ when there are too few). The set of a new input is {c: s(x, c) ≤ q}. The rank of the new s(x,
+y) among n + 1 is uniform (ties only help), so P(y in the set) ≥ coverage, on average over calibration data and new
+inputs like them.
+
+    split:     s(x, c) = 1 − p_c                      the smallest sets on average
+    adaptive:  s(x, c) = Σ_{c': p_c' ≥ p_c} p_c'      larger sets for harder inputs (APS, not randomised)
+
+The likeliest class is always in the set, so that no set is empty: this can only add to the coverage. Classes of equal
+probability enter together, so their order never matters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nescio.decide import files
+from nescio.decide.checks import Floats, labels_of, probabilities_of, share
+from nescio.decide.policy import about_of, percent
+from nescio.decide.selective import rank
+from nescio.types import InputError
+
+FORM = "nescio prediction sets"
+Kind = Literal["split", "adaptive"]
+
+
+@dataclass(frozen=True)
+class ConformalPolicy:
+    """Prediction sets of the classes with s(x, c) ≤ `threshold`; None: too few examples, so that sets hold all classes.
+
+    `coverage` is promised, from `n` examples of `classes` classes; `size` is the mean size of their sets.
+    """
+
+    kind: Kind
+    threshold: float | None
+    coverage: float
+    n: int
+    classes: int
+    size: float
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    def sets(self, probabilities: Any) -> Tensor:
+        """True for each class that is in an input's set, bool [N, C]."""
+        p = probabilities_of(probabilities, classes=self.classes)
+        return torch.from_numpy(_sets(p, self.kind, self.threshold))
+
+    def __str__(self) -> str:
+        made = "".join(f"; {name}: {value}" for name, value in self.about.items())
+        return self._sentence() + (f" ({made[2:]})" if made else "")
+
+    def _sentence(self) -> str:
+        if self.threshold is None:
+            return (
+                f"With {self.n} examples only the set of all {self.classes} classes can promise to hold the true "
+                f"class for {percent(self.coverage)} of inputs; it takes more examples."
+            )
+        return (
+            f"The set of answers holds the true class for at least {percent(self.coverage)} of new inputs like the "
+            f"{self.n} examples, on average over such sets; it names {self.size:.3g} of {self.classes} classes on "
+            f"average."
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy as JSON, as a whole or not at all."""
+        files.write(path, FORM, {**asdict(self), "about": dict(self.about), "says": str(self)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> ConformalPolicy:
+        """Read what `save` wrote."""
+        record = files.read(path, FORM)
+        try:
+            policy = cls(**{f.name: record[f.name] for f in fields(cls)})
+            numbers = [policy.coverage, policy.n, policy.classes, policy.size, policy.threshold or 0.0]
+            sound = all(isinstance(v, int | float) and math.isfinite(v) for v in numbers) and 0 < policy.coverage < 1
+            sound = sound and policy.kind in ("split", "adaptive") and policy.classes >= 2 and policy.n >= 1
+            about_of(policy.about)
+        except (KeyError, InputError) as error:
+            raise files.damaged(path, f"something is missing or wrong ({error})") from error
+        if not sound:
+            raise files.damaged(path, "its numbers do not fit together")
+        return policy
+
+
+def conformal(
+    probabilities: Any,
+    labels: Any,
+    coverage: float = 0.9,
+    kind: Kind = "split",
+    *,
+    about: Mapping[str, str] | None = None,
+) -> ConformalPolicy:
+    """Prediction sets that hold the true class with a probability of at least `coverage`.
+
+    probabilities [N, C] and labels [N] are from held-out examples that the model was not fitted on.
+    """
+    p = probabilities_of(probabilities)
+    y = labels_of(labels, *p.shape)
+    coverage = share(coverage, "coverage")
+    if kind not in ("split", "adaptive"):
+        raise InputError(f"kind: expected 'split' or 'adaptive', but got {kind!r}")
+    own = np.sort(_nonconformity(p, kind)[np.arange(len(y)), y])
+    k = rank(len(own), coverage)
+    q = float(own[k - 1]) if k <= len(own) else None
+    size = float(_sets(p, kind, q).sum(1).mean())
+    return ConformalPolicy(kind, q, coverage, len(own), p.shape[1], size, about_of(about))
+
+
+def _sets(p: Floats, kind: Kind, q: float | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    if q is None:
+        return np.ones(p.shape, dtype=np.bool_)
+    return (_nonconformity(p, kind) <= q) | (p == p.max(1, keepdims=True))
+
+
+def _nonconformity(p: Floats, kind: Kind) -> Floats:
+    """s(x, c) for every class, [N, C]."""
+    if kind == "split":
+        return 1.0 - p
+    order = np.argsort(-p, axis=1, kind="stable")
+    falling = np.take_along_axis(p, order, 1)
+    sums = falling.cumsum(1)
+    # Equal probabilities share the sum at the end of their group: sums rise, so it is the least one to the right.
+    ends = np.concatenate([falling[:, 1:] != falling[:, :-1], np.ones((len(p), 1), dtype=np.bool_)], 1)
+    sums = np.minimum.accumulate(np.where(ends, sums, np.inf)[:, ::-1], axis=1)[:, ::-1]
+    result = np.empty_like(p)
+    np.put_along_axis(result, order, sums, 1)
+    return result

@@ -1,0 +1,192 @@
+"""Doubt in plain words, from where an input ranks among known ones.
+
+For each part of the doubt (epistemic, aleatoric) and the values u_1 … u_n of that part for known, held-out inputs:
+
+    rank(v) = #{i: u_i < v} / n                       the share of known inputs that are less doubtful
+    flagged when (1 + #{i: u_i ≥ v}) / (n + 1) ≤ alarm
+
+A new input of the known kind is flagged for one part with a probability of at most `alarm` (its rank among n + 1 is
+uniform, and ties only help). So nothing here is a bound on raw values: one share is stated by the caller, the rest is
+counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from nescio.decide.checks import Floats, probabilities_of, scores_of, share
+from nescio.decide.policy import Policy, percent
+from nescio.types import Decomposition, InputError
+
+DoubtKind = Literal["sure", "unfamiliar", "ambiguous", "both"]
+Advice = Literal["accept", "ask a person"]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What to tell a person about one input.
+
+    kind: "unfamiliar" when the epistemic part is flagged, "ambiguous" when the aleatoric one is, or "both", or
+    "sure"; the ranks are shares of known inputs that are less doubtful; advice is the policy's, or follows from the
+    flags.
+    """
+
+    text: str
+    kind: DoubtKind
+    rank_epistemic: float
+    rank_aleatoric: float
+    advice: Advice
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def explain(
+    decomposition: Decomposition,
+    reference: Decomposition,
+    policy: Policy | None = None,
+    *,
+    scores: Any = None,
+    alarm: float = 0.05,
+    probabilities: Any = None,
+    class_names: Sequence[str] | None = None,
+) -> list[Explanation]:
+    """Plain words for each input of `decomposition`, by its rank within `reference` (held-out inputs of the known
+    kind).
+
+    With a policy, its `scores` decide whether the answer is accepted; without, an input is accepted unless a part of
+    its doubt is flagged, which happens to a known input with a probability of at most `alarm` for each part. With
+    probabilities [N, C] the two likeliest answers of an ambiguous input are named, by `class_names` if given.
+    """
+    alarm = share(alarm, "alarm")
+    epistemic, aleatoric = _parts(decomposition, "decomposition")
+    known_e, known_a = _parts(reference, "reference")
+    least = math.ceil(1 / alarm - 1e-9) - 1
+    if len(known_e) < least:
+        raise InputError(
+            f"reference: expected at least {least} known inputs to flag one in {1 / alarm:.4g}, but got "
+            f"{len(known_e)}; give more of them, or a larger alarm"
+        )
+    rank_e, flag_e = _ranked(epistemic, known_e, alarm)
+    rank_a, flag_a = _ranked(aleatoric, known_a, alarm)
+    accepted = _accepted(policy, scores, ~(flag_e | flag_a))
+    rivals = _rivals(probabilities, class_names, len(epistemic))
+    result = []
+    for i in range(len(epistemic)):
+        kind = _KINDS[bool(flag_e[i]), bool(flag_a[i])]
+        advice: Advice = "accept" if accepted[i] else "ask a person"
+        text = _text(kind, advice, rank_e[i], rank_a[i], len(known_e), rivals[i], policy, alarm)
+        result.append(Explanation(text, kind, float(rank_e[i]), float(rank_a[i]), advice))
+    return result
+
+
+_KINDS: dict[tuple[bool, bool], DoubtKind] = {
+    (False, False): "sure",
+    (True, False): "unfamiliar",
+    (False, True): "ambiguous",
+    (True, True): "both",
+}
+
+
+def _parts(values: Decomposition, name: str) -> tuple[Floats, Floats]:
+    if not isinstance(values, Decomposition):
+        raise InputError(
+            f"{name}: expected a Decomposition, as nescio.decompose gives it, but got {type(values).__name__}"
+        )
+    epistemic = scores_of(values.epistemic, f"{name}.epistemic")
+    aleatoric = scores_of(values.aleatoric, f"{name}.aleatoric")
+    if len(epistemic) != len(aleatoric):
+        raise InputError(f"{name}: expected parts of one length, but got {len(epistemic)} and {len(aleatoric)}")
+    return epistemic, aleatoric
+
+
+def _ranked(values: Floats, known: Floats, alarm: float) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """The share of known values below each, and which are flagged."""
+    below = np.searchsorted(np.sort(known), values, side="left")
+    return below / len(known), (1 + len(known) - below) <= alarm * (len(known) + 1) * (1 + 1e-12)
+
+
+def _accepted(policy: Policy | None, scores: Any, unflagged: Any) -> Any:
+    if policy is None:
+        if scores is not None:
+            raise InputError("scores: expected a policy to judge them by, but policy is None; leave the scores out")
+        return unflagged
+    if scores is None:
+        raise InputError("scores: expected the scores that the policy judges, one for each input, but got none")
+    accepted = policy.accept(scores).numpy()
+    if len(accepted) != len(unflagged):
+        raise InputError(f"scores: expected one for each of the {len(unflagged)} inputs, but got {len(accepted)}")
+    return accepted
+
+
+def _rivals(probabilities: Any, names: Sequence[str] | None, count: int) -> list[str]:
+    """The two likeliest answers of each input in words; nothing where no probabilities are given."""
+    if probabilities is None:
+        if names is not None:
+            raise InputError("class_names: expected probabilities to go with them, but got none")
+        return [""] * count
+    p = probabilities_of(probabilities)
+    if len(p) != count:
+        raise InputError(f"probabilities: expected one row for each of the {count} inputs, but got {len(p)}")
+    if names is not None and len(names) != p.shape[1]:
+        raise InputError(f"class_names: expected {p.shape[1]}, one for each class, but got {len(names)}")
+    words = [f"“{name}”" for name in names] if names is not None else [f"class {c}" for c in range(p.shape[1])]
+    two = np.argsort(-p, axis=1, kind="stable")[:, :2]
+    return [
+        f" The likeliest are {words[a]} ({percent(round(row[a], 2))}) and {words[b]} ({percent(round(row[b], 2))})."
+        for row, (a, b) in zip(p, two, strict=True)
+    ]
+
+
+def _than(rank: float, known: int) -> str:
+    """“more doubtful than …” as a count that never says more than is so."""
+    if rank == 1.0:
+        return f"all of {known} known inputs"
+    return f"{math.floor(100 * rank + 1e-9)} of 100 known inputs"
+
+
+def _text(
+    kind: DoubtKind,
+    advice: Advice,
+    rank_e: float,
+    rank_a: float,
+    known: int,
+    rivals: str,
+    policy: Policy | None,
+    alarm: float,
+) -> str:
+    unfamiliar = f"The model has seen little like this: it is more unfamiliar than {_than(rank_e, known)}."
+    ambiguous = f"More than one answer fits this input: it is more ambiguous than {_than(rank_a, known)}.{rivals}"
+    if kind == "sure":
+        what = (
+            f"This looks like known inputs: {_than(rank_e, known)} are less unfamiliar, and {_than(rank_a, known)} are "
+            "less ambiguous."
+        )
+    elif kind == "unfamiliar":
+        what = f"{unfamiliar} More examples of this kind would help the model."
+    elif kind == "ambiguous":
+        what = f"{ambiguous} More data of this kind would not help."
+    else:
+        what = f"{unfamiliar} {ambiguous}"
+    if policy is not None:
+        how = (
+            "by the rule that was set"
+            if kind == "sure" or advice != "accept"
+            else "all the same by the rule that was set"
+        )
+        end = (
+            f"Its answer is accepted, {how}."
+            if advice == "accept"
+            else f"Its answer should be checked by a person, {how}."
+        )
+    elif advice == "accept":
+        end = "Its answer can be used."
+    else:
+        flagged = f"at most {percent(alarm)} of known inputs are flagged for such a reason"
+        end = f"Its answer should be checked by a person; {flagged}."
+    return f"{what} {end}"

@@ -1,0 +1,236 @@
+"""Does the promise still hold? A watch over the share of abstentions that may be looked at after every input.
+
+Let x_i = 1 when the i-th input is not accepted, and ρ a bound on the rate of abstentions that the calibration data
+allow. For each θ > ρ the likelihood ratio Π (θ/ρ)^{x_i} ((1−θ)/(1−ρ))^{1−x_i} is a supermartingale whenever the rate
+stays ≤ ρ, and so is the mean M over several θ: 16 values of ρ + (1 − ρ) 2^{−i/2}, from small changes to large ones.
+
+A change may come late, so M also starts anew after 64, 128, 256, … inputs; the weighted sum Σ_j w_j M_j, w_j =
+1/((j+1)(j+2)), in which what has not started counts 1, is a supermartingale too. By Ville's inequality it ever
+reaches 1/error with a probability of at most `error`. An alarm stays: the verdict does not depend on how the stream
+is cut into updates.
+
+The bound ρ is itself from n examples, and half of `false_alarm` is kept for its being wrong. A threshold was chosen
+from the data, so ρ is abstained/n + √(log(1/error)/2n), which holds for all thresholds at once (Dvoretzky, Kiefer,
+Wolfowitz, Massart). For `quantile` the k-th smallest score was fixed beforehand, and ρ is the exact bound of Clopper
+and Pearson from n − k of n. So without drift the probability of ever an alarm is at most `false_alarm`, over
+calibration data and stream. two_sided=True also watches for too few abstentions, by the same test with the roles
+exchanged, and each side has half.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nescio.decide import files
+from nescio.decide.binomial import upper_bound
+from nescio.decide.checks import Floats, share
+from nescio.decide.policy import Policy, percent
+from nescio.decide.selective import rank
+from nescio.types import InputError
+
+FORM = "nescio monitor"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a monitor has to say: `alarm` once the promise was left, and after how many inputs that was (`at`).
+
+    n inputs were seen, of which `abstained` were not accepted. evidence: by what factor the stream speaks against the
+    promise now; the alarm is given when it reaches `limit`. direction: "more" or "fewer" abstentions than promised,
+    None without an alarm.
+    """
+
+    alarm: bool
+    n: int
+    abstained: int
+    evidence: float
+    limit: float
+    promised: float
+    at: int | None = None
+    direction: str | None = None
+
+    def __str__(self) -> str:
+        seen = f"{self.abstained} of {self.n} inputs were not accepted"
+        if self.n == 0:
+            return "No input was seen yet."
+        if not self.alarm:
+            return f"{seen}, which fits what was promised ({self._bound('more')})."
+        return (
+            f"Alarm: {seen}; after input {self.at} it was clear that {self.direction} inputs are refused than promised "
+            f"({self._bound(self.direction)}). The inputs have changed: calibrate anew."
+        )
+
+    def _bound(self, direction: str | None) -> str:
+        return f"{'at least' if direction == 'fewer' else 'at most'} {percent(self.promised)}"
+
+
+@dataclass(frozen=True)
+class _State:
+    """Counts: all inputs, abstentions, [inputs, abstentions] at each start, and the alarm if there was one."""
+
+    n: int = 0
+    abstained: int = 0
+    starts: tuple[tuple[int, int], ...] = ((0, 0),)
+    at: int | None = None
+    direction: str | None = None
+
+
+class Monitor:
+    """Counts abstentions of a stream and tells when they leave what the policy promised; see `monitor`."""
+
+    def __init__(self, policy: Policy, path: str | Path | None, false_alarm: float, two_sided: bool) -> None:
+        self.policy, self.path = policy, None if path is None else Path(path)
+        error = share(false_alarm, "false_alarm") / (4 if two_sided else 2)
+        self.limit = 1.0 / error
+        most, fewest = _rates(policy, error)
+        self._sides = {"more": most, "fewer": fewest} if two_sided else {"more": most}
+        self._key = _fingerprint(policy, false_alarm, two_sided)
+        self._state = _State()
+        if self.path is not None:
+            if self.path.exists():
+                self._state = self._read()
+            else:
+                self._write(self._state)  # a place that cannot be written is found now
+
+    def update(self, scores: Any) -> Verdict:
+        """Take the next scores; with a path they count once this returns, whatever happens to the process then."""
+        refused = ~self.policy.accept(scores).numpy()
+        if self.path is not None and self._read() != self._state:
+            raise InputError(f"{self.path} was changed by another monitor; give each stream a file of its own")
+        state = self._after(refused)
+        if self.path is not None:
+            self._write(state)
+        self._state = state
+        return self.verdict()
+
+    def verdict(self) -> Verdict:
+        """What is known up to now."""
+        s = self._state
+        empty = np.zeros(0, dtype=np.int64)
+        side = s.direction or max(self._sides, key=lambda name: self._evidence(s, empty, name)[-1])
+        promised = self._sides[side if s.direction else "more"]
+        evidence = float(np.exp(min(700.0, self._evidence(s, empty, side)[-1])))
+        return Verdict(s.at is not None, s.n, s.abstained, evidence, self.limit, promised, s.at, s.direction)
+
+    def _after(self, refused: np.ndarray[Any, np.dtype[np.bool_]]) -> _State:
+        """The state after more inputs, taken in parts that end where a new start is due."""
+        state = self._state
+        while len(refused):
+            room = _next_start(state.n) - state.n
+            state, refused = self._part(state, refused[:room].astype(np.int64)), refused[room:]
+        return state
+
+    def _part(self, state: _State, refused: np.ndarray[Any, np.dtype[np.int64]]) -> _State:
+        at, direction = state.at, state.direction
+        if at is None:
+            crossed = {
+                name: np.flatnonzero(self._evidence(state, refused, name) >= math.log(self.limit))
+                for name in self._sides
+            }
+            found = {name: int(places[0]) for name, places in crossed.items() if places.size}
+            if found:
+                direction = min(found, key=lambda name: found[name])
+                at = state.n + found[direction]
+        n, abstained = state.n + len(refused), state.abstained + int(refused.sum())
+        starts = (*state.starts, (n, abstained)) if n == _next_start(state.n) else state.starts
+        return _State(n, abstained, starts, at, direction)
+
+    def _evidence(self, state: _State, refused: np.ndarray[Any, np.dtype[np.int64]], side: str) -> Floats:
+        """Logarithm of the weighted sum now and after each of these inputs."""
+        n = state.n + np.arange(len(refused) + 1)
+        abstained = state.abstained + np.concatenate([[0], refused.cumsum()])
+        rate, terms = self._sides[side], []
+        for j, (begin, before) in enumerate(state.starts):
+            m, a = n - begin, abstained - before
+            events, bound = (a, rate) if side == "more" else (m - a, 1.0 - rate)
+            terms.append(_log_mixture(events, m, bound) - math.log((j + 1) * (j + 2)))
+        terms.append(np.full(len(n), -math.log(len(state.starts) + 1)))  # Σ of the weights of what has not started
+        result: Floats = np.logaddexp.reduce(terms)
+        return result
+
+    def _write(self, state: _State) -> None:
+        assert self.path is not None
+        files.write(self.path, FORM, {"policy": self._key, **asdict(state)})
+
+    def _read(self) -> _State:
+        assert self.path is not None
+        record = files.read(self.path, FORM)
+        if record.get("policy") != self._key:
+            raise InputError(
+                f"{self.path} belongs to another policy or other settings of the monitor; "
+                "name another file, or remove this one to begin anew"
+            )
+        try:
+            starts = tuple((int(n), int(a)) for n, a in record["starts"])
+            state = _State(**{**{name: record[name] for name in asdict(_State())}, "starts": starts})
+            counts = [*starts, (state.n, state.abstained)]
+            sound = all(isinstance(v, int) for v in (state.n, state.abstained)) and starts[0] == (0, 0)
+            steps = [(n - m, a - b) for (m, b), (n, a) in pairwise(counts)]
+            sound = sound and all(0 <= a <= n for n, a in steps) and (state.at is None) == (state.direction is None)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise files.damaged(self.path, f"something is missing or wrong ({error})") from error
+        if not sound:
+            raise files.damaged(self.path, "its counts do not fit together")
+        return state
+
+
+def monitor(
+    policy: Policy, path: str | Path | None = None, false_alarm: float = 0.01, *, two_sided: bool = False
+) -> Monitor:
+    """Watch the share of abstentions of a stream: `update(scores)` gives a `Verdict`, which may be asked for at any
+    time.
+
+    As long as inputs are like the calibration data, the probability of ever an alarm is at most `false_alarm`. With a
+    path the counts are kept in that file and go on from there after a crash. two_sided=True also warns of too few
+    abstentions.
+    """
+    if not isinstance(policy, Policy):
+        raise InputError(
+            f"policy: expected one from decide.threshold or decide.quantile, but got {type(policy).__name__}"
+        )
+    if policy.threshold is None:
+        raise InputError(
+            "policy: expected one that accepts something, but this one promises nothing; calibrate it first"
+        )
+    return Monitor(policy, path, false_alarm, two_sided)
+
+
+def _rates(policy: Policy, error: float) -> tuple[float, float]:
+    """The largest and the smallest rate of abstention that the calibration data allow, each but for `error`."""
+    n, refused = policy.n, 1.0 - policy.coverage
+    slack = math.sqrt(math.log(1 / error) / (2 * n))
+    most, fewest = refused + slack, refused - slack
+    if policy.keep is not None:  # k was fixed beforehand, and equal scores can only add to what is accepted
+        most = upper_bound(n - rank(n, policy.keep), n, error)
+    if most >= 1.0:
+        raise InputError(f"policy: {n} examples are too few to bound how much it abstains; calibrate with more")
+    return most, max(0.0, fewest)
+
+
+def _log_mixture(a: Any, m: Any, rate: float) -> Floats:
+    """The logarithm of M, for a events in m inputs against a rate of at most `rate`."""
+    if rate >= 1.0:
+        return np.zeros(len(m))
+    theta = rate + (1.0 - rate) * 2.0 ** (-np.arange(1, 17) / 2)
+    gain, loss = np.log(theta / rate), np.log1p(-theta) - math.log1p(-rate)
+    ratios = np.outer(a, gain) + np.outer(m - a, loss)
+    result: Floats = np.logaddexp.reduce(ratios, axis=1) - math.log(len(theta))
+    return result
+
+
+def _next_start(n: int) -> int:
+    """The least power of two above n, and at least 64."""
+    return max(64, 1 << n.bit_length())
+
+
+def _fingerprint(policy: Policy, false_alarm: float, two_sided: bool) -> str:
+    text = json.dumps([asdict(replace(policy, about=dict(policy.about))), false_alarm, two_sided], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

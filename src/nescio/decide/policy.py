@@ -1,0 +1,136 @@
+"""A rule that accepts or refers an input by its score, with what it promises and what the promise rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from nescio.decide import files
+from nescio.decide.checks import scores_of
+from nescio.types import InputError
+
+FORM = "nescio policy"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Accept an input when its score is at most `threshold`; refer it to a person otherwise.
+
+    kind "threshold": among accepted inputs at most the share `risk` is wrong, with this `confidence` over the draw of
+    the calibration data. kind "quantile": a new input like the calibration data is accepted with a probability of at
+    least `keep`. threshold None: nothing can be promised, and nothing is accepted. `n` examples were used, of which
+    the rule accepts `accepted`, and `errors` of those were wrong (None where it is not known). `needed` is how many
+    examples the promise takes at least (without any error, for "threshold"). `about` is what the caller says of how
+    the scores were made, such as {"score": "regrad", "model": "resnet18"}.
+    """
+
+    kind: Literal["threshold", "quantile"]
+    threshold: float | None
+    n: int
+    accepted: int
+    needed: int
+    risk: float | None = None
+    confidence: float | None = None
+    keep: float | None = None
+    errors: int | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def coverage(self) -> float:
+        """The share of the calibration data that is accepted."""
+        return self.accepted / self.n
+
+    def accept(self, scores: Any) -> Tensor:
+        """True where an input is accepted, bool [N]; scores may be infinite but not NaN."""
+        values = torch.from_numpy(scores_of(scores, empty=True))
+        return torch.zeros(len(values), dtype=torch.bool) if self.threshold is None else values <= self.threshold
+
+    def __str__(self) -> str:
+        made = "".join(f"; {name}: {value}" for name, value in self.about.items())
+        return (self._promise() if self.threshold is not None else self._refusal()) + (f" ({made[2:]})" if made else "")
+
+    def _promise(self) -> str:
+        if self.kind == "quantile":
+            return (
+                f"Accept an input when its score is at most {self.threshold:.6g}: at least {percent(self.keep)} of "
+                f"new inputs like the {self.n} known ones are accepted, on average over such sets."
+            )
+        return (
+            f"Accept an input when its score is at most {self.threshold:.6g}: then at most {percent(self.risk)} of "
+            f"the accepted answers are wrong, with {percent(self.confidence)} confidence, as long as inputs are "
+            f"like the {self.n} examples, of which {self.accepted} ({percent(self.coverage)}) are accepted and "
+            f"{self.errors} of those wrong."
+        )
+
+    def _refusal(self) -> str:
+        if self.kind == "quantile":
+            return (
+                f"No threshold can promise to keep {percent(self.keep)} with {self.n} examples: it takes at least "
+                f"{self.needed}. Nothing is accepted."
+            )
+        return (
+            f"No threshold can promise this with {self.n} examples: that at most {percent(self.risk)} of the "
+            f"accepted answers are wrong, with {percent(self.confidence)} confidence. It takes at least "
+            f"{self.needed} examples without any error among those of the lowest scores. Nothing is accepted."
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy as JSON, as a whole or not at all."""
+        files.write(path, FORM, {**asdict(self), "about": dict(self.about), "says": str(self)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """Read what `save` wrote."""
+        record = files.read(path, FORM)
+        missing = [f.name for f in fields(cls) if f.name not in record]
+        if missing:
+            raise files.damaged(path, f"{', '.join(missing)} is missing")
+        policy = cls(**{f.name: record[f.name] for f in fields(cls)})
+        why = _wrong(policy)
+        if why:
+            raise files.damaged(path, why)
+        return policy
+
+
+def percent(value: float | None) -> str:
+    """A share in words: 0.05 is '5 %'."""
+    return f"{100 * (value or 0.0):.4g} %"
+
+
+def about_of(about: Mapping[str, str] | None) -> dict[str, str]:
+    """What the caller says of how the scores were made, checked."""
+    if about is not None and not (
+        isinstance(about, Mapping) and all(isinstance(k, str) and isinstance(v, str) for k, v in about.items())
+    ):
+        raise InputError(f"about: expected words by name, such as {{'score': 'regrad'}}, but got {about!r:.80}")
+    return dict(about or {})
+
+
+def _wrong(policy: Policy) -> str | None:
+    """What does not fit together in a policy that was read, or None."""
+
+    def is_share(value: Any) -> bool:
+        return isinstance(value, float) and 0 < value < 1
+
+    def is_count(value: Any, most: float = math.inf) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+    if policy.kind not in ("threshold", "quantile"):
+        return f"its kind is {policy.kind!r}"
+    if policy.threshold is not None and not (isinstance(policy.threshold, float) and math.isfinite(policy.threshold)):
+        return f"its threshold is {policy.threshold!r}"
+    if not (is_count(policy.n) and policy.n and is_count(policy.accepted, policy.n) and is_count(policy.needed)):
+        return "its counts do not fit together"
+    if not isinstance(policy.about, dict) or not all(isinstance(word, str) for word in policy.about.values()):
+        return "what it says of itself is no list of words"
+    if policy.kind == "quantile":
+        return None if is_share(policy.keep) else f"the share to keep is {policy.keep!r}"
+    if not (is_share(policy.risk) and is_share(policy.confidence) and is_count(policy.errors, policy.accepted)):
+        return "its promise does not fit together"
+    return None

@@ -1,0 +1,190 @@
+"""Active learning: the inputs that a model doubts most are labelled, and it is trained again with them.
+
+    L_0 = the first inputs,   model_t = train(L_t),   L_{t+1} = L_t ∪ choose(score(model_t, pool ∖ L_t))
+
+`active_learning` runs the cycles; what a model is and how it is scored is the caller's: two functions of indices. The
+choice is the m₂ highest scores (`top`), by chance (`random`), or of the highest scores those that lie far apart
+(`diverse`). `by_index` and `balanced` make the split of the REGrad paper (supplement B.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nescio.evaluate.arrays import scores as scores_of
+from nescio.types import InputError
+
+Indices = NDArray[np.int64]
+Train = Callable[[Indices], tuple[Any, Mapping[str, float]]]
+Score = Callable[[Any, Indices], Any]
+Choice = Literal["top", "random", "diverse"]
+
+
+@dataclass(frozen=True)
+class ActiveLearning:
+    """What the cycles came to.
+
+    labelled [T]: how many inputs had labels in each cycle; measured: by name, what `train` measured in each, [T];
+    chosen: the indices that were added after each cycle but the last.
+    """
+
+    labelled: Indices
+    measured: dict[str, NDArray[np.float64]]
+    chosen: tuple[Indices, ...]
+
+    def mean(self, name: str) -> float:
+        """The mean over the cycles, which is what the paper's table has."""
+        return float(self.measured[name].mean())
+
+
+class Split(NamedTuple):
+    """Indices to begin with, to choose a model by, and to choose inputs from."""
+
+    initial: Indices
+    validation: Indices
+    pool: Indices
+
+
+def active_learning(
+    train: Train,
+    score: Score,
+    initial: Any,
+    pool: Any,
+    *,
+    acquired: int,
+    cycles: int = 10,
+    choose: Choice = "top",
+    features: Callable[[Any, Indices], Any] | None = None,
+    seed: int = 0,
+    on_cycle: Callable[[int, Mapping[str, float]], object] | None = None,
+) -> ActiveLearning:
+    """Run so many cycles, each of which trains once; between two of them `acquired` inputs are labelled.
+
+    train(indices) gives a model and what was measured of it, such as {"accuracy": …}; score(model, indices) one number
+    for each, higher = more uncertain (it is not called for choose="random"). `choose="diverse"` needs
+    features(model, indices) [n, D] too. Indices are of the caller's own data; on_cycle sees the number of a cycle, from
+    1, and what was measured.
+    """
+    labelled, left = _indices(initial, "initial"), _indices(pool, "pool")
+    if np.intersect1d(labelled, left).size:
+        raise InputError("pool: expected indices that are not in `initial`, but some are in both; take them out")
+    if cycles < 1 or acquired < 1 or acquired * (cycles - 1) > left.size:
+        raise InputError(
+            f"expected at least one cycle, one acquired input and a pool for all of them, but got cycles={cycles}, "
+            f"acquired={acquired} and a pool of {left.size}"
+        )
+    if choose not in ("top", "random", "diverse"):
+        raise InputError(f"choose: expected 'top', 'random' or 'diverse', but got {choose!r}")
+    if (choose == "diverse") != (features is not None):
+        raise InputError("features: expected them with choose='diverse', and only there")
+    sizes: list[int] = []
+    records: list[Mapping[str, float]] = []
+    chosen: list[Indices] = []
+    for cycle in range(cycles):
+        model, found = train(labelled)
+        sizes.append(labelled.size)
+        records.append(dict(found))
+        if on_cycle is not None:
+            on_cycle(cycle + 1, found)
+        if cycle + 1 == cycles:
+            break
+        draw = seed + cycle
+        if choose == "random":
+            places = random(left.size, acquired, draw)
+        else:
+            values = scores_of(score(model, left), "score")
+            if values.size != left.size:
+                raise InputError(f"score: expected {left.size} numbers, one for each index, but got {values.size}")
+            if features is None:
+                places = top(values, acquired, draw)
+            else:
+                places = diverse(values, features(model, left), acquired, seed=draw)
+        chosen.append(left[places])
+        labelled = np.concatenate([labelled, left[places]])
+        left = np.delete(left, places)
+    names = list(records[0])
+    if any(list(record) != names for record in records):
+        raise InputError("train: expected the same measures in every cycle, but they differ")
+    measured = {name: np.array([record[name] for record in records], dtype=np.float64) for name in names}
+    return ActiveLearning(np.array(sizes, dtype=np.int64), measured, tuple(chosen))
+
+
+def top(scores: Any, count: int, seed: int = 0) -> Indices:
+    """The places of the `count` highest scores, the highest first; equal scores come in an order drawn at random."""
+    values = scores_of(scores, "scores")
+    _enough(count, values.size)
+    drawn = np.random.default_rng(seed).permutation(values.size)
+    return drawn[np.argsort(-values[drawn], kind="stable")[:count]]
+
+
+def random(size: int, count: int, seed: int = 0) -> Indices:
+    """`count` places of `size` by chance, none twice."""
+    _enough(count, size)
+    return np.random.default_rng(seed).permutation(size)[:count]
+
+
+def diverse(scores: Any, features: Any, count: int, *, among: int = 10, seed: int = 0) -> Indices:
+    """`count` places of high scores that lie far apart, the highest score first.
+
+    Of the `among` · count highest scores the next is always the one whose features are farthest from all that are taken
+    (the farthest-first traversal): a whole batch of near copies of one doubtful input teaches no more than one of them.
+    """
+    candidates = top(scores, min(among * count, np.size(scores)), seed)
+    _enough(count, candidates.size)
+    points = _points(features, np.size(scores))[candidates]
+    taken, distance = [0], np.full(candidates.size, np.inf)
+    while len(taken) < count:
+        distance = np.minimum(distance, ((points - points[taken[-1]]) ** 2).sum(1))
+        distance[taken] = -1.0
+        taken.append(int(distance.argmax()))
+    return candidates[taken]
+
+
+def balanced(labels: Any, count: int, seed: int = 0, among: Any = None) -> Indices:
+    """`count` indices, drawn at random, as many of each class; of those in `among` (None: of all)."""
+    y = np.asarray(labels)
+    places = np.arange(y.size) if among is None else _indices(among, "among")
+    classes = np.unique(y)
+    if count < 1 or count % classes.size:
+        raise InputError(f"count: expected a multiple of the {classes.size} classes, but got {count}")
+    each, generator = count // classes.size, np.random.default_rng(seed)
+    parts = []
+    for one in classes:
+        own = places[y[places] == one]
+        if own.size < each:
+            raise InputError(f"expected at least {each} inputs of class {one}, but there are {own.size}; ask for fewer")
+        parts.append(generator.permutation(own)[:each])
+    return np.sort(np.concatenate(parts))
+
+
+def by_index(labels: Any, initial: int, seed: int = 0, first: int = 10_000, second: int = 20_000) -> Split:
+    """The paper's split: to begin with from the first 10,000, validation the next 10,000, the pool the rest."""
+    size = np.asarray(labels).size
+    if not 0 < first < second < size:
+        raise InputError(f"expected more than {second} labels, and 0 < first < second, but got {size} labels")
+    start = balanced(labels, initial, seed, np.arange(first))
+    return Split(start, np.arange(first, second), np.arange(second, size))
+
+
+def _enough(count: int, size: int) -> None:
+    if not 1 <= count <= size:
+        raise InputError(f"count: expected 1 to {size}, as many as there are, but got {count}")
+
+
+def _indices(values: Any, name: str) -> Indices:
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size or np.unique(array).size != array.size:
+        raise InputError(f"{name}: expected a list of different whole numbers, at least one, but got {values!r:.80}")
+    return array.astype(np.int64)
+
+
+def _points(features: Any, size: int) -> NDArray[np.float64]:
+    points = np.asarray(features.detach().cpu() if hasattr(features, "detach") else features, dtype=np.float64)
+    if points.ndim != 2 or len(points) != size or not np.isfinite(points).all():
+        raise InputError(f"features: expected finite numbers [{size}, D], but got shape {list(points.shape)}")
+    return points

@@ -1,0 +1,137 @@
+"""Whether the two parts of an uncertainty measure two things.
+
+A decomposition is worth having when its parts differ, and each finds what it should: the aleatoric part inputs that
+people disagree on, the epistemic part inputs unlike what was seen.
+
+    spearman = correlation of the ranks of aleatoric and epistemic (equal values share the mean of their ranks)
+    pearson  = Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² Σ (y − ȳ)²)  of the values themselves
+    label_entropy: Spearman correlation of each part with H(q_i) = −Σ_c q_ic log q_ic, q_i the soft label of input i
+    errors, ood:   AUROC of each part for telling wrong from right answers, and OOD from ID inputs
+
+A correlation with something that is the same for all inputs is 0/0: it is None, not a number. (A single network, say,
+has no epistemic part: it is 0 everywhere.) An AUROC needs no such care: a constant part has 0.5, chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nescio.evaluate.arrays import Booleans, Floats, Values, flags, scores, table
+from nescio.evaluate.ood import ood
+from nescio.types import Decomposition, InputError
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One figure for each part of the uncertainty; None where it is not defined, because the part is constant."""
+
+    aleatoric: float | None
+    epistemic: float | None
+    total: float | None
+
+
+@dataclass(frozen=True)
+class Disentanglement:
+    """How far aleatoric and epistemic uncertainty go together, and what each finds.
+
+    spearman, pearson: between the two, from −1 to 1; near 1 they say the same thing. None where one is constant.
+    label_entropy: Spearman correlation with the entropy of the soft labels, None without those. errors and ood: AUROC
+    for finding wrong answers and OOD inputs, None where these were not given.
+    """
+
+    spearman: float | None
+    pearson: float | None
+    label_entropy: Parts | None = None
+    errors: Parts | None = None
+    ood: Parts | None = None
+
+
+def disentanglement(
+    decomposition: Decomposition,
+    soft_labels: Values | None = None,
+    correct: Values | None = None,
+    is_ood: Values | None = None,
+) -> Disentanglement:
+    """Correlations and AUROCs of the parts of a decomposition of N inputs, N ≥ 2.
+
+    soft_labels [N, C]: how people labelled each input, as counts or probabilities; correct, is_ood [N]: booleans or 0
+    and 1, of both kinds at least one. Every figure is over all inputs given: for errors among ID inputs alone, give
+    those alone.
+    """
+    if not isinstance(decomposition, Decomposition):
+        raise InputError(
+            f"decomposition: expected a nescio.types.Decomposition but got {type(decomposition).__name__}; "
+            "make one with nescio.decompose(probabilities)"
+        )
+    parts = {name: _part(getattr(decomposition, name), name) for name in ("aleatoric", "epistemic", "total")}
+    sizes = {name: part.size for name, part in parts.items()}
+    size = sizes["total"]
+    if len(set(sizes.values())) > 1 or size < 2:
+        raise InputError(f"decomposition: expected parts of one length, at least 2, but got {sizes}")
+
+    result: dict[str, Parts | None] = {"label_entropy": None, "errors": None, "ood": None}
+    if soft_labels is not None:
+        entropy = _rank(_entropy(soft_labels, size))
+        result["label_entropy"] = Parts(**{k: _correlation(_rank(part), entropy) for k, part in parts.items()})
+    if correct is not None:
+        wrong = ~flags(correct, "correct", size)
+        result["errors"] = _aurocs(parts, wrong, "correct", "right and wrong answers")
+    if is_ood is not None:
+        result["ood"] = _aurocs(parts, flags(is_ood, "is_ood", size), "is_ood", "ID and OOD inputs")
+    aleatoric, epistemic = parts["aleatoric"], parts["epistemic"]
+    return Disentanglement(
+        spearman=_correlation(_rank(aleatoric), _rank(epistemic)), pearson=_correlation(aleatoric, epistemic), **result
+    )
+
+
+def _part(values: Values, name: str) -> Floats:
+    part = scores(values, f"decomposition.{name}")
+    if not np.isfinite(part).all():
+        raise InputError(
+            f"decomposition.{name}: expected finite numbers but {(~np.isfinite(part)).sum()} are infinite; "
+            "find out why, or leave those inputs out"
+        )
+    return part
+
+
+def _aurocs(parts: dict[str, Floats], positive: Booleans, name: str, kinds: str) -> Parts:
+    if positive.all() or not positive.any():
+        raise InputError(f"{name}: expected both {kinds} but all {positive.size} are of one kind; AUROC needs both")
+    return Parts(**{k: ood(part[~positive], part[positive], bootstrap=0).auroc for k, part in parts.items()})
+
+
+def _entropy(soft_labels: Values, size: int) -> Floats:
+    counts = table(soft_labels, "soft_labels", "counts or probabilities")
+    if len(counts) != size:
+        raise InputError(f"soft_labels: expected a row for each of the {size} inputs but got {len(counts)}")
+    sums = counts.sum(1, keepdims=True)
+    if not sums.all():
+        row = int(np.argmin(sums))
+        raise InputError(
+            f"soft_labels: expected at least one label for each input but row {row} is all 0; leave it out"
+        )
+    # Sorted, so that [3, 1] and [1, 3] have the same entropy to the last digit, and share their rank.
+    q = np.sort(counts / sums, axis=1)
+    return -(q * np.log(np.where(q > 0, q, 1.0))).sum(1)
+
+
+def _rank(values: Floats) -> Floats:
+    """Ranks from 1; equal values share the mean of theirs."""
+    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    return (sizes.cumsum() - (sizes - 1) / 2)[group]
+
+
+def _correlation(x: Floats, y: Floats) -> float | None:
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return None
+    order = np.lexsort((y, x))  # sums depend on the order in their last digit
+    x, y = (_standard(values[order]) for values in (x, y))
+    return float(np.clip(x @ y, -1.0, 1.0))
+
+
+def _standard(values: Floats) -> Floats:
+    centred = values - values.mean()
+    centred /= np.abs(centred).max()  # squares of tiny numbers would vanish
+    return centred / np.sqrt(centred @ centred)

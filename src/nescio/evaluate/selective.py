@@ -1,0 +1,127 @@
+"""Whether the uncertain answers are the wrong ones: what is gained by answering only where uncertainty is low.
+
+Sort N inputs by rising uncertainty, let a_i say whether the i-th answer is right, and A_i = (a_1 + … + a_i)/i be the
+accuracy of the first i; A_N is the accuracy of all. A* is the same for the perfect order, right answers first.
+
+    lift_i = A_i/A_N    AULC = mean_i lift_i − 1     rAULC = AULC/AULC*     1 is perfect, 0 is chance, below 0 is worse
+    AURC   = mean_i (1 − A_i)                        E-AURC = AURC − AURC*  0 is perfect
+    area under the accuracy–rejection curve = mean_i A_i = 1 − AURC         i from 1 to N everywhere
+
+Equal uncertainties have no order. Each figure is its mean over all orders of them: of a group with s inputs and r right
+answers, the first j hold j·r/s right ones on average, and every figure is linear in those. The curves have one point
+for each distinct uncertainty, because a threshold takes in all equal ones together. So the order of the inputs never
+matters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nescio.evaluate.arrays import Booleans, Floats, Values, flags, scores
+from nescio.types import InputError
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """The share of wrong answers (risk) among the inputs whose uncertainty is ≤ a threshold, and their share of all.
+
+    The arrays have one entry for each distinct uncertainty, rising; the last coverage is 1. aurc: the mean risk, 0 is
+    without error; eaurc: by how much it exceeds that of the perfect order.
+    """
+
+    coverage: Floats
+    risk: Floats
+    thresholds: Floats
+    aurc: float
+    eaurc: float
+
+
+@dataclass(frozen=True)
+class AccuracyRejection:
+    """The accuracy of what is left when the inputs whose uncertainty is above a threshold are rejected.
+
+    The arrays have one entry for each distinct uncertainty, by rising share of rejected inputs, from 0, and so with
+    falling thresholds. area: the mean accuracy over all shares, 1 is without error.
+    """
+
+    rejected: Floats
+    accuracy: Floats
+    thresholds: Floats
+    area: float
+
+
+def raulc(uncertainty: Values, correct: Values) -> float:
+    """Relative area under the lift curve: 1 for the perfect order, 0 for an order by chance.
+
+    correct says for each input whether the answer is right, in booleans or 0 and 1. Some must be right and some wrong:
+    without that there is nothing to sort, and the measure is 0/0.
+    """
+    u, right = _checked(uncertainty, correct)
+    total = int(right.sum())
+    if total in (0, right.size):
+        raise InputError(
+            f"correct: expected some right and some wrong answers but all {right.size} are "
+            f"{'right' if total else 'wrong'}; every order is then as good as any other, and rAULC is not defined: "
+            "use more inputs, or risk_coverage"
+        )
+    # AULC/AULC*, both multiplied by the accuracy, which cancels
+    accuracy = total / right.size
+    return float((_accuracies(u, right).mean() - accuracy) / (_perfect(right).mean() - accuracy))
+
+
+def risk_coverage(uncertainty: Values, correct: Values) -> RiskCoverage:
+    """Risk among the accepted inputs against their share, for every threshold on the uncertainty.
+
+    correct says for each input whether the answer is right, in booleans or 0 and 1.
+    """
+    u, right = _checked(uncertainty, correct)
+    thresholds, accepted, hits = _groups(u, right)
+    accuracies = _accuracies(u, right)
+    return RiskCoverage(
+        coverage=accepted / right.size,
+        risk=(accepted - hits) / accepted,
+        thresholds=thresholds,
+        aurc=float((1 - accuracies).mean()),
+        eaurc=float((_perfect(right) - accuracies).mean()),
+    )
+
+
+def accuracy_rejection(uncertainty: Values, correct: Values) -> AccuracyRejection:
+    """Accuracy of the rest against the share of rejected inputs, for every threshold on the uncertainty.
+
+    correct says for each input whether the answer is right, in booleans or 0 and 1.
+    """
+    u, right = _checked(uncertainty, correct)
+    thresholds, accepted, hits = (values[::-1] for values in _groups(u, right))
+    return AccuracyRejection(
+        rejected=(right.size - accepted) / right.size,
+        accuracy=hits / accepted,
+        thresholds=thresholds,
+        area=float(_accuracies(u, right).mean()),
+    )
+
+
+def _groups(u: Floats, right: Booleans) -> tuple[Floats, Floats, Floats]:
+    """Distinct uncertainties, rising, and how many inputs and how many right answers lie at or below each."""
+    thresholds, group, sizes = np.unique(u, return_inverse=True, return_counts=True)
+    return thresholds, sizes.cumsum().astype(np.float64), np.bincount(group, weights=right).cumsum()
+
+
+def _accuracies(u: Floats, right: Booleans) -> Floats:
+    """A_i for i = 1…N, the mean over all orders of equal uncertainties."""
+    _, accepted, hits = _groups(u, right)
+    i = np.arange(1, right.size + 1)
+    return np.interp(i, np.concatenate([[0.0], accepted]), np.concatenate([[0.0], hits])) / i
+
+
+def _perfect(right: Booleans) -> Floats:
+    """A*_i for i = 1…N."""
+    i = np.arange(1, right.size + 1)
+    return np.minimum(i, right.sum()) / i
+
+
+def _checked(uncertainty: Values, correct: Values) -> tuple[Floats, Booleans]:
+    u = scores(uncertainty, "uncertainty")
+    return u, flags(correct, "correct", u.size)

@@ -1,0 +1,133 @@
+"""Features: what goes into the last linear layer that a model calls, or what a module of a given name gives.
+
+They are listened to in a forward pass by temporary hooks and copied at once, since a later layer may work in place.
+`pooled` makes one vector of each input: positions of a picture and tokens of a sequence are averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nescio.inputs import Inputs, describe
+from nescio.models.classifier import Classifier
+from nescio.models.structure import named_modules
+from nescio.modes import eager
+from nescio.types import ModelError
+
+_FEATURES_LAST = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.MultiheadAttention)
+_CHANNELS_FIRST = (
+    nn.modules.conv._ConvNd,
+    nn.modules.batchnorm._NormBase,
+    nn.GroupNorm,
+    nn.modules.pooling._MaxPoolNd,
+    nn.modules.pooling._AvgPoolNd,
+    nn.modules.pooling._AdaptiveAvgPoolNd,
+    nn.modules.pooling._AdaptiveMaxPoolNd,
+)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The last call of a module: its public name, the module, and the tensor that was listened to."""
+
+    name: str
+    module: nn.Module
+    value: Tensor
+
+
+def listen(classifier: Classifier, x: Inputs, layers: Iterable[str | None]) -> tuple[Tensor, dict[str | None, Heard]]:
+    """The logits of a prepared batch, and in the same pass for each layer what the last call of it gave.
+
+    None stands for the input of the last `nn.Linear` that the model calls.
+    """
+    modules = {} if classifier.module is None else dict(named_modules(classifier.module))
+    heard: dict[str | None, Heard] = {}
+
+    def note(key: str | None, name: str, module: nn.Module, value: Any) -> None:
+        value = value[0] if isinstance(value, tuple | list) and value else value
+        value = getattr(value, "last_hidden_state", value)
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            raise ModelError(
+                f"expected floating-point features from '{name}' ({type(module).__name__}), got {describe(value)}; "
+                "name another module with layer='...'"
+            )
+        heard[key] = Heard(name, module, value.detach().clone())
+
+    wanted = list(dict.fromkeys(layers))
+    handles = []
+    try:
+        for key in wanted:
+            if key is None:
+                for name, module in modules.items():
+                    if isinstance(module, nn.Linear):
+                        handles.append(module.register_forward_pre_hook(_given(name, note), with_kwargs=True))
+            elif key in modules:
+                handles.append(modules[key].register_forward_hook(_gave(key, note)))
+        with eager():  # compiled code would pass the hooks by
+            logits = classifier.logits(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    for key in wanted:
+        if key not in heard:
+            raise _silent(key, modules)
+    return logits, heard
+
+
+def pooled(heard: Heard, count: int) -> Tensor:
+    """One vector for each of `count` inputs, float64 ``[N, D]`` on the CPU, checked to be finite.
+
+    Of [N, T, D] the mean over T is taken, of [N, D, H, W] that over H and W; what has its features last, such as a
+    linear layer or a layer norm, is averaged over all that lies between, and a convolution over all that follows.
+    """
+    value = heard.value
+    if value.ndim == 0 or len(value) != count:
+        raise ModelError(
+            f"expected features with one row for each of {count} inputs from '{heard.name}', got {describe(value)}; "
+            "name a module whose output has the inputs first with layer='...'"
+        )
+    value = value.to(torch.float64)
+    if value.ndim == 1:
+        value = value[:, None]
+    if value.ndim > 2:
+        last = isinstance(heard.module, _FEATURES_LAST) or value.ndim == 3
+        channels_first = isinstance(heard.module, _CHANNELS_FIRST) or not last
+        value = value.flatten(2).mean(2) if channels_first else value.flatten(1, -2).mean(1)
+    if not bool(value.isfinite().all()):
+        raise ModelError(
+            f"expected finite features from '{heard.name}', got NaN or infinite ones, though the input is finite; "
+            "look for an overflow in the model (float16 ends at 65504)"
+        )
+    return value.cpu()
+
+
+def _given(name: str, note: Callable[..., None]) -> Callable[..., None]:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        note(None, name, module, args[0] if args else kwargs.get("input"))
+
+    return hook
+
+
+def _gave(name: str, note: Callable[..., None]) -> Callable[..., None]:
+    def hook(module: nn.Module, _: Any, gave: Any) -> None:
+        note(name, name, module, gave)
+
+    return hook
+
+
+def _silent(key: str | None, modules: dict[str, nn.Module]) -> ModelError:
+    known = ", ".join(name for name in list(modules)[-8:] if name) or "none"
+    if key is None:
+        return ModelError(
+            "expected a model that calls an nn.Linear, whose input are its features, got one that calls none; name "
+            f"the module whose output to take with layer='...' (the last modules are: {known})"
+        )
+    state = "is never called" if key in modules else "is not there"
+    return ModelError(
+        f"expected layer='{key}' to name a module that the model calls, but it {state}; the last modules are: {known}"
+    )

@@ -1,0 +1,95 @@
+"""Anchored ensembles (Pearce et al. 2020): every member is held near a draw of its own from the prior.
+
+    θ_anc ~ N(m, diag σ²),   minimise  (1/B) Σ_b −log p(y_b | x_b, θ) + (1/N) Σ_j (θ_j − θ_anc,j)²/(2σ_j²)
+
+A member that is regularised towards zero, as by weight decay, finds one maximum of the posterior; minima around random
+anchors spread like the posterior itself. The prior is that of `nescio.posteriors.prior`, by fan-in unless it is given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from nescio.models import Classifier
+from nescio.posteriors.base import whole_number
+from nescio.posteriors.ensemble import DeepEnsemble
+from nescio.posteriors.prior import prior
+from nescio.posteriors.sampled import made
+from nescio.posteriors.saving import saved
+from nescio.training import Recipe, Step, spawned, train
+from nescio.types import InputError
+
+
+@saved("anchored_ensemble")
+class AnchoredEnsemble(DeepEnsemble):
+    """A deep ensemble whose members `train` has held near their anchors."""
+
+    @classmethod
+    def train(
+        cls,
+        factory: Callable[[], nn.Module],
+        data: Any,
+        validation: Any = None,
+        *,
+        members: int = 5,
+        prior_std: float | None = None,
+        seed: int = 0,
+        folder: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
+        recipe: Recipe | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Members that the factory makes, each trained with an anchor and random numbers of its own.
+
+        settings: those of `nescio.training.Recipe`, in place of a recipe; its weight decay is not used: the anchor is
+        in its place. With a folder the training goes on where it was cut off.
+        """
+        whole_number("members", members, 2)
+        whole_number("seed", seed, 0)
+        if recipe is not None and settings:
+            raise InputError(f"expected a recipe or its settings, got both (recipe and {', '.join(settings)})")
+        recipe = replace(Recipe(**settings) if recipe is None else recipe, weight_decay=0.0)
+        trained = []
+        for member in range(members):
+            own = spawned(seed, member)
+            model = made(factory, own)
+            loss = AnchoredLoss.drawn(model, prior_std, spawned(seed, member, 1))
+            place = None if folder is None else Path(folder) / f"member-{member}"
+            train(model, data, validation, recipe=recipe, loss=loss, seed=own, folder=place, progress=progress)
+            trained.append(Classifier(model, preprocess=recipe.transform))
+        return cls(trained)
+
+
+@dataclass(frozen=True)
+class AnchoredLoss:
+    """The cross-entropy, and in training the pull towards the anchors."""
+
+    prior_std: float | None
+    seed: int
+    terms: list[tuple[Tensor, Tensor, float]] = field(repr=False)
+    """Parameters, their anchors and the standard deviations of their prior."""
+
+    @classmethod
+    def drawn(cls, model: nn.Module, prior_std: float | None, seed: int) -> Self:
+        """With anchors from the prior of the model's weights."""
+        classifier, random = Classifier.of(model), torch.Generator().manual_seed(seed)
+        named, terms = classifier.parameters(), []
+        for name, (mean, std) in prior(classifier, prior_std).items():
+            noise = torch.randn(mean.shape, generator=random, dtype=mean.dtype).to(mean.device)
+            terms.append((named[name], mean + std * noise, std))
+        return cls(prior_std, seed, terms)
+
+    def __call__(self, output: Tensor, y: Tensor, step: Step) -> Tensor:
+        fit = nn.functional.cross_entropy(output, y)
+        return fit + self.penalty() / step.count if step.training else fit
+
+    def penalty(self) -> Tensor:
+        """Σ_j (θ_j − θ_anc,j)²/(2σ_j²)."""
+        return torch.stack([(now - anchor).square().sum() / (2 * std**2) for now, anchor, std in self.terms]).sum()

@@ -1,0 +1,158 @@
+"""What every predictive distribution shares: from a data source to probabilities of S samples.
+
+    z^s_n = logits of sample s for input n,   p^s_n = softmax(z^s_n),   predict(x) = p, float64 [S, N, C]
+
+A distribution is a subclass of `PosteriorBase` that sets ``self.classifiers`` and writes one method, `_logits`: the
+logits ``[S, N, C]`` of a batch that is on the model's device and fits into memory. What surrounds it is here: reading
+of the data, the model's eval mode without gradients, its state put back bit for bit, chunks, the progress bar, checks.
+
+The samples must not depend on the batch: draws come from generators of their own that know the seed, the sample and
+shapes of the model alone, and all inputs share them.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sized
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from nescio import inputs
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.modes import predicting, preserved
+from nescio.posteriors import saving
+from nescio.progress import bar
+from nescio.trace.chunks import at_once, in_chunks
+from nescio.types import InputError, ModelError
+
+
+class PosteriorBase(ABC):
+    """A distribution over predictions. `predict` gives probabilities ``[S, N, C]``, `save` keeps its state in a folder.
+
+    For those who write one: set ``self.classifiers`` in ``__init__`` and write `_logits`. To be saved, a class is
+    registered with ``@saving.saved("its-name")`` and writes `_state` and `_from_state`.
+    """
+
+    classifiers: tuple[Classifier, ...]
+    """The models that are run; their state is put back after `predict`."""
+
+    @property
+    def roots(self) -> tuple[nn.Module, ...]:
+        """The modules whose state matters, for `nescio.modes`."""
+        return tuple(root for classifier in self.classifiers for root in classifier.roots)
+
+    def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
+        """Probabilities, float64 ``[S, N, C]`` on the CPU; x is a batch or an iterable of batches."""
+        return self._over(x, progress, lambda z: z.softmax(-1))
+
+    def logits(self, x: Any, *, progress: bool | None = None) -> Tensor:
+        """Logits of each sample, float64 ``[S, N, C]`` on the CPU: `predict` before the softmax."""
+        return self._over(x, progress, lambda z: z)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the fitted state to the folder; `nescio.posteriors.load` reads it."""
+        saving.save(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], model: Any) -> Self:
+        """What `save` wrote, where it is of this class; see `nescio.posteriors.load`."""
+        found = saving.load(folder, model)
+        if not isinstance(found, cls):
+            raise InputError(
+                f"expected a saved {cls.__name__} in {os.fspath(folder)}, got a {type(found).__name__}; "
+                "nescio.posteriors.load takes either"
+            )
+        return found
+
+    @abstractmethod
+    def _logits(self, x: Inputs) -> Tensor:
+        """Logits ``[S, N, C]`` of a batch prepared for the first classifier, in eval mode and without gradients."""
+
+    def _batch(self, x: Inputs, moved: Callable[[int], object]) -> Tensor:
+        """Logits ``[S, N, C]`` of a batch as it came; calls `moved` with the number of inputs that are done."""
+        return chunked(self.classifiers[0].prepare(x), self._logits, moved)
+
+    def _running(self) -> AbstractContextManager[object]:
+        """Entered around the work on one data source, for what a distribution holds while it lasts."""
+        return nullcontext()
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Settings, which JSON can hold, and tensors: all that `_from_state` needs beside the model."""
+        raise InputError(f"expected a distribution that can be saved, got {type(self).__name__}, which cannot")
+
+    @classmethod
+    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+        """The distribution again from what `_state` gave; `model` is what the user gave to `load`."""
+        raise InputError(f"expected a distribution that can be loaded, got {cls.__name__}, which cannot")
+
+    def _over(self, data: Any, progress: bool | None, finish: Callable[[Tensor], Tensor]) -> Tensor:
+        parts: list[Tensor] = []
+        shows = bar(total(data), show=progress, description="predicting")
+        with preserved(self), predicting(self), self._running(), shows as shown:
+            for batch in inputs.batches(data):
+                count = inputs.size(batch)
+                if count == 0:
+                    raise InputError("expected batches of at least one input, got none; leave empty batches out")
+                z = self._batch(batch, shown.update)
+                _check(z, count, parts[0].shape if parts else None)
+                parts.append(finish(z))
+        return torch.cat(parts, dim=1)
+
+
+def chunked(x: Inputs, step: Callable[[Inputs], Tensor], moved: Callable[[int], object] = lambda count: None) -> Tensor:
+    """Step of the batch, as many inputs at once as fit into memory: float64 on the CPU, joined over the inputs.
+
+    Inputs are the last dimension but one of what `step` gives: ``[N, C]`` or ``[S, N, C]``.
+    """
+
+    def part(start: int, stop: int) -> Tensor:
+        found = step(inputs.take(x, slice(start, stop))).to("cpu", torch.float64)
+        moved(stop - start)
+        return found
+
+    return torch.cat(in_chunks(inputs.size(x), at_once(x, None), part), dim=-2)
+
+
+def total(data: object) -> int | None:
+    """How many inputs a data source gives, where that is known before it is read: for a progress bar."""
+    if isinstance(data, Tensor | np.ndarray | Mapping):
+        return inputs.size(inputs.as_inputs(data))
+    if isinstance(data, DataLoader) and isinstance(data.dataset, Sized) and data.batch_size:
+        return min(len(data.dataset), len(data) * data.batch_size)
+    return None
+
+
+def whole_number(name: str, value: object, least: int) -> int:
+    """The value as an int; an InputError where it is none, or less than `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"expected {name} to be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
+def number(name: str, value: object, above: float = -np.inf, below: float = np.inf) -> float:
+    """The value as a finite float between the two bounds, both left out; an InputError where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not above < value < below:
+        bounds = [f"above {above:g}"] * (above > -np.inf) + [f"below {below:g}"] * (below < np.inf)
+        raise InputError(
+            f"expected {name} to be a finite number{' and'.join([' ' + b for b in bounds])}, got {value!r}"
+        )
+    return float(value)
+
+
+def _check(z: Tensor, count: int, before: torch.Size | None) -> None:
+    """Raise a ModelError unless z is [S, count, C], with S and C as before, and each row has a softmax."""
+    if z.ndim != 3 or z.shape[1] != count or z.shape[0] < 1 or z.shape[2] < 2:
+        raise ModelError(f"expected logits [S, N, C] of N = {count} inputs, got {inputs.describe(z)}")
+    if before is not None and (z.shape[0], z.shape[2]) != (before[0], before[2]):
+        raise ModelError(
+            f"expected {before[0]} samples and {before[2]} classes as in the first batch, got {inputs.describe(z)}"
+        )
+    if bool((z.isnan() | (z == torch.inf)).any()) or bool((z == -torch.inf).all(-1).any()):
+        raise ModelError("expected finite logits, got NaN or infinite ones; look for an overflow in the state or model")

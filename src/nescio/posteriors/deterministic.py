@@ -1,0 +1,32 @@
+"""A single network as a distribution with one sample: p^1 = softmax(z(x; θ))."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from torch import Tensor
+
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.posteriors.base import PosteriorBase
+from nescio.posteriors.saving import about, check_tensors, same, saved
+
+
+@saved("deterministic")
+class Deterministic(PosteriorBase):
+    """The prediction of one network: S = 1, so its epistemic part is zero."""
+
+    def __init__(self, model: Classifier | Callable[..., Any], *, output: str | None = None) -> None:
+        self.classifiers = (Classifier.of(model, output),)
+
+    def _logits(self, x: Inputs) -> Tensor:
+        return self.classifiers[0].logits(x)[None]
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        return about(self.classifiers[0]), {}
+
+    @classmethod
+    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+        check_tensors(tensors, {})
+        return cls(same(model, settings))

@@ -1,0 +1,92 @@
+"""`MCDropout`: predictions under a model's own dropout, and nothing else of training mode.
+
+    z^s = z(x; θ, m_s),   m_s one mask for every call of dropout, shared by all inputs
+
+Sharing makes a prediction the same in any batch: a mask is that for a single input. Where the inputs lie in the tensors
+that are dropped from is found by comparing passes for one input and for copies of it; if the copies then give what the
+one gave, all inputs go through together. Otherwise (inputs folded into another dimension, or randomness from
+elsewhere) they go through one by one. Batch norm and all other layers stay in eval mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from nescio import inputs
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.modes import eager, without_cudnn
+from nescio.posteriors.base import PosteriorBase, whole_number
+from nescio.posteriors.masks import Masks, Unit, Unshared, layout
+from nescio.posteriors.saving import about, check_tensors, same, saved
+from nescio.types import ModelError
+
+_COPIES = 3  # of an input, to see where inputs lie
+
+
+@saved("mc_dropout")
+class MCDropout(PosteriorBase):
+    """The dropout that the model was trained with, turned on for predictions (Gal & Ghahramani 2016). S = samples.
+
+    It finds `nn.Dropout` and its kin, calls of `torch.nn.functional.dropout` and its kin, and the dropout inside of
+    `nn.MultiheadAttention` and of `nn.LSTM`, `nn.GRU` and `nn.RNN`. Other random layers, such as stochastic depth,
+    stay off.
+    """
+
+    def __init__(
+        self,
+        model: Classifier | Callable[..., Any],
+        samples: int = 100,
+        seed: int = 0,
+        *,
+        output: str | None = None,
+    ) -> None:
+        self.classifiers = (Classifier.of(model, output),)
+        self.samples, self.seed = whole_number("samples", samples, 1), whole_number("seed", seed, 0)
+
+    def _logits(self, x: Inputs) -> Tensor:
+        parts = [part for root in self.roots for part in root.modules()]
+        with eager(), without_cudnn(parts):  # compiled code would pass the masks by
+            units = self._units(x)
+            if units is not None:
+                with suppress(Unshared):
+                    return torch.stack([self._run(x, draw, units)[0] for draw in range(self.samples)])
+            rows = [inputs.take(x, slice(at, at + 1)) for at in range(inputs.size(x))]
+            return torch.stack([torch.cat([self._run(row, draw)[0] for row in rows]) for draw in range(self.samples)])
+
+    def _units(self, x: Inputs) -> list[Unit] | None:
+        """How masks for many inputs are laid out, so that each is treated as if it were alone; None if it cannot be."""
+        one = inputs.take(x, slice(0, 1))
+        alone, single = self._run(one, 0)
+        if not single:
+            raise ModelError(
+                f"expected a model that calls dropout with a rate above 0, got {self.classifiers[0].name}, which calls "
+                "none; use InsertedDropout(model), which puts one before its last linear layer"
+            )
+        copies = inputs.repeat(one, _COPIES)
+        units = layout(single, self._run(copies, 0)[1], _COPIES)
+        if units is None:
+            return None
+        together = self._run(copies, 0, units)[0]
+        near = (together - alone).abs().max() <= torch.finfo(alone.dtype).eps ** 0.5 * alone.abs().max()
+        return units if bool(near) else None
+
+    def _run(self, x: Inputs, draw: int, units: list[Unit] | None = None) -> tuple[Tensor, list[torch.Size]]:
+        """Logits [N, C] of a sample, and the shapes of its masks; without units as if all inputs were one."""
+        masks = Masks(self.seed, draw) if units is None else Masks(self.seed, draw, inputs.size(x), units)
+        with masks:
+            torch.manual_seed(draw)  # for what is random besides; `predict` puts the generators back
+            return self.classifiers[0].logits(x), masks.shapes
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        return {"samples": self.samples, "seed": self.seed, "model": about(self.classifiers[0])}, {}
+
+    @classmethod
+    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+        check_tensors(tensors, {})
+        return cls(same(model, settings["model"]), settings["samples"], settings["seed"])

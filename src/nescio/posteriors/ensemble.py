@@ -1,0 +1,160 @@
+"""`DeepEnsemble`: the members' predictions side by side, p^s = softmax(z_s(x)) for s = 1 … S members.
+
+Members may be of any kind: what they share is the classes. Those that do not fit on a device together are brought there
+one at a time, as copies, so that the members themselves stay where and as they are.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from nescio import training
+from nescio.inputs import Inputs, describe
+from nescio.models import Classifier
+from nescio.posteriors.base import PosteriorBase, chunked, whole_number
+from nescio.posteriors.saving import refilled, saved, weights
+from nescio.trace import memory
+from nescio.types import InputError, ModelError
+
+
+@saved("deep_ensemble")
+class DeepEnsemble(PosteriorBase):
+    """Several networks that were trained apart (Lakshminarayanan et al. 2017). S is the number of members.
+
+    device: where the members run; None, each where it lies. one_at_a_time: True brings one member after another to the
+    device, False all of them, "auto" all of them if they take less than a share of its free memory. Members are copied
+    there for the time of a prediction.
+    """
+
+    def __init__(
+        self,
+        models: Iterable[Classifier | Callable[..., Any]],
+        *,
+        device: torch.device | str | None = None,
+        one_at_a_time: bool | Literal["auto"] = "auto",
+        output: str | None = None,
+    ) -> None:
+        if not isinstance(models, Iterable):
+            raise InputError(f"expected a list of models, got {describe(models)}; put the members in a list")
+        self.classifiers = tuple(Classifier.of(model, output) for model in models)
+        if len(self.classifiers) < 2:
+            raise InputError(
+                f"expected at least 2 members, got {len(self.classifiers)}; give more, or use Deterministic(model)"
+            )
+        if one_at_a_time not in (True, False, "auto"):
+            raise InputError(f"expected one_at_a_time to be True, False or 'auto', got {one_at_a_time!r}")
+        if one_at_a_time is True and device is None:
+            raise InputError("expected a device to bring the members to with one_at_a_time=True, got none; name it")
+        self.device = None if device is None else torch.device(device)
+        self.one_at_a_time = one_at_a_time
+        self._copies: dict[int, Classifier] | None = None
+
+    @classmethod
+    def train(
+        cls,
+        factory: Callable[[], nn.Module],
+        data: Any,
+        validation: Any = None,
+        *,
+        members: int = 5,
+        seed: int = 0,
+        folder: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
+        recipe: training.Recipe | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Members from `nescio.training.train`, each made by the factory and trained with random numbers of its own.
+
+        settings: those of `nescio.training.Recipe`, in place of a recipe. With a folder the training goes on where it
+        was cut off, when it is started again with the same arguments.
+        """
+        whole_number("members", members, 2)
+        whole_number("seed", seed, 0)
+        if recipe is not None and settings:
+            raise InputError(f"expected a recipe or its settings, got both (recipe and {', '.join(settings)})")
+        recipe = training.Recipe(**settings) if recipe is None else recipe
+        trained = []
+        for member in range(members):
+            own = training.spawned(seed, member)
+            with training.seeded(own):
+                model = factory()
+            place = None if folder is None else Path(folder) / f"member-{member}"
+            training.train(model, data, validation, recipe=recipe, seed=own, folder=place, progress=progress)
+            trained.append(Classifier(model, preprocess=recipe.transform))
+        return cls(trained)
+
+    def _logits(self, x: Inputs) -> Tensor:
+        raise NotImplementedError  # members differ in device and type of number: `_batch` takes them one by one
+
+    def _batch(self, x: Inputs, moved: Callable[[int], object]) -> Tensor:
+        last = len(self.classifiers) - 1
+        parts = [self._member(at, x, moved if at == last else lambda count: None) for at in range(last + 1)]
+        if len({part.shape[-1] for part in parts}) > 1:
+            counts = ", ".join(str(part.shape[-1]) for part in parts)
+            raise ModelError(f"expected members with the same classes, got {counts} classes; leave out the odd ones")
+        return torch.stack(parts)
+
+    def _member(self, at: int, x: Inputs, moved: Callable[[int], object]) -> Tensor:
+        """Logits [N, C] of one member; when it returns, a copy that only this call needed is gone."""
+        member = self._placed(at)
+        return chunked(member.prepare(x), member.logits, moved)
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        try:
+            if self.device is not None and not self._alone():
+                self._copies = {}
+            yield
+        finally:
+            self._copies = None
+
+    def _alone(self) -> bool:
+        if self.one_at_a_time != "auto" or self.device is None or self.device.type != "cuda":
+            return self.one_at_a_time is True
+        tensors = [t for root in self.roots for t in chain(root.parameters(), root.buffers())]
+        size = sum(t.numel() * t.element_size() for t in tensors if not _same(t.device, self.device))
+        return size > memory.SHARE * memory.free_bytes(self.device)
+
+    def _placed(self, at: int) -> Classifier:
+        """The member, or its copy on the device."""
+        member = self.classifiers[at]
+        if self.device is None or member.device is None or _same(member.device, self.device):
+            return member
+        if self._copies is not None and at in self._copies:
+            return self._copies[at]
+        there = copy.deepcopy(member)
+        for root in there.roots:
+            root.to(self.device)
+        if self._copies is not None:
+            self._copies[at] = there
+        return there
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        tensors: dict[str, Tensor] = {}
+        for at, member in enumerate(self.classifiers):
+            tensors |= weights(member, f"{at}.")
+        return {"outputs": [member.output for member in self.classifiers]}, tensors
+
+    @classmethod
+    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+        outputs = settings["outputs"]
+        models = list(model) if isinstance(model, list | tuple | nn.ModuleList) else [model] * len(outputs)
+        if len(models) != len(outputs):
+            raise InputError(f"expected {len(outputs)} models, one for each member, got {len(models)}")
+        if strange := [name for name in tensors if name.partition(".")[0] not in map(str, range(len(outputs)))]:
+            raise InputError(f"expected tensors of {len(outputs)} members, got others: {', '.join(strange[:5])}")
+        return cls([refilled(one, tensors, f"{at}.", outputs[at]) for at, one in enumerate(models)])
+
+
+def _same(where: torch.device, wanted: torch.device) -> bool:
+    """Whether a tensor's device is the wanted one, which need not say its number."""
+    return where.type == wanted.type and wanted.index in (None, where.index)

@@ -1,0 +1,278 @@
+"""`Laplace`: a Gaussian posterior over the last linear layer, around the weights that training found.
+
+With θ the weights and bias of the layer, h its input and z = W h + b the logits:
+
+    θ^s ~ N(θ, (H + δ)⁻¹),      z^s = z + (W^s − W) h + (b^s − b)
+
+H is the curvature of the training loss (`nescio.posteriors.laplace_curvature`), δ the precision of the prior. It is
+given, or chosen as the one of largest marginal likelihood
+
+    log p(D | δ) ≈ Σ_n log p(y_n | x_n) − ½ log det(H/δ + 1) − ½ δ‖θ‖²,
+
+or as the one of a grid with the smallest negative log-likelihood on validation data (with the probit link). With
+link="probit" there are no draws: p = softmax(z/√(1 + π v/8)), v the variance of each logit, and S = 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nescio import inputs
+from nescio.inputs import Inputs, describe
+from nescio.models import Classifier, named_modules
+from nescio.modes import predicting, preserved
+from nescio.posteriors.base import PosteriorBase, chunked, number, total, whole_number
+from nescio.posteriors.laplace_curvature import Curvature, Kind, Sums, chosen
+from nescio.posteriors.laplace_layer import observed, padded, probabilities, probit
+from nescio.posteriors.saving import about, check_tensors, same, saved
+from nescio.progress import bar
+from nescio.trace.chunks import at_once, in_chunks
+from nescio.types import InputError, ModelError
+
+Link = Literal["sample", "probit"]
+
+_GRID = torch.logspace(-4, 4, 81, dtype=torch.float64)
+_KEPT = 2**27  # numbers of drawn weights that are kept between two batches: 1 GiB
+
+
+@saved("laplace")
+class Laplace(PosteriorBase):
+    """The last linear layer as a Gaussian: fit it on the training data, then `predict`.
+
+    kind: "full", "kron" or "diag"; "auto" takes the first that the size of the layer allows. prior: the precision δ of
+    the prior, or how to choose it: "marglik" (marginal likelihood) or "validation". S = samples; a draw of the weights
+    is shared by all inputs. Fitted, it has `precision` and `log_likelihood` of the training data.
+    """
+
+    def __init__(
+        self,
+        model: Classifier | Callable[..., Any],
+        kind: Kind | Literal["auto"] = "auto",
+        prior: float | Literal["marglik", "validation"] = "marglik",
+        samples: int = 100,
+        seed: int = 0,
+        link: Link = "sample",
+        *,
+        output: str | None = None,
+    ) -> None:
+        self.classifiers = (Classifier.of(model, output),)
+        self.kind = _one_of("kind", kind, ("auto", *get_args(Kind)))
+        self.prior: float | str = (
+            _one_of("prior", prior, ("marglik", "validation"), " or a number above 0")
+            if isinstance(prior, str)
+            else number("prior", prior, above=0.0)
+        )
+        self.samples, self.seed = whole_number("samples", samples, 1), whole_number("seed", seed, 0)
+        self.link = _one_of("link", link, get_args(Link))
+        self.precision = self.log_likelihood = math.nan
+        self._curvature: Curvature | None = None
+        self._layer, self._bias, self._square_norm = "", False, math.nan
+        self._sums: Sums | None = None
+        self._total = 0.0
+        self._weights: Tensor | None = None
+
+    def fit(self, data: Any, validation: Any = None, *, progress: bool | None = None) -> Self:
+        """Fit to labelled training data: a pair (x, y), or an iterable of such pairs. The model stays as it is.
+
+        validation: labelled data that were not trained on, for prior="validation" and only then.
+        """
+        self._check_validation(validation)
+        self._sums = None
+        size = total(data[0]) if isinstance(data, tuple) and len(data) == 2 else total(data)
+        with preserved(self), bar(size, show=progress, description="fitting") as shown:
+            for x, y in inputs.labelled(data):
+                self.absorb(x, y)
+                shown.update(len(y))
+            return self.finish(validation)
+
+    def absorb(self, x: Inputs, y: Tensor) -> None:
+        """Take in one batch of the training data; `finish` follows the last one."""
+
+        def step(h: Tensor, z: Tensor, labels: Tensor) -> None:
+            p, rest = probabilities(z)
+            if self._sums is None:
+                outputs, width = self._layer_module().out_features, h.shape[1]
+                kind: Any = chosen(outputs, width) if self.kind == "auto" else self.kind
+                self._sums, self._total = Sums(kind, outputs, width, self._bias), 0.0
+            outputs = self._sums.outputs
+            self._sums.add(h, p[:, -outputs:], rest[:, -outputs:])
+            self._total += float(z.log_softmax(1).gather(1, labels[:, None]).sum())
+
+        self._each(x, y, step)
+
+    def finish(self, validation: Any = None) -> Self:
+        """The posterior of all that was absorbed."""
+        self._check_validation(validation)
+        sums, self._sums = self._sums, None
+        if sums is None:
+            raise InputError("expected training data of at least one input, got none; give (x, y) or a data loader")
+        curvature = sums.decomposed()
+        norm = sum(float(p.detach().double().square().sum()) for p in self._layer_module().parameters())
+        self.precision = self._chosen_precision(curvature, norm, validation)
+        self._curvature, self._square_norm, self.log_likelihood = curvature, norm, self._total
+        self._weights = None
+        return self
+
+    def log_marginal_likelihood(self, precision: float | None = None) -> float:
+        """Log p(D | δ) of the training data, for another δ where it is given."""
+        delta = self.precision if precision is None else number("precision", precision, above=0.0)
+        ratio = self._fitted().log_det_ratio(delta)
+        return self.log_likelihood - 0.5 * (ratio + delta * self._square_norm)
+
+    def covariance(self) -> Tensor:
+        """(H + δ)⁻¹ as a matrix, float64, in PyTorch's order of parameters: the weights row by row, then the bias."""
+        curvature = self._fitted()
+        if curvature.values.numel() > 20_000:
+            raise InputError(
+                f"expected at most 20000 parameters to write down a covariance, got {curvature.values.numel()}; "
+                "use `variance`, or `predict`"
+            )
+        return curvature.covariance(self.precision, self._bias)
+
+    def variance(self, x: Any) -> Tensor:
+        """The variance of each logit, float64 ``[N, C]``; the predicted logits are those of the model."""
+        curvature, delta = self._fitted(), torch.tensor([self.precision], dtype=torch.float64)
+
+        def step(part: Inputs) -> Tensor:
+            h, z = self._observed(part)
+            return padded(curvature.variance(h, delta)[0], z)
+
+        with preserved(self), predicting(self):
+            return torch.cat([chunked(self.classifiers[0].prepare(x), step) for x in inputs.batches(x)])
+
+    def _logits(self, x: Inputs) -> Tensor:
+        curvature = self._fitted()
+        h, z = self._observed(x)
+        if self.link == "probit":
+            delta = torch.tensor([self.precision], dtype=torch.float64)
+            return probit(z, padded(curvature.variance(h, delta), z))
+        shape = curvature.values.shape
+        if self.samples * shape.numel() > _KEPT:
+            draws = (curvature.weights(self._noise(sample, shape), self.precision) for sample in range(self.samples))
+            return z + torch.cat([padded(curvature.shift(h, weights), z) for weights in draws])
+        if self._weights is None:
+            noise = torch.cat([self._noise(sample, shape) for sample in range(self.samples)])
+            self._weights = curvature.weights(noise, self.precision)
+        return z + padded(curvature.shift(h, self._weights), z)
+
+    def _noise(self, sample: int, shape: torch.Size) -> Tensor:
+        """The noise of one sample, from a generator of its own: it does not depend on how many samples there are."""
+        seed = int(np.random.SeedSequence([self.seed, sample]).generate_state(1, np.uint64)[0])
+        return torch.randn(1, *shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=torch.float64)
+
+    def _observed(self, x: Inputs) -> tuple[Tensor, Tensor]:
+        """Features with a 1 for the bias, and logits, both float64 on the CPU."""
+        self._layer, layer, h, z = observed(self.classifiers[0], x)
+        self._bias = layer.bias is not None
+        return h, z
+
+    def _each(self, x: Inputs, y: Tensor, step: Callable[[Tensor, Tensor, Tensor], None]) -> None:
+        """`step` of features, logits and labels, as many inputs at once as fit into memory."""
+        batch = self.classifiers[0].prepare(x)
+
+        def part(start: int, stop: int) -> None:
+            h, z = self._observed(inputs.take(batch, slice(start, stop)))
+            _check_labels(y[start:stop], z.shape[1])
+            step(h, z, y[start:stop])
+
+        with predicting(self):
+            in_chunks(len(y), at_once(batch, None), part)
+
+    def _layer_module(self) -> nn.Linear:
+        module = self.classifiers[0].module
+        assert module is not None
+        found = dict(named_modules(module))[self._layer]
+        assert isinstance(found, nn.Linear)
+        return found
+
+    def _fitted(self) -> Curvature:
+        if self._curvature is None:
+            raise InputError("expected a fitted Laplace, got one that was not; call .fit((x, y)) or .fit(loader) first")
+        return self._curvature
+
+    def _check_validation(self, validation: Any) -> None:
+        if (self.prior == "validation") != (validation is not None):
+            raise InputError(
+                f"expected validation data with prior='validation', and only then, got prior={self.prior!r} and "
+                f"{describe(validation)}"
+            )
+
+    def _chosen_precision(self, curvature: Curvature, square_norm: float, validation: Any) -> float:
+        if not isinstance(self.prior, str):
+            return self.prior
+        if self.prior == "validation":
+            return self._validated(curvature, validation)
+        if not (square_norm > 0 and float(curvature.values.sum()) > 0):
+            raise ModelError(
+                "expected weights that are not all zero and predictions that are not all certain, for otherwise the "
+                "marginal likelihood has no maximum; give the precision of the prior: prior=1.0"
+            )
+        return curvature.evidence_precision(square_norm)
+
+    def _validated(self, curvature: Curvature, validation: Any) -> float:
+        """The precision of the grid with the smallest negative log-likelihood."""
+        loss, count = torch.zeros_like(_GRID), 0
+
+        def step(h: Tensor, z: Tensor, y: Tensor) -> None:
+            log_p = probit(z, padded(curvature.variance(h, _GRID), z)).log_softmax(-1)
+            loss.sub_(log_p.gather(2, y[None, :, None].expand(len(_GRID), -1, 1)).sum((1, 2)))
+
+        with preserved(self):
+            for x, y in inputs.labelled(validation):
+                self._each(x, y, step)
+                count += len(y)
+        if not count:
+            raise InputError("expected validation data of at least one input, got none")
+        return float(_GRID[loss.argmin()])
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        curvature = self._fitted()
+        own = {"kind": self.kind, "prior": self.prior, "samples": self.samples, "seed": self.seed, "link": self.link}
+        found = {
+            "precision": self.precision,
+            "log_likelihood": self.log_likelihood,
+            "square_norm": self._square_norm,
+            "layer": self._layer,
+            "bias": self._bias,
+            "shape": list(curvature.values.shape),
+        }
+        held = {
+            "values": curvature.values,
+            **{name: t for name in _BASES if (t := getattr(curvature, name)) is not None},
+        }
+        return {"model": about(self.classifiers[0]), "own": own, "found": found}, held
+
+    @classmethod
+    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+        made, found = cls(same(model, settings["model"]), **settings["own"]), settings["found"]
+        outputs, width = found["shape"]
+        sizes = {"inner": width, "outer": outputs, "joint": outputs * width}
+        bases = [("inner", "outer"), ("joint",), ()]
+        names = next((names for names in bases if set(names) == tensors.keys() - {"values"}), ())
+        check_tensors(tensors, {"values": (outputs, width), **{name: (sizes[name], sizes[name]) for name in names}})
+        made._curvature = Curvature(**tensors)
+        made.precision, made.log_likelihood = found["precision"], found["log_likelihood"]
+        made._square_norm, made._layer, made._bias = found["square_norm"], found["layer"], found["bias"]
+        return made
+
+
+_BASES = ("inner", "outer", "joint")
+
+
+def _one_of(name: str, value: Any, allowed: tuple[str, ...], more: str = "") -> str:
+    if value not in allowed:
+        raise InputError(f"expected {name} to be {' or '.join(map(repr, allowed))}{more}, got {value!r}")
+    return str(value)
+
+
+def _check_labels(y: Tensor, classes: int) -> None:
+    if int(y.max()) >= classes:
+        raise InputError(
+            f"expected class indices below {classes}, as the model has {classes} classes, got {int(y.max())}"
+        )

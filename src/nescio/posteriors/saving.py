@@ -1,0 +1,224 @@
+"""A fitted distribution in a folder: its tensors in a safetensors file, and `posterior.json` with all the rest.
+
+    posterior.json                  class, settings, and the name, size and sha256 of the file of tensors
+    state-<sha256>.safetensors      the tensors
+
+The file of tensors is named after its content, and `posterior.json` is replaced last, in one step: a save that is cut
+off leaves what was there before. A model is code, which no file here holds: `load` is given the model.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from nescio.data import replacing
+from nescio.inputs import describe
+from nescio.models import Classifier
+from nescio.models.structure import listing
+from nescio.models.weights import fill
+from nescio.types import InputError, ModelError, need
+
+if TYPE_CHECKING:
+    from nescio.posteriors.base import PosteriorBase
+
+RECORD = "posterior.json"
+VERSION = 1
+
+_TENSORS = re.compile(r"state-([0-9a-f]{64})\.safetensors")
+_classes: dict[str, type[PosteriorBase]] = {}
+C = TypeVar("C", bound="type[PosteriorBase]")
+
+
+def saved(name: str) -> Callable[[C], C]:
+    """Register a class under the name by which `load` finds it; the name is in the files and must not change."""
+
+    def register(cls: C) -> C:
+        assert name not in _classes, f"two distributions are named {name!r}"
+        _classes[name] = cls
+        return cls
+
+    return register
+
+
+def save(posterior: PosteriorBase, folder: str | os.PathLike[str]) -> None:
+    """Write the distribution to the folder, which is made where it is missing; what it held before is replaced."""
+    record, tensors = pack(posterior)
+    content = need("safetensors.torch", "files").save(
+        {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}  # tied ones apart
+    )
+    digest = hashlib.sha256(content).hexdigest()
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {place}: {error.strerror or error}") from error
+    file = place / f"state-{digest}.safetensors"
+    with replacing(file) as part:
+        part.write_bytes(content)
+    held = {"file": file.name, "bytes": len(content), "sha256": digest}
+    text = json.dumps({"format": "nescio.posterior", "version": VERSION, **record, "tensors": held}, indent=2)
+    with replacing(place / RECORD) as part:
+        part.write_text(text + "\n", encoding="utf-8")
+    for old in place.iterdir():
+        if _TENSORS.fullmatch(old.name) and old.name != file.name:
+            old.unlink(missing_ok=True)
+
+
+def load(folder: str | os.PathLike[str], model: Any) -> Any:
+    """The distribution that was saved in the folder, over the given model.
+
+    model: for a distribution around a network of yours (dropout, Laplace, temperature …) that same network, with its
+    weights. For one that has weights of its own (ensembles, SWAG, variational …) a module of the same architecture, of
+    which copies are filled, or a function that makes one; for an ensemble also a list of them. It is not changed.
+    """
+    place = Path(folder)
+    record = _record(place)
+    tensors = _tensors(place, record["tensors"])
+    return unpack(record, tensors, model)
+
+
+def pack(posterior: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Class and settings of the distribution, and its tensors."""
+    name = next((name for name, cls in _classes.items() if type(posterior) is cls), None)
+    if name is None:
+        raise InputError(
+            f"expected a distribution that can be saved ({listing(list(_classes))}), got {describe(posterior)}"
+        )
+    settings, tensors = posterior._state()
+    return {"class": name, "settings": settings, "preprocess": _preprocessed(posterior)}, tensors
+
+
+def unpack(record: Mapping[str, Any], tensors: dict[str, Tensor], model: Any) -> Any:
+    """The opposite of `pack`."""
+    name, settings = record.get("class"), record.get("settings")
+    if name not in _classes:
+        raise InputError(f"expected one of {listing(list(_classes))} to load, got {name!r}; is nescio too old for it?")
+    if not isinstance(settings, dict):
+        raise InputError(f"expected the settings of {name!r}, got {describe(settings)}; save it again")
+    try:
+        found = _classes[name]._from_state(model, settings, tensors)
+    except (KeyError, TypeError) as error:
+        raise InputError(f"expected the settings of {name!r}, got others ({error!r}); save it again") from error
+    if _preprocessed(found) != record.get("preprocess"):
+        raise ModelError(
+            "expected a function before the model where there was one when it was saved (a transform in training is "
+            f"one), and none elsewhere, got {_preprocessed(found)} in place of {record.get('preprocess')}; "
+            "give a nescio.Classifier(model, preprocess=...), or a function that makes one"
+        )
+    return found
+
+
+def _preprocessed(posterior: PosteriorBase) -> list[bool]:
+    """Whether each model has a function before it: that is code, which is not saved, and must not be forgotten."""
+    return [classifier.preprocess is not None for classifier in posterior.classifiers]
+
+
+def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, Sequence[int]]) -> None:
+    """Raise an InputError unless exactly the expected tensors are there, in these shapes, and finite."""
+    faults = [f"{name!r} is missing" for name in expected if name not in tensors]
+    faults += [f"{name!r} is not known" for name in tensors if name not in expected]
+    for name in expected.keys() & tensors.keys():
+        if tuple(tensors[name].shape) != tuple(expected[name]):
+            faults.append(f"{name!r} has shape {list(tensors[name].shape)}, not {list(expected[name])}")
+        elif not bool(tensors[name].isfinite().all()):
+            faults.append(f"{name!r} has NaN or infinite values")
+    if faults:
+        raise InputError(f"expected a state that fits the model and settings, but {listing(faults, quoted=False)}")
+
+
+def about(classifier: Classifier) -> dict[str, Any]:
+    """What to keep in the settings of a distribution around a network of the user, for `same`."""
+    return {"output": classifier.output, "weights": fingerprint(classifier)}
+
+
+def same(model: Any, settings: Mapping[str, Any]) -> Classifier:
+    """The model as a Classifier; a ModelError where its weights are not those that `about` saw."""
+    classifier = Classifier.of(model, settings["output"])
+    found = fingerprint(classifier)
+    if found != settings["weights"]:
+        raise ModelError(
+            f"expected the model that this was saved with, got {classifier.name} with other weights "
+            f"({found} in place of {settings['weights']}); load its own weights into it first"
+        )
+    return classifier
+
+
+def fingerprint(classifier: Classifier) -> str | None:
+    """A hash of all parameters and buffers, in order; None for a plain function."""
+    if classifier.module is None:
+        return None
+    total = hashlib.sha256()
+    for value in classifier.module.state_dict().values():
+        if isinstance(value, Tensor):
+            dense = (value.to_dense() if value.layout != torch.strided else value).detach().cpu().contiguous()
+            total.update(f"{dense.dtype}{list(dense.shape)}".encode())
+            total.update(dense.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()[:16]
+
+
+def weights(classifier: Classifier, prefix: str = "") -> dict[str, Tensor]:
+    """The tensors of the network itself, named with the prefix, for a distribution that has weights of its own."""
+    if classifier.module is None:
+        raise ModelError(f"expected a torch.nn.Module, whose weights can be saved, got {classifier.name}")
+    return {prefix + name: t for name, t in classifier.module.state_dict().items() if isinstance(t, Tensor)}
+
+
+def refilled(model: Any, tensors: Mapping[str, Tensor], prefix: str = "", output: str | None = None) -> Classifier:
+    """A new Classifier like `model` with those of the tensors whose name begins with the prefix as weights.
+
+    model: a module or Classifier, which is copied, or a function without arguments that makes one.
+    """
+    made = copy.deepcopy(model) if isinstance(model, nn.Module | Classifier) else _make(model)
+    classifier = Classifier.of(made, output)
+    if classifier.module is None:
+        raise ModelError(f"expected a torch.nn.Module, or a function that makes one, got {describe(model)}")
+    state = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    fill(classifier.module, state, "the saved state")
+    return classifier
+
+
+def _make(factory: Any) -> Any:
+    if not callable(factory):
+        raise ModelError(f"expected a torch.nn.Module, or a function that makes one, got {describe(factory)}")
+    return factory()
+
+
+def _record(place: Path) -> dict[str, Any]:
+    file = place / RECORD
+    if not file.is_file():
+        raise InputError(f"expected a folder that a distribution was saved to, but there is no {file}; check the path")
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {file}: {error}; it is damaged: save the distribution again") from error
+    if not isinstance(record, dict) or record.get("format") != "nescio.posterior":
+        raise InputError(f"expected a saved distribution of nescio in {file}, got another file")
+    if record.get("version") != VERSION:
+        raise InputError(f"expected version {VERSION} in {file}, got {record.get('version')!r}; update nescio")
+    return record
+
+
+def _tensors(place: Path, held: Any) -> dict[str, Tensor]:
+    name = str(held.get("file")) if isinstance(held, dict) else ""
+    if not _TENSORS.fullmatch(name):
+        raise InputError(f"expected {place / RECORD} to name its file of tensors, got {held!r}; save it again")
+    file = place / name
+    if not file.is_file():
+        raise InputError(f"expected the tensors in {file}, but it is missing; copy the whole folder")
+    content = file.read_bytes()
+    if len(content) != held.get("bytes") or hashlib.sha256(content).hexdigest() != held.get("sha256"):
+        raise InputError(
+            f"expected {held.get('bytes')} bytes in {file} as they were saved, got {len(content)} that are not the "
+            "same: it was cut short or changed; copy the folder again, or save the distribution again"
+        )
+    return need("safetensors.torch", "files").load(content)

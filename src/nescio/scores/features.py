@@ -1,0 +1,190 @@
+"""Scores from features: how far an input lies from the training data, as the model sees them.
+
+With h the features, μ_c and Σ_c the mean and covariance of class c in the training data, n_c its size:
+
+    mahalanobis  tied   min_c (h − μ_c)ᵀ Σ⁻¹ (h − μ_c),               Σ = Σ_c (n_c/n) Σ_c
+                 class  min_c (h − μ_c)ᵀ Σ_c⁻¹ (h − μ_c) + log det Σ_c,  −2 log of the Gaussian density less a constant
+    knn          the distance from h/‖h‖ to the k-th nearest h_i/‖h_i‖ of the training data
+
+Covariances are shrunk to a multiple of the identity, (1 − s)Σ + s (tr Σ/d) 1, so that they can be inverted with more
+features than inputs too. With shrinkage="auto" s is that of Ledoit and Wolf (2004).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nescio.scores.base import FittedScore
+from nescio.scores.registry import register
+from nescio.types import Features, InputError, Request
+
+_ELEMENTS = 2**24  # of a table of distances at once: 128 MiB
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureScore(FittedScore):
+    """Base of the scores that compare features with those of the training data."""
+
+    layer: str | None = None
+
+    requires = "forward"
+    cost = "1"
+
+    def __post_init__(self) -> None:
+        self._instance("layer", str | None, "None or the name of a module")
+
+    @property
+    def needs(self) -> tuple[Request, ...]:
+        """The features: the input of the last linear layer, or the output of the module named by `layer`."""
+        return (Features(self.layer),)
+
+    def _same_width(self, width: int, features: Tensor) -> None:
+        if features.shape[1] != width:
+            raise InputError(
+                f"{self.name}: expected {width} features as in the training data, got {features.shape[1]}; "
+                "fit it with the model that it is used for"
+            )
+
+
+@dataclass(frozen=True)
+class _Gaussian:
+    """Means ``[C, D]``; W with W Wᵀ = Σ⁻¹, one for all classes or one for each; log det Σ of each class."""
+
+    means: Tensor
+    whitening: Tensor
+    log_det: Tensor
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class Mahalanobis(FeatureScore):
+    """Squared Mahalanobis distance to the nearest class of the training data.
+
+    covariance="tied" is shared by the classes; with "class" each has its own, and the score is −2 log of the largest
+    class density, which has the log determinant beside the distance. A class with one input, or whose inputs do not
+    differ, then takes the tied one. shrinkage: "auto", or a number from 0 to 1.
+    """
+
+    covariance: str = "tied"
+    shrinkage: float | str = "auto"
+
+    name = "mahalanobis"
+    summary = "Distance of the features from the nearest class of the training data, in its covariance."
+    paper = "Lee et al. 2018"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._choice("covariance", "tied", "class")
+        if isinstance(self.shrinkage, str):
+            self._choice("shrinkage", "auto")
+        else:
+            self._number("shrinkage", least=0.0)
+            if self.shrinkage > 1.0:
+                self._refuse("shrinkage", "'auto' or a number from 0 to 1")
+
+    def _fit(self, features: Tensor, labels: Tensor) -> _Gaussian:
+        classes, index = labels.unique(return_inverse=True)  # those that are there: a class may be absent
+        means = torch.stack([features[index == c].mean(0) for c in range(len(classes))])
+        centred = features - means[index]
+        if not bool(centred.any()):
+            raise InputError(
+                f"{self.name}: expected features that differ within a class, got {len(features)} training inputs in "
+                f"{len(classes)} classes without any difference; give more training data"
+            )
+        tied = self._whitened(centred)
+        if self.covariance == "tied":
+            return _Gaussian(means, tied[0], torch.zeros(len(classes), dtype=torch.float64))
+        own = [centred[index == c] for c in range(len(classes))]
+        found = [self._whitened(part) if bool(part.any()) else tied for part in own]
+        return _Gaussian(means, torch.stack([w for w, _ in found]), torch.stack([d for _, d in found]))
+
+    def _whitened(self, centred: Tensor) -> tuple[Tensor, Tensor]:
+        """W and log det Σ of the shrunk covariance."""
+        count, width = centred.shape
+        covariance = centred.T @ centred / count
+        shrinkage = ledoit_wolf(centred) if isinstance(self.shrinkage, str) else self.shrinkage
+        shrunk = (1.0 - shrinkage) * covariance
+        shrunk.diagonal().add_(shrinkage * covariance.trace() / width)
+        values, vectors = torch.linalg.eigh(shrunk)
+        if float(values[0]) <= width * torch.finfo(torch.float64).eps * float(values[-1]):
+            raise InputError(
+                f"{self.name}: expected a covariance that can be inverted, got one without variance in some of "
+                f"{width} directions from {count} training inputs; use shrinkage='auto', or one above {shrinkage:g}"
+            )
+        return vectors * values.rsqrt(), values.log().sum()
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """The distance to the nearest class."""
+        found: _Gaussian = self._found()
+        self._same_width(found.means.shape[1], features)
+        if found.whitening.ndim == 2:
+            centre = found.means.mean(0)
+            white, means = (features - centre) @ found.whitening, (found.means - centre) @ found.whitening
+            exact = "donot_use_mm_for_euclid_dist"  # the other way loses digits
+            return torch.cdist(white, means, compute_mode=exact).amin(1).square()
+        classes = zip(found.means, found.whitening, found.log_det, strict=True)
+        distances = [((features - mean) @ w).square().sum(1) + log_det for mean, w, log_det in classes]
+        return torch.stack(distances).amin(0)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class KNN(FeatureScore):
+    """Distance to the k-th nearest training input in feature space; normalise=True brings all to length 1 first.
+
+    With fewer than k training inputs it is not defined, which is an error.
+    """
+
+    k: int = 50
+    normalise: bool = True
+
+    name = "knn"
+    summary = "Distance of the features to the k-th nearest of the training data."
+    paper = "Sun et al. 2022"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._integer("k", least=1)
+        self._instance("normalise", bool, "True or False")
+
+    def _fit(self, features: Tensor, labels: Tensor) -> Tensor:
+        if len(features) < self.k:
+            raise InputError(
+                f"{self.name}: expected at least k = {self.k} training inputs, got {len(features)}; give more, or a "
+                f"smaller k: nescio.scores.KNN(k={max(1, len(features) // 10)})"
+            )
+        return self._scaled(features)
+
+    def _scaled(self, features: Tensor) -> Tensor:
+        if not self.normalise:
+            return features
+        return features / features.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """The distance to the k-th neighbour."""
+        known: Tensor = self._found()
+        self._same_width(known.shape[1], features)
+        square, count = known.square().sum(1), max(1, _ELEMENTS // len(known))
+        parts = []
+        for rows in self._scaled(features).split(count):
+            # ‖a − b‖² = ‖a‖² + ‖b‖² − 2⟨a, b⟩ finds the neighbour; the distance to it is taken without cancellation
+            near = (square - 2.0 * rows @ known.T).topk(self.k, dim=1, largest=False).indices[:, -1]
+            parts.append((rows - known[near]).norm(dim=1))
+        return torch.cat(parts)
+
+
+def ledoit_wolf(centred: Tensor) -> float:
+    """The shrinkage of Ledoit and Wolf for centred features ``[N, D]``.
+
+    It is the share of the mean squared error of the covariance (over the inputs) in its distance from the identity.
+    """
+    count, width = centred.shape
+    covariance = centred.T @ centred / count
+    mean = covariance.trace() / width
+    distance = covariance.square().sum() - width * mean.square()
+    fourth = (centred.square().sum(1).square()).sum() / count
+    error = (fourth - covariance.square().sum()) / count
+    return float((error / distance).clamp(max=1.0)) if float(error) > 0 and float(distance) > 0 else 0.0

@@ -1,0 +1,101 @@
+"""Scores from the predictions p^s of S samples of a posterior: how much they disagree.
+
+    mutual_information  H(mean p) − mean H(p^s), of a posterior that is given in the place of a model
+    laplace             the same of a last-layer Laplace approximation, which is fitted to the training data
+
+Mutual information is the part of the uncertainty that more data would remove: 0 where all samples agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio.scores.base import FittedScore, Score
+from nescio.scores.information import mutual_information
+from nescio.scores.registry import register
+from nescio.types import InputError, Predictions
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class Laplace(FittedScore):
+    """Mutual information over draws of the last linear layer's weights from their Laplace approximation.
+
+    kind: "full", "kron" or "diag", or "auto" for the first that the size of the layer allows; prior: the precision of
+    the prior, or "marglik" for the one of largest marginal likelihood.
+    """
+
+    samples: int = 100
+    seed: int = 0
+    kind: str = "auto"
+    prior: float | str = "marglik"
+
+    name = "laplace"
+    summary = "Disagreement of the predictions under a Gaussian posterior of the last linear layer."
+    requires = "draws"
+    cost = "1 + N·h"
+    paper = "Daxberger et al. 2021"
+
+    def __post_init__(self) -> None:
+        self._integer("samples", least=2)
+        self._integer("seed", least=0)
+        self._choice("kind", "auto", "full", "kron", "diag")
+        if isinstance(self.prior, str):
+            self._choice("prior", "marglik")
+        else:
+            self._number("prior", above=0.0)
+
+    @property
+    def training(self) -> tuple[Predictions]:
+        """The posterior that is fitted to the training data."""
+        names = ("kind", "prior", "samples", "seed")
+        return (Predictions("laplace", tuple((name, getattr(self, name)) for name in names)),)
+
+    @property
+    def needs(self) -> tuple[Predictions]:
+        """The predictions of the fitted posterior."""
+        (request,) = self.training
+        return (Predictions(request.kind, request.settings, self._state),)
+
+    def _fit(self, posterior: Any, labels: Tensor) -> Any:
+        return posterior
+
+    def __call__(self, p: Tensor) -> Tensor:
+        """The mutual information."""
+        self._found()
+        return _disagreement(p)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class MutualInformation(Score):
+    """Mutual information of the class and the sample, for a posterior such as an ensemble or `MCDropout`."""
+
+    name = "mutual_information"
+    summary = "Disagreement of the samples of a posterior that is given in the place of a model."
+    requires = "posterior"
+    cost = "N"
+    paper = "Houlsby et al. 2011"
+
+    @property
+    def needs(self) -> tuple[Predictions]:
+        """The predictions of the posterior."""
+        return (Predictions(),)
+
+    def __call__(self, p: Tensor) -> Tensor:
+        """The mutual information."""
+        if len(p) < 2:
+            raise InputError(
+                "mutual_information: expected a posterior with at least two samples, got one, which agrees with "
+                "itself; use entropy, or give an ensemble, MCDropout or Laplace"
+            )
+        return _disagreement(p)
+
+
+def _disagreement(p: Tensor) -> Tensor:
+    # a probability of 0 has no logarithm; the smallest number stands for it
+    return mutual_information(p.to(torch.float64).clamp(min=torch.finfo(torch.float64).tiny).log())

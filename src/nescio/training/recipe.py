@@ -1,0 +1,122 @@
+"""What a training run is set to, and the learning rate of each of its steps.
+
+With t the number of steps done, T the steps of all epochs, w those of the warm-up and u = (t − w)/(T − w):
+
+    warm-up     η (t + 1)/w for t < w
+    constant    η
+    cosine      η (1 + cos πu)/2
+    steps       η · factor^k,  k the number of milestones (in epochs) that have passed
+    one-cycle   from η/25 up to η, then down to η/250 000, both along half a cosine; the way up takes `warmup` epochs,
+                or 30 % of the run when that is 0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from nescio.inputs import describe
+from nescio.types import InputError
+
+Optimizers = Literal["sgd", "adam", "adamw"]
+Schedules = Literal["constant", "cosine", "one-cycle", "steps"]
+Choice = Literal["accuracy", "loss"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of a training run.
+
+    batch_size is for data given as tensors; a loader has its own. warmup is in epochs, milestones are epochs.
+    momentum and nesterov are for "sgd". patience is after how many epochs that are not the best one the run ends (None:
+    never); clip the largest norm of the gradient (None: any). precision="bfloat16" computes in that type where autocast
+    finds it safe. transform makes of a batch of inputs, on the device, what the model is given (uint8 pictures to
+    floats, say); augment changes transformed training batches only. choose says what makes an epoch the best.
+    """
+
+    epochs: int = 30
+    batch_size: int = 128
+    lr: float = 1e-3
+    optimizer: Optimizers = "adamw"
+    momentum: float = 0.9
+    nesterov: bool = False
+    weight_decay: float = 1e-2
+    schedule: Schedules = "cosine"
+    warmup: float = 0.0
+    milestones: tuple[int, ...] = ()
+    factor: float = 0.1
+    label_smoothing: float = 0.0
+    patience: int | None = None
+    clip: float | None = None
+    precision: Literal["bfloat16"] | None = None
+    channels_last: bool | Literal["auto"] = "auto"
+    transform: Callable[[Any], Any] | None = None
+    augment: Callable[[Any], Any] | None = None
+    choose: Choice = "accuracy"
+
+    def __post_init__(self) -> None:
+        tiny = 5e-324  # so that 0 itself is allowed
+        for name in ("epochs", "batch_size", "patience"):
+            value = getattr(self, name)
+            if name == "patience" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"{name}: expected at least 1, but got {value!r}")
+        bounds: dict[str, tuple[float, float]] = {"lr": (0, math.inf), "factor": (0, math.inf), "clip": (0, math.inf)}
+        bounds |= {"weight_decay": (-tiny, math.inf), "warmup": (-tiny, self.epochs)}
+        bounds |= {"momentum": (-tiny, 1), "label_smoothing": (-tiny, 1)}
+        for name, (above, below) in bounds.items():
+            value = getattr(self, name)
+            if name == "clip" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < below:
+                least = "above 0" if above == 0 else "of at least 0"
+                raise InputError(f"{name}: expected a number {least} and below {below:g}, but got {value!r}")
+        choices: dict[str, tuple[object, ...]] = {
+            "optimizer": get_args(Optimizers),
+            "schedule": get_args(Schedules),
+            "precision": (None, "bfloat16"),
+            "channels_last": (True, False, "auto"),
+            "choose": get_args(Choice),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                listed = ", ".join(map(repr, allowed))
+                raise InputError(f"{name}: expected one of {listed}, but got {getattr(self, name)!r}")
+        for name in ("transform", "augment"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise InputError(f"{name}: expected a function of a batch, but got {describe(getattr(self, name))}")
+        if self.nesterov and not self.momentum:
+            raise InputError("nesterov: expected a momentum above 0 with it, but got momentum=0")
+        object.__setattr__(self, "milestones", tuple(self.milestones))
+        if (self.schedule == "steps") != bool(self.milestones) or any(m < 1 for m in self.milestones):
+            raise InputError(
+                "milestones: expected the epochs after which the rate falls, with schedule='steps' and only there, "
+                f"but got milestones={self.milestones} with schedule={self.schedule!r}"
+            )
+
+    def rate(self, step: int, steps: int) -> float:
+        """The learning rate of a step, counted from 0, where an epoch has so many steps."""
+        last = self.epochs * steps
+        if self.schedule == "one-cycle":
+            return self.lr * _one_cycle(step, last, self.warmup / self.epochs or 0.3)
+        rising = round(self.warmup * steps)
+        if step < rising:
+            return self.lr * (step + 1) / rising
+        if self.schedule == "cosine":
+            return self.lr * (1 + math.cos(math.pi * (step - rising) / (last - rising))) / 2
+        return self.lr * self.factor ** sum(step // steps >= milestone for milestone in self.milestones)
+
+
+def _one_cycle(step: int, last: int, share: float) -> float:
+    """The factor of Smith's one-cycle policy, as `torch.optim.lr_scheduler.OneCycleLR` has it."""
+    top = share * last - 1
+    if step <= top:
+        return _between(1 / 25, 1.0, step / top if top else 1.0)
+    return _between(1.0, 1 / 25e4, min(1.0, (step - top) / max(last - 1 - top, 1e-12)))
+
+
+def _between(start: float, end: float, share: float) -> float:
+    return end + (start - end) / 2 * (1 + math.cos(math.pi * share))

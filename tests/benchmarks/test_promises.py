@@ -1,0 +1,73 @@
+"""The simulation of promises runs, its picture can be drawn, and on a reduced scale the promises hold."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def path() -> Iterator[None]:
+    sys.path.insert(0, str(BENCHMARKS))
+    yield
+    sys.path.remove(str(BENCHMARKS))
+
+
+def test_it_runs_from_end_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    import promises
+
+    cases = [
+        promises.threshold_case("sharp", True, 100, 0.1, 0.9, 3),
+        promises.quantile_case(True, 50, 0.9, 3),
+        promises.conformal_case("adaptive", 20, 0.9, 3, new=10),
+        promises.monitor_case("threshold", 1000, 4.0, 2),
+    ]
+    monkeypatch.setattr(promises, "rows", lambda repetitions: iter(cases))
+    assert promises.main(["--repetitions", "3", "--folder", str(tmp_path)]) == cases
+    assert "promised" in capsys.readouterr().out
+    assert json.loads((tmp_path / "promises.json").read_text())["rows"] == cases
+    assert (tmp_path / "promises.png").stat().st_size > 1000
+    assert cases[3]["detected"] == 1.0
+
+
+def test_a_broken_promise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a rule that only looks at the error among accepted examples, most repetitions break the promise."""
+    import numpy as np
+    import promises
+
+    from nescio import decide
+
+    def hopeful(scores: object, correct: object, risk: float, confidence: float, seed: int) -> decide.Policy:
+        order = np.argsort(scores, kind="stable")
+        good = np.flatnonzero(np.cumsum(~np.asarray(correct)[order]) <= risk * np.arange(1, len(order) + 1))
+        t = float(np.asarray(scores)[order][good[-1]]) if good.size else None
+        return decide.Policy("threshold", t, len(order), 1, 1, risk, confidence)
+
+    assert not promises.broken(promises.threshold_case("sharp", False, 300, 0.1, 0.9, 40))
+    monkeypatch.setattr(decide, "threshold", hopeful)
+    assert promises.broken(promises.threshold_case("sharp", False, 300, 0.1, 0.9, 40))
+
+
+def test_the_committed_result_has_no_broken_promise() -> None:
+    import promises
+
+    rows = json.loads((BENCHMARKS / "results" / "promises.json").read_text())["rows"]
+    assert {row["part"] for row in rows} == {"threshold", "quantile", "conformal", "monitor"}
+    assert all(row["repetitions"] == 500 and not promises.broken(row) for row in rows)
+
+
+@pytest.mark.slow
+def test_every_promise_holds() -> None:
+    import promises
+
+    broken = [row for row in promises.rows(100) if promises.broken(row)]
+    assert broken == []
