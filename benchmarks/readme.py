@@ -33,6 +33,24 @@ def speed() -> str:
     return "\n".join(lines).strip()
 
 
+def kinds() -> str:
+    """Calibration and kinds of doubt on bundled digits, one line a distribution."""
+    result = json.loads((RESULTS / "kinds.json").read_text())
+    lines = [
+        f"On bundled digits (means over {len(result['runs'])} seeds, from `benchmarks/results/kinds.json`; AUROC tells digits "
+        "from things that are none):",
+        "",
+        "| distribution | accuracy | ECE | NLL | AUROC of total | AUROC of epistemic | AUROC of vacuity |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, found in result["means"].items():
+        cells = [f"{100 * found['accuracy']:.1f} %", f"{found['ece']:.4f}", f"{found['nll']:.4f}"]
+        parts = [found.get(f"auroc of {part}") for part in ("total", "epistemic", "vacuity")]
+        cells += ["" if value is None else f"{100 * value:.1f}" for value in parts]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def fill(text: str, marker: str, block: str) -> str:
     """The text with what stands between the marker's two comments replaced."""
     before, _, rest = text.partition(f"<!-- {marker}:begin -->")
@@ -42,7 +60,10 @@ def fill(text: str, marker: str, block: str) -> str:
 
 def render(text: str) -> str:
     """The README with its tables up to date."""
-    return fill(fill(text, "methods", nescio.methods().to_markdown().strip()), "speed", speed())
+    blocks = {"methods": nescio.methods().to_markdown().strip(), "kinds": kinds(), "speed": speed()}
+    for marker, block in blocks.items():
+        text = fill(text, marker, block)
+    return text
 
 
 def _exact(result: dict[str, Any]) -> list[dict[str, Any]]:

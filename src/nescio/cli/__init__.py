@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import NoReturn, TextIO
 
-from nescio.cli import apply, calibrate, decide, demo, methods, score
+from nescio.cli import apply, calibrate, decide, demo, methods, score, train
 
 DESCRIPTION = (
     """Uncertainty for any pre-trained PyTorch classifier: one number for each input, higher = more uncertain."""
@@ -28,6 +28,7 @@ EXAMPLES = """examples:
   nescio calibrate --model mymodels:build --weights w.safetensors --data held-out.npz --out calibrated
   nescio decide --scores scores.csv --column regrad --labels held-out.npz --risk 0.05 --out policy.json
   nescio apply --policy policy.json --scores new.csv --out decisions.csv
+  nescio train mnist --data FOLDER --device cuda
 
 `nescio COMMAND --help` says more about a command."""
 
@@ -83,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"nescio {version('nescio')}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for command in (demo, methods, score, calibrate, decide, apply):
+    for command in (demo, methods, score, calibrate, decide, apply, train):
         command.add(commands, common)
     return whole
 

@@ -7,6 +7,8 @@ Arrays, tensors (on any device, in any precision) and lists are taken alike. A h
 the order of the inputs never matters: ties are averaged.
 """
 
+from nescio.evaluate import active
+from nescio.evaluate.active import ActiveLearning, active_learning
 from nescio.evaluate.calibration import Reliability, brier, ece, mce, nll, reliability
 from nescio.evaluate.disentanglement import Disentanglement, Parts, disentanglement
 from nescio.evaluate.ood import ROC, OODResult, ood, roc
@@ -24,6 +26,8 @@ __all__ = [
     "risk_coverage",
     "accuracy_rejection",
     "disentanglement",
+    "active_learning",
+    "active",
     "OODResult",
     "ROC",
     "Reliability",
@@ -31,4 +35,5 @@ __all__ = [
     "AccuracyRejection",
     "Disentanglement",
     "Parts",
+    "ActiveLearning",
 ]

@@ -6,8 +6,8 @@
     "digamma"   Σ_c y_c (ψ(S) − ψ(α_c))                          expected cross-entropy
     loss_t = one of these + λ_t KL(Dir(α̃)‖Dir(1)),   α̃ = y + (1 − y) ⊙ α,   λ_t = kl · min(1, t/annealing)
 
-The defaults are those with the lowest negative log-likelihood on held-out digits; the paper prefers "mse", which may not
-learn at all from few data and the full divergence.
+The defaults are those with the lowest negative log-likelihood on held-out digits; the paper prefers "mse", which may
+not learn at all from few data and the full divergence.
 
 α̃ is what evidence is left when that for the right class is taken away; t counts the epochs from 0. Vacuity is C/S: 1
 where the network has no evidence at all.

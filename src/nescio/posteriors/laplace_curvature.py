@@ -42,7 +42,7 @@ class Sums:
 
     def __init__(self, kind: Kind, outputs: int, width: int, bias: bool) -> None:
         self.kind, self.outputs, self.bias, self.count = kind, outputs, bias, 0
-        shapes = {
+        shapes: dict[Kind, list[tuple[int, ...]]] = {
             "full": [(outputs, width, outputs, width)],
             "kron": [(outputs, outputs), (width, width)],
             "diag": [(outputs, width)],
