@@ -37,8 +37,8 @@ def kinds() -> str:
     """Calibration and kinds of doubt on bundled digits, one line a distribution."""
     result = json.loads((RESULTS / "kinds.json").read_text())
     lines = [
-        f"On bundled digits (means over {len(result['runs'])} seeds, from `benchmarks/results/kinds.json`; AUROC tells digits "
-        "from things that are none):",
+        f"On bundled digits (means over {len(result['runs'])} seeds, from `benchmarks/results/kinds.json`; AUROC tells "
+        "digits from things that are none):",
         "",
         "| distribution | accuracy | ECE | NLL | AUROC of total | AUROC of epistemic | AUROC of vacuity |",
         "|---|---:|---:|---:|---:|---:|---:|",

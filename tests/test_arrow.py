@@ -35,7 +35,9 @@ ARROW: dict[str, set[str]] = {
     "report": {"types", "evaluate", "plots"},
     "zoo": {"types", "inputs", "modes", "progress", "models", "data", "training"},
 }
+ARROW["attribution"] = {*ARROW["posteriors"], "posteriors", "scores"}
 ARROW["study"] = set(ARROW)
+ARROW["limits"] = set(ARROW)
 ARROW["reproduce"] = set(ARROW)
 ARROW["cli"] = set(ARROW)
 ARROW["__main__"] = {"cli"}

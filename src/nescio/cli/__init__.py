@@ -13,10 +13,10 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import NoReturn, TextIO
 
-from nescio.cli import apply, calibrate, decide, demo, methods, score, train
+from nescio import __version__
+from nescio.cli import apply, calibrate, decide, demo, methods, reproduce, score, train
 
 DESCRIPTION = (
     """Uncertainty for any pre-trained PyTorch classifier: one number for each input, higher = more uncertain."""
@@ -29,6 +29,7 @@ EXAMPLES = """examples:
   nescio decide --scores scores.csv --column regrad --labels held-out.npz --risk 0.05 --out policy.json
   nescio apply --policy policy.json --scores new.csv --out decisions.csv
   nescio train mnist --data FOLDER --device cuda
+  nescio reproduce table1 --scale quick --data FOLDER --device cuda
 
 `nescio COMMAND --help` says more about a command."""
 
@@ -82,9 +83,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[common],
     )
-    whole.add_argument("--version", action="version", version=f"nescio {version('nescio')}")
+    whole.add_argument("--version", action="version", version=f"nescio {__version__}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for command in (demo, methods, score, calibrate, decide, apply, train):
+    for command in (demo, methods, score, calibrate, decide, apply, train, reproduce):
         command.add(commands, common)
     return whole
 

@@ -1,0 +1,107 @@
+"""Scores as they are finished, in a folder: what a run that was cut off goes on from.
+
+A cell is one method on one set with one model: one `.npz` file with the scores (float64) of the first so many pictures
+of the set in its fixed order, and the JSON text of what they are. It grows as more pictures are scored, and is always
+there as a whole or not at all. Its name holds digests of the model's weights, of the pictures and of the settings, so
+that a cell is never taken for another one's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from nescio.data import replacing
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Scores of the first pictures of a set, the seconds they took, and with how many methods those were shared."""
+
+    scores: Floats
+    seconds: float = 0.0
+    shared: int = 1
+
+    def extended(self, scores: Floats, seconds: float, shared: int) -> Cell:
+        """The cell with more pictures; shared time stays marked as shared."""
+        return Cell(np.concatenate([self.scores, scores]), self.seconds + seconds, max(self.shared, shared))
+
+
+EMPTY = Cell(np.empty(0))
+
+
+class Cells:
+    """The cells of a folder."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def path(self, model: str, pictures: str, method: Mapping[str, Any]) -> Path:
+        """Where a cell lies."""
+        name = f"{method['method']}-{digest(json.dumps(method, sort_keys=True))}.npz"
+        return self.folder / _safe(model) / _safe(pictures) / name
+
+    def read(self, path: Path) -> Cell:
+        """The cell, empty where nothing was finished; one that cannot be read is made anew."""
+        try:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+                about = json.loads(str(file["about"]))
+                return Cell(file["scores"].astype(np.float64), float(about["seconds"]), int(about["shared"]))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return EMPTY
+
+    def write(self, path: Path, cell: Cell, method: Mapping[str, Any]) -> None:
+        """Keep the cell."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        about = json.dumps({**method, "seconds": cell.seconds, "shared": cell.shared})
+        with replacing(path) as part, part.open("wb") as file:
+            np.savez(file, scores=cell.scores, about=np.array(about))
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, None where there is none or it cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file as a whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as part:
+        part.write_text(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def digest(*parts: str | bytes) -> str:
+    """A short digest of all parts."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.encode() if isinstance(part, str) else part)
+    return found.hexdigest()[:12]
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A digest of the model's weights and buffers."""
+    return digest(*(bytes(_raw(value)) for value in model.state_dict().values()))
+
+
+def _raw(value: torch.Tensor) -> memoryview:
+    return value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name)

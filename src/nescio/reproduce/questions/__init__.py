@@ -1,0 +1,1 @@
+"""Questions beyond the paper, one short declaration each."""

@@ -1,0 +1,68 @@
+"""Seconds for the uncertainty of 1,000 pictures: each method alone, after a first call that does not count."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nescio.reproduce import facts
+from nescio.reproduce.cells import digest, read_json, write_json
+from nescio.reproduce.methods import described, made
+from nescio.reproduce.parts import Model, Parts
+from nescio.reproduce.scoring import TimeOver
+from nescio.reproduce.study import Column, Row
+from nescio.study.fitting import waits
+from nescio.study.scoring import fit, score
+
+PICTURES = 1000
+REPEATS = 3
+
+
+def measure(
+    rows: list[Row],
+    column: Column,
+    model: Model,
+    seed: int,
+    parts: Parts,
+    work: Path,
+    check: Callable[[], None],
+) -> list[dict[str, Any]]:
+    """A cell for each row: the middle of three runs, for 1,000 pictures."""
+    pictures = parts.known(column.known)
+    count = min(PICTURES, len(pictures.x), parts.scale.pictures or PICTURES)
+    machine = facts.machine(parts.device)["name"]
+    found = []
+    for row in rows:
+        entry: dict[str, Any] = {"row": row.label, "column": column.key, "seed": seed}
+        try:
+            method = made(row, column.known, parts.scale, seed)
+            about = described(method)
+            path = work / "runtime" / f"{digest(model.id, pictures.id, repr(sorted(about.items())), machine)}.json"
+            kept = read_json(path)
+            if kept is None:
+                check()
+                kept = {"seconds": _seconds(method, model, column, parts, count), "pictures": count, **about}
+                write_json(path, kept)
+            values = {"seconds": 1000 * kept["seconds"] / kept["pictures"]}
+            found.append(entry | {"settings": about, "pictures": kept["pictures"], "shared": 1, "metrics": values})
+        except TimeOver:
+            found.append(entry | {"reason": "not run: the time that was given was over; run it again to go on"})
+        except Exception as error:
+            found.append(entry | {"reason": f"failed: {type(error).__name__}: {' '.join(str(error).split())}"})
+    return found
+
+
+def _seconds(method: Any, model: Model, column: Column, parts: Parts, count: int) -> float:
+    x = parts.known(column.known).floats(0, count)
+    if waits(method):
+        training = parts.known(column.known, "train")
+        method = fit(model.network, method, training.batches(parts.scale.training or len(training.x)), progress=False)
+    score(model.network, x, method, progress=False)
+    times = []
+    for _ in range(1 if parts.scale.bundled else REPEATS):
+        began = time.perf_counter()
+        score(model.network, x, method, progress=False)
+        times.append(time.perf_counter() - began)
+    return sorted(times)[len(times) // 2]

@@ -1,0 +1,116 @@
+"""How large a study is run: `smoke` for a test of the machinery, `quick` for half an hour, `paper` as in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nescio.types import InputError
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The sizes of a run.
+
+    pictures: of each set (None: all, and at most 10,000 a set for detection); copies and draws are what samples="N" and
+    samples="draws" of a row stand for, and `most` bounds every number of samples (0: no bound). exact=True estimates no
+    layer and no class. training: pictures that methods are fitted to (None: all). seeds by training plan, "" for the
+    rest. skipped: reasons not to run a row, by (plan, norm). cycles, epochs, pool: of active learning, which is run
+    with the first active_seeds seeds on the sets in `active`. epochs_trained: other than the plan's, where given.
+    """
+
+    name: str
+    about: str
+    pictures: int | None
+    copies: int | Literal["auto"]
+    draws: int
+    seeds: Mapping[str, tuple[int, ...]]
+    most: int = 0
+    exact: bool = False
+    training: int | None = None
+    fast: bool = False
+    bundled: bool = False
+    skipped: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    cycles: int = 10
+    epochs: int = 200
+    pool: int | None = None
+    epochs_trained: int | None = None
+    active_seeds: int = 3
+    active: tuple[str, ...] = ("mnist", "cifar10", "svhn", "cifar100")
+
+    def seeds_of(self, plan: str, given: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """The seeds of a training plan."""
+        if given is not None:
+            return given
+        return self.seeds.get(plan, self.seeds[""])
+
+    def samples(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings with numbers in the place of "N" and "draws", none above `most`."""
+        stands: dict[Any, Any] = {"N": self.copies, "draws": self.draws}
+        found = dict(settings)
+        for name in ("samples", "copies"):
+            value = found.get(name)
+            if value in stands:
+                value = stands[value]
+            if self.most and isinstance(value, int):
+                value = min(value, self.most)
+            if value is not None:
+                found[name] = value
+        return found
+
+
+_L1 = "not run: the L1 norm writes every gradient down, which takes too long at this scale"
+
+SCALES: Mapping[str, Scale] = {
+    "smoke": Scale(
+        "smoke",
+        "a test of the machinery: bundled 8×8 digits and things that are no digits stand in for every data set, with "
+        "small networks and few samples; the numbers say nothing about the methods",
+        pictures=60,
+        copies=4,
+        draws=10,
+        seeds={"": (0, 1)},
+        most=10,
+        training=200,
+        bundled=True,
+        cycles=2,
+        epochs=3,
+        pool=100,
+        active_seeds=1,
+        epochs_trained=8,
+    ),
+    "quick": Scale(
+        "quick",
+        "fast training schedules, 2,000 pictures of each set, eight paired noisy copies with layers of little weight "
+        "estimated to 2 %, 48 of 100 classes exact",
+        pictures=2000,
+        copies="auto",
+        draws=100,
+        seeds={"": (0, 1, 2), "cifar100": (0,), "vit-cifar10": (0,), "vit-cifar100": (0,)},
+        training=20_000,
+        fast=True,
+        skipped={("cifar100", 1): _L1, ("vit-cifar10", 1): _L1, ("vit-cifar100", 1): _L1},
+        epochs=50,
+        pool=2000,
+        active_seeds=1,
+        active=("mnist", "cifar10"),
+    ),
+    "paper": Scale(
+        "paper",
+        "the paper's training schedules, whole test sets (at most 10,000 pictures each for detection), 100 noisy "
+        "copies, nothing estimated",
+        pictures=None,
+        copies=100,
+        draws=100,
+        seeds={"": (0, 1, 2)},
+        exact=True,
+    ),
+}
+
+
+def get(name: str) -> Scale:
+    """The scale of that name."""
+    if name not in SCALES:
+        raise InputError(f"expected a scale of {', '.join(SCALES)}, got '{name}'")
+    return SCALES[name]

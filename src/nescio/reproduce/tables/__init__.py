@@ -1,0 +1,1 @@
+"""The tables of the REGrad paper, one short declaration each."""
