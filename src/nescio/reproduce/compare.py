@@ -101,7 +101,9 @@ def table(part: Mapping[str, Any], scale: str) -> Table:
     common = [key for key in keys if key in run and (not paper or key in printed)]
     lines = [_line(row, part, cells, paper, keys, common) for row in part["rows"]]
     lines = _ranked(lines, part, paper, common)
-    reasons = list(dict.fromkeys(f"{cell['column']}: {cell['reason']}" for cell in part["cells"] if "reason" in cell))
+    # the first sentence says why; what follows is advice to whoever ran it
+    short = [f"{cell['column']}: {cell['reason'].split('. ')[0]}" for cell in part["cells"] if "reason" in cell]
+    reasons = list(dict.fromkeys(short))
     found = Table(part["title"], part["columns"], part["metrics"], lines, common, compared, "", reasons)
     return replace(found, summary=_summary(found, scale), printed=_printed(paper, common))
 

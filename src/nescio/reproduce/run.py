@@ -192,7 +192,7 @@ class _Run:
                 scorer.training = self.parts.known(column.known, "train")
         except NescioError as error:
             reason = f"not run (data not at hand): {error}"
-            self.say(f"{column.label}: {reason}")
+            self.say(f"{column.label}: {reason.split('. ')[0]}")
             self._not_run(at, column, rows, seed, reason)
             return
         count = min([len(pictures.x) for pictures in sets] + [self.scale.pictures or len(sets[0].x)])
