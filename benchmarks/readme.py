@@ -79,8 +79,9 @@ def truth() -> str:
     right = ", ".join(f"{plan} {min(values):.1f}–{max(values):.1f} %" for plan, values in accuracy.items())
     return "\n".join(
         [
-            "AUROC in percent, mean of three seeds on one NVIDIA H200 at the scale `quick` (fast schedules, 2,000 pictures "
-            f"a set, eight noisy copies); test accuracy: {right}. Averages of the paper are over pairs that were run here. "
+            "AUROC in percent, mean of three seeds on one NVIDIA H200 at the scale `quick` (fast schedules, 2,000 "
+            f"pictures a set, eight noisy copies); test accuracy: {right}. Averages of the paper are over pairs that "
+            "were run here. "
             "Its printed averages of REGrad* over all pairs are 94.56 and 85.91 (AUROC and AUPR together).",
             "",
             *lines,

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from torch import nn
 
+from nescio.evaluate import rank_correlation
 from nescio.reproduce.cells import EMPTY, Cells, fingerprint, read_json, write_json
-from nescio.reproduce.metrics import rank_correlation
 from nescio.reproduce.results import load, save
 from nescio.types import InputError
 

@@ -10,6 +10,7 @@ the order of the inputs never matters: ties are averaged.
 from nescio.evaluate import active
 from nescio.evaluate.active import ActiveLearning, active_learning
 from nescio.evaluate.calibration import Reliability, brier, ece, mce, nll, reliability
+from nescio.evaluate.correlation import rank_correlation
 from nescio.evaluate.disentanglement import Disentanglement, Parts, disentanglement
 from nescio.evaluate.ood import ROC, OODResult, ood, roc
 from nescio.evaluate.selective import AccuracyRejection, RiskCoverage, accuracy_rejection, raulc, risk_coverage
@@ -26,6 +27,7 @@ __all__ = [
     "risk_coverage",
     "accuracy_rejection",
     "disentanglement",
+    "rank_correlation",
     "active_learning",
     "active",
     "OODResult",

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nescio.evaluate.arrays import Booleans, Floats, Values, flags, scores, table
+from nescio.evaluate.correlation import correlation, ranks
 from nescio.evaluate.ood import ood
 from nescio.types import Decomposition, InputError
 
@@ -73,8 +74,8 @@ def disentanglement(
 
     result: dict[str, Parts | None] = {"label_entropy": None, "errors": None, "ood": None}
     if soft_labels is not None:
-        entropy = _rank(_entropy(soft_labels, size))
-        result["label_entropy"] = Parts(**{k: _correlation(_rank(part), entropy) for k, part in parts.items()})
+        entropy = ranks(_entropy(soft_labels, size))
+        result["label_entropy"] = Parts(**{k: correlation(ranks(part), entropy) for k, part in parts.items()})
     if correct is not None:
         wrong = ~flags(correct, "correct", size)
         result["errors"] = _aurocs(parts, wrong, "correct", "right and wrong answers")
@@ -82,7 +83,7 @@ def disentanglement(
         result["ood"] = _aurocs(parts, flags(is_ood, "is_ood", size), "is_ood", "ID and OOD inputs")
     aleatoric, epistemic = parts["aleatoric"], parts["epistemic"]
     return Disentanglement(
-        spearman=_correlation(_rank(aleatoric), _rank(epistemic)), pearson=_correlation(aleatoric, epistemic), **result
+        spearman=correlation(ranks(aleatoric), ranks(epistemic)), pearson=correlation(aleatoric, epistemic), **result
     )
 
 
@@ -115,23 +116,3 @@ def _entropy(soft_labels: Values, size: int) -> Floats:
     # Sorted, so that [3, 1] and [1, 3] have the same entropy to the last digit, and share their rank.
     q = np.sort(counts / sums, axis=1)
     return -(q * np.log(np.where(q > 0, q, 1.0))).sum(1)
-
-
-def _rank(values: Floats) -> Floats:
-    """Ranks from 1; equal values share the mean of theirs."""
-    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    return (sizes.cumsum() - (sizes - 1) / 2)[group]
-
-
-def _correlation(x: Floats, y: Floats) -> float | None:
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return None
-    order = np.lexsort((y, x))  # sums depend on the order in their last digit
-    x, y = (_standard(values[order]) for values in (x, y))
-    return float(np.clip(x @ y, -1.0, 1.0))
-
-
-def _standard(values: Floats) -> Floats:
-    centred = values - values.mean()
-    centred /= np.abs(centred).max()  # squares of tiny numbers would vanish
-    return centred / np.sqrt(centred @ centred)

@@ -1,11 +1,6 @@
-"""The numbers of a cell, from scores: every one comes out of `nescio.evaluate`, but for the rank correlation.
-
-rho   Spearman's: the correlation of ranks, equal values sharing the mean of theirs
-"""
+"""The numbers of a cell, from scores, by `nescio.evaluate`."""
 
 from __future__ import annotations
-
-import numpy as np
 
 from nescio import evaluate
 from nescio.reproduce.cells import Floats
@@ -20,14 +15,3 @@ def detection(known: Floats, foreign: Floats) -> dict[str, float]:
 def calibration(scores: Floats, right: Floats) -> dict[str, float]:
     """RAULC."""
     return {"raulc": evaluate.raulc(scores, right)}
-
-
-def rank_correlation(one: Floats, other: Floats) -> float | None:
-    """Spearman's, None where one of them is constant."""
-    ranks = []
-    for values in (one, other):
-        _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-        ranks.append((counts.cumsum() - (counts - 1) / 2)[place])
-    if any(np.ptp(rank) == 0 for rank in ranks):
-        return None
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nescio import quantities
+from nescio import evaluate, quantities
 from nescio.models import Classifier
 from nescio.reproduce import active, facts, metrics, runtime
 from nescio.reproduce import scale as scales
@@ -289,7 +289,7 @@ def _measured(
     total = sum(len(cell.scores) for cell in cells)
     found["seconds"] = 1000 * sum(cell.seconds for cell in cells) / total
     if reference and all(len(cell.scores) >= count for cell in reference):
-        rho = metrics.rank_correlation(
+        rho = evaluate.rank_correlation(
             np.concatenate(scores), np.concatenate([cell.scores[:count] for cell in reference])
         )
         found |= {} if rho is None else {"rho": rho}
