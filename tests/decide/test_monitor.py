@@ -217,3 +217,14 @@ def test_policies_that_cannot_be_watched_are_refused():
         monitor(decide.threshold([0.0, 1.0], [True, True], risk=0.5, confidence=0.5))
     with pytest.raises(InputError, match="false_alarm: expected a share"):
         monitor(POLICY, false_alarm=0)
+
+
+@pytest.mark.parametrize("change", [{"direction": "up"}, {"at": "x"}, {"at": -3}, {"at": 10**9}, {"at": None}])
+def test_a_file_with_an_alarm_that_cannot_be_is_refused(change, tmp_path):
+    policy = decide.quantile(np.arange(200.0), keep=0.9)
+    file = tmp_path / "watch.json"
+    assert decide.monitor(policy, file).update(np.full(300, 1e3)).alarm
+    record = json.loads(file.read_text())
+    file.write_text(json.dumps(record | change))
+    with pytest.raises(InputError, match="is damaged"):
+        decide.monitor(policy, file)

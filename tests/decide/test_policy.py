@@ -131,3 +131,14 @@ def test_damaged_prediction_sets_are_refused(tmp_path, change):
 def test_a_file_that_cannot_be_written_leaves_the_old_one(policy, tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         policy.save(tmp_path / "nowhere" / "p.json")
+
+
+def test_a_share_below_one_is_never_said_to_be_all():
+    assert decide.policy.percent(0.99999) == "99.999 %"
+    assert [decide.policy.percent(share) for share in (0.05, 0.12345678, 1.0, None)] == [
+        "5 %",
+        "12.35 %",
+        "100 %",
+        "0 %",
+    ]
+    assert "99.99999 % confidence" in str(decide.threshold([1.0], [True], confidence=0.9999999))

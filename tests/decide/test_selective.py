@@ -213,3 +213,14 @@ def test_bad_scores_for_a_quantile_are_refused():
         quantile([math.nan])
     with pytest.raises(InputError, match="about: expected words by name"):
         quantile([1.0], about={"n": 3})
+
+
+def test_how_many_examples_a_share_needs_is_exact_and_found_at_once():
+    assert quantile([1.0], keep=1 - 1e-12).needed == 10**12 - 1
+    assert quantile([1.0], keep=float(np.nextafter(1, 0))).needed == 10**16 - 1  # a search would never end
+    assert [quantile([1.0], keep=k).needed for k in (0.1, 0.5, 0.9, 0.95)] == [1, 1, 9, 19]
+
+
+def test_a_seed_below_zero_is_refused():
+    with pytest.raises(InputError, match="seed: expected a whole number of at least 0, but got -1"):
+        threshold([1.0], [True], seed=-1)

@@ -166,3 +166,14 @@ def test_training_with_a_transform_predicts_with_it() -> None:
     torch.testing.assert_close(ensemble.predict(x)[0], model(x / 10).detach().double().softmax(-1))  # type: ignore[operator]
     with pytest.raises(InputError, match=r"a recipe or its settings, got both \(recipe and epochs\)"):
         DeepEnsemble.train(lambda: nn.Linear(2, 3), (x, y), recipe=recipe, epochs=3)
+
+
+def test_one_network_is_no_list_of_members() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))  # its layers could be taken for members
+    with pytest.raises(InputError, match="expected a list of models, got an object of type Sequential"):
+        DeepEnsemble(model)
+    data = (torch.randn(6, 3), torch.arange(6) % 3)
+    with pytest.raises(ModelError, match="expected a function without arguments that makes a new network"):
+        DeepEnsemble.train(model, data, members=2)
+    with pytest.raises(InputError, match="expected a device such as 'cuda' or 'cpu', got 'gpu'"):
+        DeepEnsemble([model, model], device="gpu")

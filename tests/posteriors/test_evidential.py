@@ -11,6 +11,7 @@ from nescio.models import Classifier
 from nescio.posteriors.dirichlet import decomposed, divergence_from_flat, sampled
 from nescio.posteriors.evidential import Evidential, EvidentialLoss, concentration, misfit, misleading
 from nescio.posteriors.saving import load
+from nescio.posteriors.temperature import Temperature
 from nescio.training import Recipe, Step, seeded
 from nescio.types import InputError, ModelError, Posterior
 
@@ -183,3 +184,13 @@ def test_bad_arguments_are_named():
         Evidential(network(), samples=0)
     with pytest.raises(ModelError, match="take the softmax or sigmoid off the model"):
         Evidential(Classifier(nn.Sequential(network(), nn.Softmax(1)), output="probabilities"))
+
+
+def test_a_temperature_scales_its_samples():
+    x, _ = blobs()
+    base = Evidential(network(), samples=4)
+    scaled = Temperature(base)
+    scaled.temperature = 2.0
+    expected = (base.logits(x) / 2.0).softmax(-1)
+    assert scaled.predict(x).shape == (4, *expected.shape[1:])
+    torch.testing.assert_close(scaled.predict(x), expected, rtol=0, atol=1e-12)

@@ -254,7 +254,7 @@ def test_what_is_no_last_layer_is_refused() -> None:
         ModelError, match=r"got 'head' \(4 to 3\) with .* \[40, 4\] as its input, for logits of shape \[40, 6\]"
     ):
         Laplace(After(lambda z: torch.cat([z, z], 1))).fit(data)
-    with pytest.raises(ModelError, match=r"expected a model that calls an nn.Linear, .* got one that calls none"):
+    with pytest.raises(ModelError, match=r"calls an nn.Linear at its end, .* got one that calls none \(Identity\)"):
         Laplace(nn.Identity()).fit(data)
     after = After(lambda z: z.relu_().view(-1, 3))  # in place: the logits are no longer W h + b
     with pytest.raises(ModelError, match="the model goes on after it"):
@@ -320,3 +320,15 @@ def test_a_failed_fit_leaves_the_model_and_what_was_fitted_before(net: nn.Sequen
     )  # nothing of the failed one is in it
     assert all(module.training and not module._forward_pre_hooks for module in net.modules())
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_change_of_its_settings_draws_anew(net: nn.Sequential) -> None:
+    x, y = examples()
+    found = Laplace(net, samples=3).fit((x, y))
+    first = found.predict(x)
+    found.precision *= 100
+    assert not torch.equal(found.predict(x), first)
+    found.precision, found.samples = found.precision / 100, 5
+    assert found.predict(x).shape[0] == 5
+    found.samples, found.seed = 3, 1
+    assert not torch.equal(found.predict(x), first)

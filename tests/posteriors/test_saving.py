@@ -245,3 +245,27 @@ def test_what_cannot_be_saved(model: nn.Module, tmp_path: Path) -> None:
 def test_a_function_of_the_user_comes_back(x: Tensor, tmp_path: Path) -> None:
     Deterministic(lambda x: x).save(tmp_path)
     assert torch.equal(load(tmp_path, lambda x: x).predict(x)[0], x.double().softmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("base",), 3, "expected the record of a saved distribution, got an object of type int"),
+        (("base", "settings", "found", "precision"), "a", "expected precision to be a finite number above 0, got 'a'"),
+        (("base", "settings", "found", "shape"), [1], "expected the settings of 'laplace', got others"),
+    ],
+)
+def test_settings_that_were_changed_by_hand_are_refused(
+    place: tuple[str, ...], value: Any, message: str, model: nn.Module, x: Tensor, tmp_path: Path
+) -> None:
+    labels = torch.arange(len(x)) % 3
+    Temperature(posteriors.Laplace(model, samples=2).fit((x, labels)), "platt").fit((x, labels)).save(tmp_path)
+    file = tmp_path / "posterior.json"
+    record = json.loads(file.read_text())
+    inner = record["settings"]
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    file.write_text(json.dumps(record))
+    with pytest.raises(InputError, match=message):
+        load(tmp_path, model)

@@ -161,3 +161,15 @@ def test_bad_arguments_are_named(fitted):
     bare = SWAG(fitted.classifiers[0], fitted.variances, fitted.deviations)
     with pytest.raises(InputError, match="expected batch-norm statistics for every sample"):
         bare.predict(blobs(9)[0])
+
+
+def test_a_change_of_its_settings_is_not_answered_with_old_draws(trained):
+    x, y = blobs()
+    recipe = Recipe(epochs=3, optimizer="sgd", lr=0.05, schedule="constant", batch_size=32)
+    found = SWAG.train(network(), (x, y), recipe=recipe, samples=2)
+    first = found.predict(x)
+    found.scale = 2.0
+    with pytest.raises(InputError, match="those for other samples, seed or scale; call fit_statistics"):
+        found.predict(x)
+    found.fit_statistics((x, y))
+    assert not torch.equal(found.predict(x), first)

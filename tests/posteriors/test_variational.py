@@ -149,3 +149,12 @@ def test_bad_arguments_are_named():
         Variational.train(lambda: None, blobs())
     with pytest.raises(ModelError, match="all are frozen"):
         Variational.train(network().requires_grad_(False), blobs())
+
+
+def test_another_seed_draws_anew():
+    x, _ = blobs()
+    model = network()
+    found = Variational(model, {name: torch.full_like(p, 0.1) for name, p in model.named_parameters()}, samples=2)
+    first = found.predict(x)
+    found.seed = 1
+    assert not torch.equal(found.predict(x), first)

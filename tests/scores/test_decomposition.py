@@ -191,3 +191,19 @@ WRONG: list[tuple[Any, str]] = [
 def test_wrong_input_is_told(given_value: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         decompose(given_value)
+
+
+def test_arrays_of_any_layout_are_read() -> None:
+    rows = np.array([[0.3, 0.7], [0.2, 0.8]])
+    expected = decompose(rows).total
+    fixed = rows.copy()
+    fixed.setflags(write=False)
+    others: list[Any] = [rows[:, ::-1], rows.astype(">f8"), rows.astype(np.longdouble), fixed, tuple(map(tuple, rows))]
+    for given_rows in [*others, [torch.tensor(row) for row in rows]]:
+        torch.testing.assert_close(decompose(given_rows).total, expected, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("wrong", [[["a", "b"]], [[0.5, 0.5], [1.0]], np.array([[0.5, None]], dtype=object)])
+def test_what_holds_no_numbers_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match="expected probabilities"):
+        decompose(wrong)

@@ -174,7 +174,9 @@ class Monitor:
             counts = [*starts, (state.n, state.abstained)]
             sound = all(isinstance(v, int) for v in (state.n, state.abstained)) and starts[0] == (0, 0)
             steps = [(n - m, a - b) for (m, b), (n, a) in pairwise(counts)]
-            sound = sound and all(0 <= a <= n for n, a in steps) and (state.at is None) == (state.direction is None)
+            sound = sound and all(0 <= a <= n for n, a in steps)
+            alarmed = state.at is not None and 1 <= state.at <= state.n and state.direction in self._sides
+            sound = sound and (alarmed or (state.at is None and state.direction is None))
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise files.damaged(self.path, f"something is missing or wrong ({error})") from error
         if not sound:

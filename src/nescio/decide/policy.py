@@ -99,8 +99,10 @@ class Policy:
 
 
 def percent(value: float | None) -> str:
-    """A share in words: 0.05 is '5 %'."""
-    return f"{100 * (value or 0.0):.4g} %"
+    """A share in words: 0.05 is '5 %'; as many digits as it takes not to say 100 % of what is less."""
+    whole = 100 * (value or 0.0)
+    texts = (f"{whole:.{digits}g}" for digits in range(4, 18))
+    return next((text for text in texts if float(text) < 100), "100") + " %"
 
 
 def about_of(about: Mapping[str, str] | None) -> dict[str, str]:

@@ -49,6 +49,7 @@ from numpy.typing import NDArray
 from nescio.decide.binomial import binomial_cdf, enough
 from nescio.decide.checks import Floats, scores_of, share, truths
 from nescio.decide.policy import Policy, about_of
+from nescio.types import InputError
 
 LEAST = 100
 """Later starts have at least so many examples: with fewer, the first start serves as well."""
@@ -73,6 +74,8 @@ def threshold(
     values = scores_of(scores, finite=True)
     right = truths(correct, "correct", values.size)
     risk, error, n = share(risk, "risk"), 1.0 - share(confidence, "confidence"), values.size
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed: expected a whole number of at least 0, but got {seed!r}")
     ordered, wrong = _in_order(values, ~right, seed)
     errors = np.cumsum(wrong, dtype=np.int64)
     passed = _fallback(errors, risk, error)
@@ -98,14 +101,20 @@ def quantile(scores_id: Any, keep: float = 0.95, *, about: Mapping[str, str] | N
     keep = share(keep, "keep")
     k = rank(values.size, keep)
     found = float(values[k - 1]) if k <= values.size else None
-    needed = next(m for m in range(math.floor(keep / (1 - keep)), 2**62) if m and rank(m, keep) <= m)
+    exact = _decimal(keep)
+    needed = max(1, math.ceil(exact / (1 - exact)))  # the smallest n with (n + 1) keep ≤ n
     accepted = 0 if found is None else int((values <= found).sum())
     return Policy("quantile", found, values.size, accepted, needed, keep=keep, about=about_of(about))
 
 
 def rank(n: int, keep: float) -> int:
     """⌈(n + 1) keep⌉, with `keep` as the decimal number that was written: 0.9 of 10 is 9."""
-    return math.ceil((n + 1) * Fraction(repr(keep)))
+    return math.ceil((n + 1) * _decimal(keep))
+
+
+def _decimal(value: float) -> Fraction:
+    """The decimal number that was written, and not the float nearest to it."""
+    return Fraction(repr(value))
 
 
 def _in_order(scores: Floats, wrong: NDArray[np.bool_], seed: int) -> tuple[Floats, NDArray[np.bool_]]:

@@ -11,20 +11,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from nescio.models import Classifier
-from nescio.posteriors.base import whole_number
-from nescio.posteriors.ensemble import DeepEnsemble
+from nescio.posteriors.ensemble import DeepEnsemble, chosen
 from nescio.posteriors.prior import prior
-from nescio.posteriors.sampled import made
 from nescio.posteriors.saving import saved
-from nescio.training import Recipe, Step, spawned, train
-from nescio.types import InputError
+from nescio.training import Recipe, Step, spawned
 
 
 @saved("anchored_ensemble")
@@ -51,20 +47,13 @@ class AnchoredEnsemble(DeepEnsemble):
         settings: those of `nescio.training.Recipe`, in place of a recipe; its weight decay is not used: the anchor is
         in its place. With a folder the training goes on where it was cut off.
         """
-        whole_number("members", members, 2)
-        whole_number("seed", seed, 0)
-        if recipe is not None and settings:
-            raise InputError(f"expected a recipe or its settings, got both (recipe and {', '.join(settings)})")
-        recipe = replace(Recipe(**settings) if recipe is None else recipe, weight_decay=0.0)
-        trained = []
-        for member in range(members):
-            own = spawned(seed, member)
-            model = made(factory, own)
-            loss = AnchoredLoss.drawn(model, prior_std, spawned(seed, member, 1))
-            place = None if folder is None else Path(folder) / f"member-{member}"
-            train(model, data, validation, recipe=recipe, loss=loss, seed=own, folder=place, progress=progress)
-            trained.append(Classifier(model, preprocess=recipe.transform))
-        return cls(trained)
+        recipe = replace(chosen(recipe, settings), weight_decay=0.0)
+        more: Any = {"members": members, "seed": seed, "folder": folder, "progress": progress}
+
+        def loss(model: nn.Module, member: int) -> AnchoredLoss:
+            return AnchoredLoss.drawn(model, prior_std, spawned(seed, member, 1))
+
+        return cls._trained(factory, data, validation, recipe, loss, **more)
 
 
 @dataclass(frozen=True)

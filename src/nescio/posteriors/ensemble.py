@@ -21,6 +21,7 @@ from nescio import training
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
 from nescio.posteriors.base import PosteriorBase, chunked, whole_number
+from nescio.posteriors.sampled import made
 from nescio.posteriors.saving import refilled, saved, weights
 from nescio.trace import memory
 from nescio.types import InputError, ModelError
@@ -43,7 +44,8 @@ class DeepEnsemble(PosteriorBase):
         one_at_a_time: bool | Literal["auto"] = "auto",
         output: str | None = None,
     ) -> None:
-        if not isinstance(models, Iterable):
+        single = isinstance(models, nn.Module) and not isinstance(models, nn.ModuleList)  # layers are no members
+        if single or not isinstance(models, Iterable):
             raise InputError(f"expected a list of models, got {describe(models)}; put the members in a list")
         self.classifiers = tuple(Classifier.of(model, output) for model in models)
         if len(self.classifiers) < 2:
@@ -54,7 +56,10 @@ class DeepEnsemble(PosteriorBase):
             raise InputError(f"expected one_at_a_time to be True, False or 'auto', got {one_at_a_time!r}")
         if one_at_a_time is True and device is None:
             raise InputError("expected a device to bring the members to with one_at_a_time=True, got none; name it")
-        self.device = None if device is None else torch.device(device)
+        try:
+            self.device = None if device is None else torch.device(device)
+        except RuntimeError as error:
+            raise InputError(f"expected a device such as 'cuda' or 'cpu', got {device!r} ({error})") from error
         self.one_at_a_time = one_at_a_time
         self._copies: dict[int, Classifier] | None = None
 
@@ -77,18 +82,32 @@ class DeepEnsemble(PosteriorBase):
         settings: those of `nescio.training.Recipe`, in place of a recipe. With a folder the training goes on where it
         was cut off, when it is started again with the same arguments.
         """
+        more: Any = {"members": members, "seed": seed, "folder": folder, "progress": progress}
+        return cls._trained(factory, data, validation, chosen(recipe, settings), lambda model, member: None, **more)
+
+    @classmethod
+    def _trained(
+        cls,
+        factory: Callable[[], nn.Module],
+        data: Any,
+        validation: Any,
+        recipe: training.Recipe,
+        loss: Callable[[nn.Module, int], training.Loss | None],
+        members: int,
+        seed: int,
+        folder: str | os.PathLike[str] | None,
+        progress: bool | None,
+    ) -> Self:
+        """Members that the factory makes, each trained on the loss that is made for it."""
         whole_number("members", members, 2)
         whole_number("seed", seed, 0)
-        if recipe is not None and settings:
-            raise InputError(f"expected a recipe or its settings, got both (recipe and {', '.join(settings)})")
-        recipe = training.Recipe(**settings) if recipe is None else recipe
         trained = []
         for member in range(members):
             own = training.spawned(seed, member)
-            with training.seeded(own):
-                model = factory()
-            place = None if folder is None else Path(folder) / f"member-{member}"
-            training.train(model, data, validation, recipe=recipe, seed=own, folder=place, progress=progress)
+            model = made(factory, own)
+            more: Any = {"seed": own, "progress": progress, "loss": loss(model, member)}
+            more["folder"] = None if folder is None else Path(folder) / f"member-{member}"
+            training.train(model, data, validation, recipe=recipe, **more)
             trained.append(Classifier(model, preprocess=recipe.transform))
         return cls(trained)
 
@@ -153,6 +172,13 @@ class DeepEnsemble(PosteriorBase):
         if strange := [name for name in tensors if name.partition(".")[0] not in map(str, range(len(outputs)))]:
             raise InputError(f"expected tensors of {len(outputs)} members, got others: {', '.join(strange[:5])}")
         return cls([refilled(one, tensors, f"{at}.", outputs[at]) for at, one in enumerate(models)])
+
+
+def chosen(recipe: training.Recipe | None, settings: dict[str, Any]) -> training.Recipe:
+    """The recipe that is given as such or by its settings."""
+    if recipe is not None and settings:
+        raise InputError(f"expected a recipe or its settings, got both (recipe and {', '.join(settings)})")
+    return training.Recipe(**settings) if recipe is None else recipe
 
 
 def _same(where: torch.device, wanted: torch.device) -> bool:

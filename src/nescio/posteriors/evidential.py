@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.posteriors.base import PosteriorBase, number, whole_number
+from nescio.posteriors.deterministic import Deterministic
 from nescio.posteriors.dirichlet import decomposed, divergence_from_flat, sampled
 from nescio.posteriors.sampled import copied
 from nescio.posteriors.saving import refilled, saved, weights
@@ -38,7 +39,10 @@ Fit = Literal["mse", "nll", "digamma"]
 
 @saved("evidential")
 class Evidential(PosteriorBase):
-    """A network whose outputs are read as evidence: one pass gives a distribution over class probabilities."""
+    """A network whose outputs are read as evidence: one pass gives a distribution over class probabilities.
+
+    `predict` gives samples of each input's Dirichlet; its random numbers are shared by all inputs.
+    """
 
     def __init__(
         self,
@@ -93,7 +97,7 @@ class Evidential(PosteriorBase):
 
     def dirichlet(self, x: Any, *, progress: bool | None = None) -> Tensor:
         """The parameters α of each input's Dirichlet, float64 ``[N, C]``, all at least 1."""
-        return self._over(x, progress, lambda z: concentration(z, self.evidence))[0]
+        return concentration(Deterministic(self.classifiers[0]).logits(x, progress=progress)[0], self.evidence)
 
     def vacuity(self, x: Any, *, progress: bool | None = None) -> Tensor:
         """C/α₀, float64 ``[N]``: from near 0 (much evidence) to 1 (none)."""
@@ -104,16 +108,10 @@ class Evidential(PosteriorBase):
         """The kinds of doubt in closed form, without samples; epistemic is the distributional uncertainty."""
         return decomposed(self.dirichlet(x, progress=progress))
 
-    def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
-        """Samples of each input's Dirichlet, float64 ``[S, N, C]``; random numbers are shared by all inputs."""
-        return self.logits(x, progress=progress).softmax(-1)
-
-    def logits(self, x: Any, *, progress: bool | None = None) -> Tensor:
-        """The logarithm of the sampled probabilities, float64 ``[S, N, C]``."""
-        return sampled(self.dirichlet(x, progress=progress), self.samples, self.seed)
-
     def _logits(self, x: Inputs) -> Tensor:
-        return self.classifiers[0].logits(x)[None]
+        """The logarithm of the sampled probabilities."""
+        z = self.classifiers[0].logits(x).to("cpu", torch.float64)
+        return sampled(concentration(z, self.evidence), self.samples, self.seed)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         settings = {"evidence": self.evidence, "samples": self.samples, "seed": self.seed}

@@ -75,7 +75,7 @@ class Laplace(PosteriorBase):
         self._layer, self._bias, self._square_norm = "", False, math.nan
         self._sums: Sums | None = None
         self._total = 0.0
-        self._weights: Tensor | None = None
+        self._weights: tuple[tuple[float, int, int], Tensor] | None = None
 
     def fit(self, data: Any, validation: Any = None, *, progress: bool | None = None) -> Self:
         """Fit to labelled training data: a pair (x, y), or an iterable of such pairs. The model stays as it is.
@@ -156,10 +156,11 @@ class Laplace(PosteriorBase):
         if self.samples * shape.numel() > _KEPT:
             draws = (curvature.weights(self._noise(sample, shape), self.precision) for sample in range(self.samples))
             return z + torch.cat([padded(curvature.shift(h, weights), z) for weights in draws])
-        if self._weights is None:
+        drawn_for = (self.precision, self.samples, self.seed)
+        if self._weights is None or self._weights[0] != drawn_for:
             noise = torch.cat([self._noise(sample, shape) for sample in range(self.samples)])
-            self._weights = curvature.weights(noise, self.precision)
-        return z + padded(curvature.shift(h, self._weights), z)
+            self._weights = drawn_for, curvature.weights(noise, self.precision)
+        return z + padded(curvature.shift(h, self._weights[1]), z)
 
     def _noise(self, sample: int, shape: torch.Size) -> Tensor:
         """The noise of one sample, from a generator of its own: it does not depend on how many samples there are."""
@@ -257,8 +258,10 @@ class Laplace(PosteriorBase):
         names = next((names for names in bases if set(names) == tensors.keys() - {"values"}), ())
         check_tensors(tensors, {"values": (outputs, width), **{name: (sizes[name], sizes[name]) for name in names}})
         made._curvature = Curvature(**tensors)
-        made.precision, made.log_likelihood = found["precision"], found["log_likelihood"]
-        made._square_norm, made._layer, made._bias = found["square_norm"], found["layer"], found["bias"]
+        made.precision = number("precision", found["precision"], above=0.0)
+        made.log_likelihood = number("log_likelihood", found["log_likelihood"])
+        made._square_norm = number("square_norm", found["square_norm"])
+        made._layer, made._bias = found["layer"], found["bias"]
         return made
 
 

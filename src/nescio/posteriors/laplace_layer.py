@@ -21,6 +21,11 @@ _ROUND_OFF = {torch.float64: 1e-8, torch.float32: 5e-3}  # of a product on any d
 
 def observed(classifier: Classifier, x: Inputs) -> tuple[str, nn.Linear, Tensor, Tensor]:
     """Of a prepared batch: the layer's name, the layer, its input with a 1 for the bias, and the logits, in float64."""
+    if classifier.module is None or not any(isinstance(part, nn.Linear) for part in classifier.module.modules()):
+        raise ModelError(
+            "expected a model that calls an nn.Linear at its end, whose weights become a Gaussian, got one that calls "
+            f"none ({classifier.name}); use MCDropout, SWAG or an ensemble"
+        )
     logits, heard = listen(classifier, x, [None])
     last = heard[None]
     assert isinstance(last.module, nn.Linear)

@@ -32,6 +32,11 @@ class SampledWeights(PosteriorBase):
         self.classifiers = (classifier,)
         self.samples, self.seed = whole_number("samples", samples, 1), whole_number("seed", seed, 0)
         self._kept: dict[tuple[int, torch.device | None], Mapping[str, Tensor]] = {}
+        self._kept_for: tuple[float, ...] = ()
+
+    def _settings(self) -> tuple[float, ...]:
+        """What the draws depend on beside the model: where it was changed, they are made anew."""
+        return (self.samples, self.seed)
 
     def _by_name(self, values: Mapping[str, Tensor], *more: int) -> dict[str, Tensor]:
         """A tensor ``[*more, ...]`` for each parameter, checked, on the CPU, and in the model's order, as draws are."""
@@ -51,6 +56,8 @@ class SampledWeights(PosteriorBase):
     def weights(self, sample: int) -> Mapping[str, Tensor]:
         """The weights θ^s by name, on the model's device."""
         device = self.classifiers[0].device
+        if self._kept_for != self._settings():
+            self._kept, self._kept_for = {}, self._settings()
         if (kept := self._kept.get((sample, device))) is not None:
             return kept
         random = torch.Generator().manual_seed(spawned(self.seed, sample))

@@ -26,7 +26,7 @@ from nescio.inputs import describe
 from nescio.models import Classifier
 from nescio.models.structure import listing
 from nescio.models.weights import fill
-from nescio.types import InputError, ModelError, need
+from nescio.types import InputError, ModelError, NescioError, need
 
 if TYPE_CHECKING:
     from nescio.posteriors.base import PosteriorBase
@@ -98,8 +98,10 @@ def pack(posterior: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return {"class": name, "settings": settings, "preprocess": _preprocessed(posterior)}, tensors
 
 
-def unpack(record: Mapping[str, Any], tensors: dict[str, Tensor], model: Any) -> Any:
+def unpack(record: Any, tensors: dict[str, Tensor], model: Any) -> Any:
     """The opposite of `pack`."""
+    if not isinstance(record, Mapping):
+        raise InputError(f"expected the record of a saved distribution, got {describe(record)}; save it again")
     name, settings = record.get("class"), record.get("settings")
     if name not in _classes:
         raise InputError(f"expected one of {listing(list(_classes))} to load, got {name!r}; is nescio too old for it?")
@@ -107,7 +109,9 @@ def unpack(record: Mapping[str, Any], tensors: dict[str, Tensor], model: Any) ->
         raise InputError(f"expected the settings of {name!r}, got {describe(settings)}; save it again")
     try:
         found = _classes[name]._from_state(model, settings, tensors)
-    except (KeyError, TypeError) as error:
+    except NescioError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"expected the settings of {name!r}, got others ({error!r}); save it again") from error
     if _preprocessed(found) != record.get("preprocess"):
         raise ModelError(

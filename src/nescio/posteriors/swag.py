@@ -65,6 +65,7 @@ class SWAG(SampledWeights):
         found = {} if statistics is None else statistics
         check_tensors(found, {name: (self.samples, *b.shape) for name, b in self._buffers().items()} if found else {})
         self.statistics = {name: value.detach().cpu() for name, value in found.items()}
+        self._statistics_for = self._settings()
         self.history: list[Epoch] = []
 
     @classmethod
@@ -139,6 +140,10 @@ class SWAG(SampledWeights):
                 for part, momentum in zip(norms, momenta, strict=True):
                     part.momentum = momentum
         self.statistics = {name: torch.stack(values) for name, values in found.items()}
+        self._statistics_for = self._settings()
+
+    def _settings(self) -> tuple[float, ...]:
+        return (self.samples, self.seed, self.scale)
 
     def _buffers(self) -> dict[str, Tensor]:
         """Running means and variances of the batch-norm layers by name."""
@@ -154,8 +159,11 @@ class SWAG(SampledWeights):
 
     def _enter(self, sample: int) -> None:
         buffers = self._buffers()
-        if buffers and not self.statistics:
-            raise InputError("expected batch-norm statistics for every sample, got none; call fit_statistics first")
+        if buffers and (not self.statistics or self._statistics_for != self._settings()):
+            raise InputError(
+                "expected batch-norm statistics for every sample, got none, or those for other samples, seed or "
+                "scale; call fit_statistics(training_data) first"
+            )
         for name, buffer in buffers.items():
             buffer.copy_(self.statistics[name][sample])
 

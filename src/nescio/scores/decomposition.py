@@ -77,10 +77,7 @@ def _logs(p: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _checked(given: Any) -> Tensor:
     """Probabilities [S, N, C] as they came, checked."""
     wanted = "expected probabilities [S, N, C] of S samples, N inputs and C >= 2 classes"
-    p = torch.as_tensor(given) if isinstance(given, np.ndarray | list) else given
-    if not isinstance(p, Tensor):
-        remedy = "; give what its predict(x) returns" if hasattr(given, "predict") else ""
-        raise InputError(f"{wanted}, got an object of type {type(given).__name__}{remedy}")
+    p = _tensor(given, wanted)
     if p.ndim not in (2, 3) or p.shape[-1] < 2 or p.numel() == 0 or p.is_complex():
         raise InputError(f"{wanted}, got a tensor of {p.dtype} and shape {list(p.shape)}")
     p = p.detach()[None] if p.ndim == 2 else p.detach()
@@ -100,3 +97,20 @@ def _checked(given: Any) -> Tensor:
             f"{row} of sample {sample}; give probabilities, not logits, with the classes in the last dimension"
         )
     return wide
+
+
+def _tensor(given: Any, wanted: str) -> Tensor:
+    if isinstance(given, Tensor):
+        return given
+    if not isinstance(given, np.ndarray | list | tuple):
+        remedy = "; give what its predict(x) returns" if hasattr(given, "predict") else ""
+        raise InputError(f"{wanted}, got an object of type {type(given).__name__}{remedy}")
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise InputError(f"{wanted}, got {given!r:.80} ({error})") from error
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{wanted}, got an array of {array.dtype} and shape {list(array.shape)}")
+    # torch cannot share memory with arrays that are read-only, reversed, of foreign byte order or wider: copy those
+    kind = np.float64 if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
+    return torch.from_numpy(np.require(array.astype(kind, copy=False), requirements=["C", "W"]))
