@@ -82,6 +82,7 @@ OTHERS: Sequence[Row] = (
 BASELINES: tuple[Row, ...] = (*GRADIENTS, *OTHERS)
 
 BEYOND: tuple[Row, ...] = (
+    Row("EvenGrad", "evengrad", note=f"{NEW}; settings chosen on shifted validation pictures"),
     Row("Max probability", "max_probability", note=NEW),
     Row("Energy", "energy", note=NEW),
     Row("GEN", "gen", note=NEW),

@@ -8,6 +8,7 @@ One file a family. A file that is put into this folder is found by itself.
 """
 
 from nescio.scores.base import FittedScore, Score
+from nescio.scores.even import EvenGrad
 from nescio.scores.features import KNN, Mahalanobis
 from nescio.scores.gradients import ExGrad, GradNorm, NEGrad, REGrad, UNGrad
 from nescio.scores.perturbations import MCAA, InsertedDropout, PerturbTheta, PerturbX
@@ -31,6 +32,7 @@ __all__ = [
     "GradNorm",
     "ExGrad",
     "REGrad",
+    "EvenGrad",
     "PerturbX",
     "PerturbTheta",
     "MCAA",

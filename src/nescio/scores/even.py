@@ -1,0 +1,62 @@
+"""`evengrad`: how evenly, and how hard, the classes pull at the parameters.
+
+With g_c = ∂ log p_c/∂θ and its layer-selective, smoothed norm (`nescio.scores.gradients`):
+
+    u = Σ_c p_c^α ‖g_c‖ / G^(1 − β),   G = (1/C) Σ_c ‖g_c‖
+
+**Where it comes from.** REGrad's sum Σ_c w(p_c) ‖g_c‖^k is two things at once: the overall size of the gradients, G^k,
+and how the weight w spreads over the classes, Σ_c w(p_c) (‖g_c‖/G)^k. Which of them tells foreign inputs depends on the
+network. G grows with the activations. For a network whose activations shrink on what it does not know (small CNNs on
+plain backgrounds) G says the opposite of doubt, and scores without it (energy, GEN) lead; where unknown textures excite
+a network more than anything it was trained on, G is the better half, and REGrad leads. So the size enters with a share
+of its exponent: β = 0 leaves the spread alone, β = 1 is REGrad's kind of sum, β = ½ the geometric mean of the two.
+
+The weight p_c^α with a small α looks at the improbable classes, as GEN does: for a sure network p_top ≈ 1, and whatever
+doubt is left is in how improbable the others are. √p_c (α = ½) hardly sees classes below 10⁻⁴, p_c^0.1 sees 10⁻²⁰.
+
+**How α, β and the rest were chosen.** On validation pictures of MNIST, CIFAR-10 and SVHN (one network each) against the
+same pictures rotated, blurred, blended, shuffled in tiles, made of random pixels, and with noise: of a grid over α, β,
+λ, k and σ, values that are round and within 0.1 of the best mean AUROC (91.1; REGrad* 89.4, GEN 90.3). No foreign test
+set took part in that choice; the form itself was found by someone who had seen on which pairs REGrad and GEN each fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from nescio.scores.gradients import GradientScore
+from nescio.scores.registry import register
+from nescio.types import NormTable
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class EvenGrad(GradientScore):
+    """Σ_c p_c^α ‖g_c‖ over the (1 − β)-th power of the mean norm: evenness and size of the classes' gradients."""
+
+    layer_decay: float | None = 0.3
+    sigma: float = 0.02
+    samples: int | Literal["auto"] = "auto"
+    alpha: float = 0.1
+    beta: float = 0.5
+
+    name = "evengrad"
+    summary = "How evenly, and how hard, the classes' gradients pull; layer-selective and smoothed."
+    paper = "nescio"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._number("alpha", above=0.0)
+        self._number("beta", least=0.0)
+
+    def __call__(self, table: NormTable) -> Tensor:
+        """The tempered sum."""
+        strength = self.strength(table.norms)
+        size = strength.mean(-1)
+        total = (table.probabilities**self.alpha * strength).sum(-1)
+        # a network without any gradient pulls nowhere: 0 for 0 / 0
+        return torch.where(size > 0, total / torch.where(size > 0, size, 1.0) ** (1.0 - self.beta), 0.0)
