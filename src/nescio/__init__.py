@@ -4,6 +4,7 @@
     nescio.methods()                      # what else there is, what each needs and what it costs
     posterior = nescio.posteriors.Laplace(model).fit(train)      # or an ensemble, dropout, an evidential network …
     nescio.decompose(posterior.predict(x))                       # total, aleatoric and epistemic doubt
+    nescio.explain(posterior, x)                                 # which part of the input causes the doubt
     policy = nescio.decide.threshold(u, correct, risk=0.05)      # which answers to accept, with a promise
     g = nescio.trace.class_gradients(model, x)   # ‖∂ log p_c / ∂θ_l‖ for every input, class and layer
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         types,
         zoo,
     )
+    from nescio.attribution import Attribution, explain
     from nescio.models import Classifier
     from nescio.scores import methods
     from nescio.scores.decomposition import decompose
@@ -44,15 +46,18 @@ __all__ = [
     "fit",
     "methods",
     "decompose",
+    "explain",
     "Classifier",
     "ClassGradients",
     "Decomposition",
+    "Attribution",
     "Scored",
     "trace",
     "posteriors",
     "scores",
     "evaluate",
     "decide",
+    "attribution",
     "types",
     "models",
     "quantities",
@@ -71,6 +76,8 @@ _HOME = {
     "fit": "nescio.study.scoring",
     "methods": "nescio.scores",
     "decompose": "nescio.scores.decomposition",
+    "explain": "nescio.attribution",
+    "Attribution": "nescio.attribution",
     "Classifier": "nescio.models",
     "ClassGradients": "nescio.types",
     "Decomposition": "nescio.types",
@@ -79,7 +86,7 @@ _HOME = {
 _ROOMS = frozenset(
     {
         *("trace", "posteriors", "scores", "evaluate", "decide", "types", "models", "quantities", "study", "data"),
-        *("training", "zoo", "plots", "report", "reproduce"),
+        *("attribution", "training", "zoo", "plots", "report", "reproduce"),
     }
 )
 

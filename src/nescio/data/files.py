@@ -51,4 +51,7 @@ def _choose(keys: list[str], key: str | None, path: Path) -> str:
         return keys[0]
     listed = ", ".join(keys) or "nothing"
     wanted = f"an array named {key!r}" if key is not None else "an array named 'x' or a single array"
-    raise InputError(f"expected {wanted} in {path}, but it holds: {listed}; {REMEDY}")
+    remedy = (
+        REMEDY if key is None else f"write it with numpy.savez(file, ..., {key}=array), or name the array that is meant"
+    )
+    raise InputError(f"expected {wanted} in {path}, but it holds: {listed}; {remedy}")

@@ -1,0 +1,167 @@
+"""Why it doubts: maps over an input that say which part of it causes the uncertainty.
+
+    maps = nescio.explain(posterior, x)                                    # UA-Backprop over FullGrad, epistemic
+    maps = nescio.explain(posterior, x, of="total", path="gradcam")
+    maps = nescio.explain(model, x)                                        # a single network, with dropout inserted
+    maps = nescio.explain(posterior, x, "integrated_gradients", steps=100)
+
+| method | attributes | adds up to U |
+|---|---|---|
+| `ua_backprop` | U through probabilities and logits; path = fullgrad, gradient, smoothgrad, gradcam | yes |
+| `gradient`, `smoothgrad`, `fullgrad` | U itself, as magnitudes | no |
+| `integrated_gradients`, `blur_ig` | U itself, along a path | but for the uncertainty at its start |
+| `clue`, `delta_clue` | the change to a less uncertain input (needs a `VAE`) | no |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio import inputs
+from nescio.attribution import uncertainty
+from nescio.attribution.clue import CLUE, DeltaCLUE
+from nescio.attribution.direct import BlurIG, FullGrad, Gradient, IntegratedGradients, SmoothGrad
+from nescio.attribution.members import Member, distribution, members, running
+from nescio.attribution.problem import Problem
+from nescio.attribution.result import Attribution
+from nescio.attribution.source import Channels, Source, as_floats
+from nescio.attribution.ua_backprop import CLASSES_AT_ONCE, UABackprop
+from nescio.attribution.vae import VAE
+from nescio.inputs import Inputs
+from nescio.modes import preserved
+from nescio.posteriors.base import total, whole_number
+from nescio.progress import bar
+from nescio.trace.chunks import at_once, in_chunks
+from nescio.types import InputError
+
+METHODS: dict[str, Any] = {
+    m.name: m for m in (UABackprop, Gradient, SmoothGrad, FullGrad, IntegratedGradients, BlurIG, CLUE, DeltaCLUE)
+}
+
+
+def explain(
+    posterior: Any,
+    x: Any,
+    method: Any = "ua_backprop",
+    *,
+    of: uncertainty.Of = "epistemic",
+    parts: bool = False,
+    channels: Channels = "auto",
+    data: Any = None,
+    output: str | None = None,
+    chunk: int | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Attribution:
+    """Which part of each input causes its uncertainty.
+
+    Args:
+        posterior: a distribution whose samples are networks, or a single network: then dropout is inserted before its
+            last linear layer, or, with labelled training ``data``, its last layer gets a Laplace posterior.
+        x: a batch (pictures ``[N, channels, H, W]``, features ``[N, F]``, embeddings ``[N, T, D]``, token indices
+            ``[N, T]``, or a mapping with one of these), or an iterable of batches.
+        method: the name of a method, or a method with its settings, such as ``UABackprop(tau2=0.05)``.
+        of: "epistemic", "aleatoric" or "total".
+        parts: also keep what each member gave.
+        channels: the dimension of x that is no place but features; "auto": 1 for pictures, the last of ``[N, T, D]``.
+        data: labelled training data for a single network.
+        output: what a single network returns, as in `nescio.Classifier`.
+        chunk: inputs at a time; None chooses. Results do not depend on it.
+        progress: True shows a bar, False none, None one where it takes long.
+        settings: those of the method: path, tau1, tau2, copies, steps, baseline, vae …
+
+    Returns:
+        `Attribution` with maps ``[N, H, W]``, ``[N, F]`` or ``[N, T]`` in float64 on the CPU.
+    """
+    chosen = _method(method, settings)
+    if parts and not isinstance(chosen, UABackprop):
+        raise InputError(f"expected parts=True with method='ua_backprop' only, got it with {chosen.name!r}")
+    if chunk is not None:
+        whole_number("chunk", chunk, 1)
+    model, words = distribution(posterior, data, output)
+    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    count = 0
+    with preserved(model), running(model), bar(total(x), show=progress, description="explaining") as shown:
+        for batch in inputs.batches(x):
+            if inputs.size(batch) == 0:
+                raise InputError("expected batches of at least one input, got none; leave empty batches out")
+            all_members = [as_floats(member, batch) for member in members(model, batch)]
+            uncertainty.check_kind(of, len(all_members))
+            source = Source.of(inputs.as_inputs(all_members[0].before(batch)), channels)
+            count = len(all_members)
+
+            def step(
+                start: int, stop: int, batch: Inputs = batch, own: Any = all_members, source: Source = source
+            ) -> Any:
+                problem = Problem(own, source, of, inputs.take(batch, slice(start, stop)))
+                maps = chosen.attribute(problem)
+                shown.update(stop - start)
+                return maps.sum(0), uncertainty.value(problem.logits, of), maps if parts else maps[:0]
+
+            size = 1 if any(member.alone for member in all_members) else chunk
+            size = _at_once(batch, chosen, all_members[0], source) if size is None else size
+            found += in_chunks(inputs.size(batch), size, step)
+    _check_shapes([maps for maps, _, _ in found])
+    maps, value = torch.cat([m for m, _, _ in found]), torch.cat([u for _, u, _ in found])
+    if not bool(maps.isfinite().all()):
+        raise InputError(
+            "expected finite maps, got NaN or infinite ones; look for an overflow in the network's gradients"
+        )
+    return Attribution(
+        maps=maps,
+        uncertainty=value,
+        residual=maps.flatten(1).sum(1) - value,
+        of=of,
+        method=chosen.name,
+        about=f"{of} uncertainty of {words} ({count} members), by {chosen.words}",
+        parts=torch.cat([p for _, _, p in found], dim=1) if parts else None,
+    )
+
+
+def _at_once(batch: Inputs, method: Any, member: Member, source: Source) -> int:
+    """Inputs at a time: with UA-Backprop each becomes as many rows as there are logits in a backward pass."""
+    size = at_once(batch, None)
+    if not isinstance(method, UABackprop):
+        return size
+    one = Problem([member], source, "total", inputs.take(batch, slice(0, 1)))
+    return max(1, 2 * size // min(one.logits.shape[2], CLASSES_AT_ONCE))
+
+
+def _check_shapes(maps: list[Tensor]) -> None:
+    if len({m.shape[1:] for m in maps}) > 1:
+        listing = ", ".join(sorted({str(list(m.shape[1:])) for m in maps}))
+        raise InputError(f"expected batches of inputs of one shape, got maps of {listing}; explain them one by one")
+
+
+def _method(method: Any, settings: dict[str, Any]) -> Any:
+    """The method with its settings, checked."""
+    if type(method) in METHODS.values():
+        if settings:
+            raise InputError(f"expected settings in {type(method).__name__}(...) or beside its name, got both")
+        return method
+    if not isinstance(method, str) or method not in METHODS:
+        raise InputError(f"expected method= to be one of {', '.join(METHODS)}, got {method!r}")
+    known = list(METHODS[method].__dataclass_fields__)
+    if strange := [name for name in settings if name not in known]:
+        some = f"it has {', '.join(known)}" if known else "it has none"
+        raise InputError(f"expected settings of {method!r}, got {', '.join(map(repr, strange))}; {some}")
+    return METHODS[method](**settings)
+
+
+__all__ = [
+    "explain",
+    "Attribution",
+    "METHODS",
+    "UABackprop",
+    "Gradient",
+    "SmoothGrad",
+    "FullGrad",
+    "IntegratedGradients",
+    "BlurIG",
+    "CLUE",
+    "DeltaCLUE",
+    "VAE",
+]

@@ -1,0 +1,144 @@
+"""Counterfactuals: which input, near this one, would be less uncertain? Its difference from this one is the map.
+
+    CLUE     w* = argmin_w U(f(w)) + λ mean|f(w) − x|,   from w = μ(x)                       (Antorán et al. 2021)
+    δ-CLUE   the same without the distance, within ‖w − μ(x)‖ ≤ δ, from several random starts (Ley et al. 2021)
+    map      mean_channels |x − f(w*)|, for δ-CLUE its mean over the starts
+
+f is the decoder and μ the encoder of a `VAE` that was trained on inputs like these. Steps are those of Adam, each
+input on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nescio.attribution.problem import Problem
+from nescio.attribution.vae import VAE
+from nescio.inputs import describe
+from nescio.modes import predicting, preserved
+from nescio.posteriors.base import number, whole_number
+from nescio.training import spawned
+from nescio.types import InputError
+
+
+@dataclass(frozen=True)
+class CLUE:
+    """The least uncertain input nearby; weight is λ."""
+
+    vae: VAE | None = None
+    steps: int = 40
+    lr: float = 0.1
+    weight: float = 1.5
+
+    name = "clue"
+
+    def __post_init__(self) -> None:
+        _check(self.vae, self.steps, self.lr)
+        number("weight", self.weight, above=-5e-324)
+
+    @property
+    def words(self) -> str:
+        """The method and its settings."""
+        return f"CLUE: the change to a less uncertain input, {self.steps} steps in the latent space of a VAE"
+
+    def attribute(self, problem: Problem) -> Tensor:
+        """Maps, float64 [1, N, *places]."""
+        assert self.vae is not None
+        search = _Search(problem, self.vae, self.steps, self.lr)
+        return search.change(search.found(search.origin, self.weight))
+
+
+@dataclass(frozen=True)
+class DeltaCLUE:
+    """Several less uncertain inputs within a ball of radius delta in the latent space."""
+
+    vae: VAE | None = None
+    steps: int = 40
+    lr: float = 0.1
+    delta: float = 3.5
+    starts: int = 5
+    seed: int = 0
+
+    name = "delta_clue"
+
+    def __post_init__(self) -> None:
+        _check(self.vae, self.steps, self.lr)
+        number("delta", self.delta, above=0.0)
+        whole_number("starts", self.starts, 1)
+        whole_number("seed", self.seed, 0)
+
+    @property
+    def words(self) -> str:
+        """The method and its settings."""
+        return f"delta-CLUE: the mean change to {self.starts} less uncertain inputs within {self.delta:g} in a VAE"
+
+    def attribute(self, problem: Problem) -> Tensor:
+        """Maps, float64 [1, N, *places]."""
+        assert self.vae is not None
+        search = _Search(problem, self.vae, self.steps, self.lr)
+        origin = search.origin
+
+        def within(w: Tensor) -> Tensor:
+            away = w - origin
+            length = away.norm(dim=1, keepdim=True)
+            return origin + away * (self.delta / length.clamp(min=self.delta))
+
+        maps = []
+        for start in range(self.starts):
+            random = torch.Generator("cpu").manual_seed(spawned(self.seed, start))
+            away = torch.randn(origin.shape[1], generator=random)
+            radius = self.delta * torch.rand(1, generator=random) ** (1.0 / origin.shape[1])  # uniform in the ball
+            w = origin + (radius * away / away.norm()).to(origin)
+            maps.append(search.change(search.found(w, 0.0, within)))
+        return torch.stack(maps).mean(0)
+
+
+class _Search:
+    """The search for a batch of inputs."""
+
+    def __init__(self, problem: Problem, vae: VAE, steps: int, lr: float) -> None:
+        self.problem, self.vae, self.steps, self.lr = problem, vae, steps, lr
+        member, source = problem.members[0], problem.source
+        given = source.tensor(member.before(problem.x))
+        if source.tokens or tuple(given.shape[1:]) != vae.shape.shape:
+            raise InputError(
+                f"expected inputs like those of the VAE, floats of shape [N, {', '.join(map(str, vae.shape.shape))}], "
+                f"got {describe(given)}; train one on such inputs: nescio.attribution.VAE.train_on(x)"
+            )
+        self.x = given.detach().to(vae.center)
+        with preserved(vae), predicting(vae):
+            self.origin = vae.encode(self.x)[0]
+
+    def found(self, w: Tensor, weight: float, within: Callable[[Tensor], Tensor] = lambda w: w) -> Tensor:
+        """The end of the search, as inputs; it starts at w."""
+        w = w.detach().clone().requires_grad_()
+        optimizer = torch.optim.Adam([w], lr=self.lr)
+        with preserved(self.vae), torch.enable_grad():
+            self.vae.eval()
+            for _ in range(self.steps):
+                y = self.vae.decode(w)
+                slope = self.problem.gradient(lambda value, y=y: y.detach().to(value))[0].to(y)  # type: ignore[misc]
+                slope = slope + weight * (y - self.x).detach().sign() / self.x[0].numel()
+                (w.grad,) = torch.autograd.grad(y, w, slope)
+                optimizer.step()
+                with torch.no_grad():
+                    w.copy_(within(w))
+            return self.vae.decode(w).detach()
+
+    def change(self, y: Tensor) -> Tensor:
+        """The magnitude of what changed, [1, N, *places]."""
+        return self.problem.places.mean((self.x - y).abs().to("cpu", torch.float64).unsqueeze(0))
+
+
+def _check(vae: object, steps: int, lr: float) -> None:
+    if not isinstance(vae, VAE):
+        raise InputError(
+            f"expected vae= to be a nescio.attribution.VAE, got {describe(vae)}; train one on inputs like these: "
+            "nescio.attribution.VAE.train_on(x_train)"
+        )
+    whole_number("steps", steps, 1)
+    number("lr", lr, above=0.0)

@@ -1,0 +1,19 @@
+"""The settings that are used where none are given, all in one place.
+
+TAU1 and TAU2 are placeholders: no paper states them, and they wait for a sweep on validation data.
+"""
+
+TAU1 = 0.3
+"""Temperature of the step from probabilities to logits: small leaves a class's doubt with its own logit."""
+TAU2 = 0.1
+"""Temperature of the softmax over places: small makes a map sharp, large makes it flat."""
+MEMBERS = 10
+"""Samples of the distribution that is made around a single network."""
+COPIES = 25
+"""Noisy copies of SmoothGrad."""
+NOISE = 0.1
+"""Their noise, as a share of the range of each input."""
+STEPS = 50
+"""Points on the path of integrated gradients."""
+BLUR_STEPS = 50
+"""Points on the path of blur integrated gradients."""

@@ -1,0 +1,209 @@
+"""Methods that attribute the uncertainty itself, as if it were a network's one output; the baselines of UA-Backprop.
+
+    gradient              mean_channels |∂U/∂x|
+    smoothgrad            mean_channels |mean over copies x + σε of ∂U/∂x|
+    fullgrad              mean_channels |∂U/∂x ⊙ x| + Σ_s Σ_l mean_channels |∂U/∂b^s_l ⊙ b^s_l|
+    integrated_gradients  Σ_channels (x − x') ∫₀¹ ∂U/∂x (x' + α(x − x')) dα       = U(x) − U(x') when added up
+    blur_ig               Σ_channels ∫ ∂U/∂x (blur_σ x) d(blur_σ x), σ from large to 0,  likewise
+
+Only the last two are complete, up to the uncertainty of where their path starts. The integral of the first is a
+Gauss–Legendre sum; that of the second is taken between neighbours on a grid of σ, with the gradient half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nescio.attribution import paths
+from nescio.attribution.blur import blurred
+from nescio.attribution.defaults import BLUR_STEPS, COPIES, NOISE, STEPS
+from nescio.attribution.noise import mean, noisy
+from nescio.attribution.places import Places
+from nescio.attribution.problem import Problem
+from nescio.inputs import describe
+from nescio.posteriors.base import number, whole_number
+from nescio.types import InputError
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The gradient's magnitude."""
+
+    name = "gradient"
+    words = "the magnitude of the gradient"
+
+    def attribute(self, problem: Problem) -> Tensor:
+        """Maps, float64 [1, N, *places]."""
+        return _magnitude(problem.gradient(), problem.places)
+
+
+@dataclass(frozen=True)
+class SmoothGrad:
+    """The magnitude of the gradient's mean over noisy copies; noise is a share of the range of each input."""
+
+    copies: int = COPIES
+    noise: float = NOISE
+    seed: int = 0
+
+    name = "smoothgrad"
+
+    def __post_init__(self) -> None:
+        whole_number("copies", self.copies, 1)
+        number("noise", self.noise, above=0.0)
+        whole_number("seed", self.seed, 0)
+
+    @property
+    def words(self) -> str:
+        """The method and its settings."""
+        return f"the mean gradient of {self.copies} noisy copies (noise {self.noise:g} of the range)"
+
+    def attribute(self, problem: Problem) -> Tensor:
+        """Maps, float64 [1, N, *places]."""
+        copies = [problem.gradient(noisy(self.noise, self.seed, copy)) for copy in range(self.copies)]
+        return _magnitude([mean(list(parts)) for parts in zip(*copies, strict=True)], problem.places)
+
+
+@dataclass(frozen=True)
+class FullGrad:
+    """Gradients at the input and at all biases, each times its value."""
+
+    name = "fullgrad"
+    words = "FullGrad: gradients at the input and at the biases"
+
+    def attribute(self, problem: Problem) -> Tensor:
+        """Maps, float64 [1, N, *places]."""
+        places, bias_maps, inner = problem.places, [], []
+        for slope in problem.gradients(keep=paths.bias_of):
+            maps: list[Tensor] = []
+            held: list[Tensor] = []
+            full = paths.reader("fullgrad", slope.run, places, maps)
+
+            def read(call: Any, g: Tensor, full: Any = full, held: list[Tensor] = held) -> None:
+                if call is None:  # members share the input: their gradients there are added up before the magnitude
+                    held.append(g)
+                    g = torch.zeros_like(g)
+                full(call, g)
+
+            slope.each(read)
+            bias_maps.append(maps[0].to("cpu", torch.float64))
+            inner.append((held[0] * slope.run.root)[0].to("cpu", torch.float64))
+        parts = inner if problem.source.tokens else [torch.stack(inner).sum(0)]
+        return _magnitude(parts, places) + torch.stack(bias_maps).sum(0)
+
+
+@dataclass(frozen=True)
+class IntegratedGradients:
+    """Gradients along the straight path from a baseline: a number or a tensor like one input; 0 is black."""
+
+    baseline: Any = 0.0
+    steps: int = STEPS
+
+    name = "integrated_gradients"
+
+    def __post_init__(self) -> None:
+        whole_number("steps", self.steps, 1)
+        if isinstance(self.baseline, Tensor):
+            if not self.baseline.is_floating_point() or not bool(self.baseline.isfinite().all()):
+                raise InputError(f"expected a baseline of finite floats, got {describe(self.baseline)}")
+        else:
+            number("baseline", self.baseline)
+
+    @property
+    def words(self) -> str:
+        """The method and its settings."""
+        start = "a given one" if isinstance(self.baseline, Tensor) else f"{self.baseline:g}"
+        return f"integrated gradients in {self.steps} steps from the baseline {start}"
+
+    def attribute(self, problem: Problem) -> Tensor:
+        """Maps, float64 [1, N, *places]."""
+        nodes, weights = np.polynomial.legendre.leggauss(self.steps)
+
+        def start(value: Tensor) -> Tensor:
+            given = torch.as_tensor(self.baseline, dtype=torch.float64).to(value)
+            try:
+                return given.expand(value.shape[1:])
+            except RuntimeError as error:
+                raise InputError(
+                    f"expected a baseline like one input, of shape {list(value.shape[1:])}, got {describe(given)}"
+                ) from error
+
+        def point(alpha: float, weight: float) -> _Point:
+            return (
+                lambda value: start(value) + alpha * (value - start(value)),
+                lambda value: weight * (value - start(value)),
+            )
+
+        points = [point(float(0.5 * (1.0 + node)), float(0.5 * w)) for node, w in zip(nodes, weights, strict=True)]
+        return _integral(problem, points)
+
+
+@dataclass(frozen=True)
+class BlurIG:
+    """Gradients along the path from a blurred picture (Xu et al. 2020); sigma=None: half of the longer side."""
+
+    steps: int = BLUR_STEPS
+    sigma: float | None = None
+
+    name = "blur_ig"
+
+    def __post_init__(self) -> None:
+        whole_number("steps", self.steps, 1)
+        if self.sigma is not None:
+            number("sigma", self.sigma, above=0.0)
+
+    @property
+    def words(self) -> str:
+        """The method and its settings."""
+        return f"blur integrated gradients in {self.steps} steps"
+
+    def attribute(self, problem: Problem) -> Tensor:
+        """Maps, float64 [1, N, H, W]."""
+        places = problem.places
+        if not places.picture or problem.source.tokens:
+            raise InputError(
+                f"expected pictures [N, channels, H, W] to blur, got inputs with places {list(places.shape)}; take "
+                "method='integrated_gradients'"
+            )
+        most = max(places.shape) / 2 if self.sigma is None else self.sigma
+        # denser towards 0, where a picture changes most
+        sigmas = [most * (step / self.steps) ** 2 for step in range(self.steps + 1)]
+
+        def point(low: float, high: float) -> _Point:
+            return (
+                lambda value: blurred(value, (low + high) / 2, places.features),
+                lambda value: blurred(value, low, places.features) - blurred(value, high, places.features),
+            )
+
+        return _integral(problem, [point(a, b) for a, b in pairwise(sigmas)])
+
+
+_Point = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
+"""A point of a path, and the step of the path there, both from what is attributed."""
+
+
+def _integral(problem: Problem, points: list[_Point]) -> Tensor:
+    """Σ_points ∂U/∂x(point) · step, added up over features and members: [1, N, *places]."""
+    places, total = problem.places, torch.zeros(())
+    for at, step in points:
+        steps: list[Tensor] = []
+
+        def change(value: Tensor, at: Any = at, step: Any = step, steps: list[Tensor] = steps) -> Tensor:
+            steps[:] = [step(value).to("cpu", torch.float64)]
+            return at(value)
+
+        for slope in problem.gradients(change):
+            total = total + places.sum((slope.gradient() * steps[0]).unsqueeze(0))
+    return total
+
+
+def _magnitude(gradients: list[Tensor], places: Places) -> Tensor:
+    """The mean over features of magnitudes, added up over what has gradients of its own: [1, N, *places]."""
+    found = torch.stack([places.mean(g.abs().unsqueeze(0)) for g in gradients]).sum(0)
+    return found if places.absent is None else found.masked_fill(places.absent.cpu(), 0.0)

@@ -1,0 +1,192 @@
+"""The sampled networks of a distribution, each as a function x ↦ z^s that has a gradient.
+
+Sample s is one of several networks (ensembles), or one network with other weights (`Laplace`, `SWAG`, `Variational`)
+or with fixed masks (`MCDropout`, `InsertedDropout`) while a block lasts. A `Member` is a network and that block. Logits
+may be scaled afterwards (`Temperature`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nescio import inputs, posteriors
+from nescio.attribution.defaults import MEMBERS
+from nescio.inputs import Inputs, describe
+from nescio.models import Classifier
+from nescio.models.structure import replaced
+from nescio.modes import eager, predicting, preserved
+from nescio.posteriors import inserted
+from nescio.posteriors.base import PosteriorBase
+from nescio.posteriors.masks import Masks
+from nescio.posteriors.sampled import SampledWeights
+from nescio.types import InputError, Posterior, SampledLogits
+
+Enter = Callable[[Inputs], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A network, and what to enter so that it is sample s for a prepared batch.
+
+    alone: its inputs cannot share a batch. finish: what is done to the logits. before: what is done to a batch first.
+    """
+
+    network: Callable[[], Classifier]
+    enter: Enter = lambda x: nullcontext()
+    alone: bool = False
+    finish: Callable[[Tensor], Tensor] = lambda z: z
+    before: Callable[[Any], Any] = lambda x: x
+
+    def batch(self, x: Any) -> tuple[Classifier, Inputs]:
+        """The network, and the batch prepared for it."""
+        classifier = self.network()
+        return classifier, classifier.prepare(self.before(x))
+
+    def logits(self, x: Any, settle: Callable[[Classifier, Inputs], AbstractContextManager[Any]]) -> Tensor:
+        """Logits of a batch without gradients, float64 [N, C] on the CPU; `settle` gives the batch to run."""
+        classifier, batch = self.batch(x)
+        still = predicting(classifier)
+        with preserved(classifier, again=False), still, eager(), self.enter(batch), settle(classifier, batch) as given:
+            return self.finish(classifier.logits(given)).to("cpu", torch.float64)
+
+
+def distribution(given: Any, data: Any, output: str | None) -> tuple[Any, str]:
+    """The distribution to explain, and what it is in words: for a single network one is put around it."""
+    single = isinstance(given, nn.Module | Classifier) or not isinstance(given, Posterior)
+    if not single:
+        if data is not None or output is not None:
+            raise InputError("expected data= and output= with a single network only, got a distribution")
+        return given, type(given).__name__
+    if isinstance(given, list | tuple):
+        raise InputError(f"expected a model or a distribution, got {describe(given)}; give DeepEnsemble(models)")
+    classifier = Classifier.of(given, output)
+    if data is None:
+        made: PosteriorBase = posteriors.InsertedDropout(classifier, samples=MEMBERS)
+        return made, f"inserted dropout (rate {made.p:g}) around the single network {classifier.name}"  # type: ignore[attr-defined]
+    made = posteriors.Laplace(classifier, samples=MEMBERS).fit(data)
+    return made, f"a Laplace posterior of the last layer around the single network {classifier.name}"
+
+
+def members(posterior: Any, x: Any) -> list[Member]:
+    """The members of a distribution; x is a batch, of which the first input may be looked at."""
+    if isinstance(posterior, posteriors.Temperature):
+        return [replace(m, finish=_scaled(posterior)) for m in members(posterior.base, x)]
+    if isinstance(posterior, posteriors.DeepEnsemble):
+        return [Member(_placed(posterior, at)) for at in range(len(posterior.classifiers))]
+    if isinstance(posterior, posteriors.MCDropout):
+        return _dropout(posterior, x)
+    if isinstance(posterior, posteriors.InsertedDropout):
+        return _inserted(posterior, x)
+    if isinstance(posterior, posteriors.Laplace):
+        return _laplace(posterior)
+    if isinstance(posterior, SampledWeights):
+        return [Member(_own(posterior), _drawn(posterior, sample)) for sample in range(posterior.samples)]
+    classifiers = getattr(posterior, "classifiers", ())
+    known = not isinstance(posterior, PosteriorBase) or isinstance(posterior, posteriors.Deterministic)
+    if not known or not classifiers:
+        raise InputError(
+            "expected a distribution whose samples are networks (an ensemble, dropout, Laplace, SWAG, variational "
+            f"weights), got {describe(posterior)}, whose samples have no gradient at the input; explain one of those"
+        )
+    return [Member(lambda one=one: Classifier.of(one)) for one in classifiers]  # type: ignore[misc]
+
+
+def running(posterior: Any) -> AbstractContextManager[object]:
+    """What a distribution holds while it is worked with."""
+    return posterior._running() if isinstance(posterior, PosteriorBase) else nullcontext()
+
+
+def _own(posterior: PosteriorBase) -> Callable[[], Classifier]:
+    return lambda: posterior.classifiers[0]
+
+
+def _placed(posterior: posteriors.DeepEnsemble, at: int) -> Callable[[], Classifier]:
+    return lambda: posterior._placed(at)
+
+
+def _scaled(posterior: posteriors.Temperature) -> Callable[[Tensor], Tensor]:
+    def scaled(z: Tensor) -> Tensor:
+        if posterior.scale is None or posterior.shift is None:
+            return posterior._scaled(z)
+        return z * posterior.scale.to(z) + posterior.shift.to(z)
+
+    return scaled
+
+
+def _drawn(posterior: SampledWeights, sample: int) -> Enter:
+    @contextmanager
+    def enter(x: Inputs) -> Iterator[None]:
+        module = posterior.classifiers[0].module
+        assert module is not None
+        with torch.no_grad():
+            posterior._enter(sample)
+        with replaced(module, posterior.weights(sample)):
+            yield
+
+    return enter
+
+
+def _dropout(posterior: posteriors.MCDropout, x: Any) -> list[Member]:
+    classifier = posterior.classifiers[0]
+    first = inputs.take(classifier.prepare(x), slice(0, 1))
+    with preserved(classifier), predicting(classifier), eager():
+        units = posterior._units(first)
+
+    def enter(sample: int) -> Enter:
+        def masks(x: Inputs) -> Masks:
+            if units is None:
+                return Masks(posterior.seed, sample)
+            return Masks(posterior.seed, sample, inputs.size(x), units)
+
+        return masks
+
+    return [Member(_own(posterior), enter(sample), alone=units is None) for sample in range(posterior.samples)]
+
+
+def _inserted(posterior: posteriors.InsertedDropout, x: Any) -> list[Member]:
+    classifier = posterior.classifiers[0]
+    first = inputs.take(classifier.prepare(x), slice(0, 1))
+    with preserved(classifier), predicting(classifier), eager():
+        call, _ = inserted._watched(classifier, first, inserted._candidates(classifier, posterior.layer))
+    if call is None:
+        raise inserted._no_layer(classifier, posterior.layer)
+    axis = 1 if isinstance(call.layer, nn.modules.conv._ConvNd) else -1
+    request = SampledLogits("dropout", posterior.p, posterior.samples, posterior.seed, posterior.layer)
+    masks = inserted._masks(request, call.given.shape[axis]).to(call.given)
+    layer = call.layer
+    return [Member(_own(posterior), lambda x, m=mask: inserted._inserted(layer, m, axis)) for mask in masks]  # type: ignore[misc]
+
+
+def _laplace(posterior: posteriors.Laplace) -> list[Member]:
+    """Draws as weights of the last layer: z^s = (W + ΔW^s) h + b + Δb^s."""
+    if posterior.link != "sample":
+        raise InputError(
+            f"expected a Laplace posterior with link='sample', got link={posterior.link!r}, which has no draws; "
+            "make it with link='sample'"
+        )
+    curvature = posterior._fitted()
+    shape, layer = curvature.values.shape, posterior._layer_module()
+    prefix = f"{posterior._layer}." if posterior._layer else ""
+    identity = torch.eye(shape[1], dtype=torch.float64)
+
+    def enter(sample: int) -> Enter:
+        def drawn(x: Inputs) -> AbstractContextManager[object]:
+            noise = posterior._noise(sample, shape)
+            moved = curvature.shift(identity, curvature.weights(noise, posterior.precision))[0].T
+            weight = layer.weight.detach()
+            values = {f"{prefix}weight": weight + moved[:, : weight.shape[1]].to(weight)}
+            if layer.bias is not None:
+                values[f"{prefix}bias"] = layer.bias.detach() + moved[:, -1].to(weight)
+            module = posterior.classifiers[0].module
+            assert module is not None
+            return replaced(module, values)
+
+        return drawn
+
+    return [Member(_own(posterior), enter(sample)) for sample in range(posterior.samples)]
