@@ -58,6 +58,7 @@ __all__ = [
     "evaluate",
     "decide",
     "attribution",
+    "limits",
     "types",
     "models",
     "quantities",
@@ -86,7 +87,7 @@ _HOME = {
 _ROOMS = frozenset(
     {
         *("trace", "posteriors", "scores", "evaluate", "decide", "types", "models", "quantities", "study", "data"),
-        *("attribution", "training", "zoo", "plots", "report", "reproduce"),
+        *("attribution", "limits", "training", "zoo", "plots", "report", "reproduce"),
     }
 )
 

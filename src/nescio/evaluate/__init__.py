@@ -9,9 +9,11 @@ the order of the inputs never matters: ties are averaged.
 
 from nescio.evaluate import active
 from nescio.evaluate.active import ActiveLearning, active_learning
+from nescio.evaluate.blurring import Blurring, blurring
 from nescio.evaluate.calibration import Reliability, brier, ece, mce, nll, reliability
 from nescio.evaluate.correlation import rank_correlation
 from nescio.evaluate.disentanglement import Disentanglement, Parts, disentanglement
+from nescio.evaluate.maps import AnomalyResult, anomaly, randomised
 from nescio.evaluate.ood import ROC, OODResult, ood, roc
 from nescio.evaluate.selective import AccuracyRejection, RiskCoverage, accuracy_rejection, raulc, risk_coverage
 
@@ -28,6 +30,9 @@ __all__ = [
     "accuracy_rejection",
     "disentanglement",
     "rank_correlation",
+    "blurring",
+    "anomaly",
+    "randomised",
     "active_learning",
     "active",
     "OODResult",
@@ -38,4 +43,6 @@ __all__ = [
     "Disentanglement",
     "Parts",
     "ActiveLearning",
+    "Blurring",
+    "AnomalyResult",
 ]

@@ -1,0 +1,133 @@
+"""Whether a map over the pixels is right: does it find a patch that is known to be corrupted, and does it depend on the
+weights at all.
+
+Anomaly test. In each image the pixels of a mask were corrupted, so the map should be highest there:
+
+    auroc = P(M_in > M_out) + ½ P(M_in = M_out)     over pixels inside and outside of the mask; ½ is chance
+    iou   = I / (2k − I)                            I of the mask's k pixels are among the k highest of the map
+
+Equal pixels have no order: where the k-th highest shares its value with others, I is its mean over all orders of them.
+Both are worked out for each image and then averaged over the images.
+
+Randomised weights. A map that explains a model must change when the model's weights are replaced by random ones. The
+rank correlation of the maps before and after is 1 when nothing changed, and near 0 is good.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nescio.evaluate.arrays import Booleans, Floats, Values, _listed, _numbers
+from nescio.evaluate.correlation import rank_correlation, ranks
+from nescio.types import InputError
+
+
+@dataclass(frozen=True)
+class AnomalyResult:
+    """How well maps find a corrupted patch: means over the images, and the figures of each image, [N].
+
+    auroc: 1 is perfect and 0.5 is chance; iou: 1 is perfect.
+    """
+
+    auroc: float
+    iou: float
+    image_auroc: Floats
+    image_iou: Floats
+
+
+def anomaly(maps: Values, mask: Values) -> AnomalyResult:
+    """Maps [N, H, W], higher where the doubt comes from, against the pixels that were corrupted, booleans [N, H, W].
+
+    Each mask must have pixels inside and outside.
+    """
+    attribution = pixel_maps(maps, "maps")
+    corrupted = _masks(mask, attribution.shape)
+    pairs = [(one.ravel(), inside.ravel()) for one, inside in zip(attribution, corrupted, strict=True)]
+    auroc = np.array([_auroc(one, inside) for one, inside in pairs])
+    iou = np.array([_iou(one, inside) for one, inside in pairs])
+    return AnomalyResult(_mean(auroc), _mean(iou), auroc, iou)
+
+
+def randomised(maps_before: Values, maps_after: Values) -> float:
+    """Rank correlation of maps [N, H, W] before and after the weights were randomised, the mean over the images.
+
+    Near 0 is good: the maps depend on what was learned. 1 means that they do not.
+    """
+    before, after = pixel_maps(maps_before, "maps_before"), pixel_maps(maps_after, "maps_after")
+    if before.shape != after.shape:
+        raise InputError(
+            f"expected maps of the same images before and after but got shapes {list(before.shape)} and "
+            f"{list(after.shape)}"
+        )
+    for name, maps in (("maps_before", before), ("maps_after", after)):
+        constant = np.ptp(maps, axis=(1, 2)) == 0
+        if constant.any():
+            raise InputError(
+                f"{name}: expected maps that differ between pixels but {constant.sum()} of {len(maps)} are constant "
+                f"(image {_listed(constant)}); they have no order to compare: leave those images out"
+            )
+    found = (rank_correlation(one.ravel(), other.ravel()) for one, other in zip(before, after, strict=True))
+    return _mean(np.array([value for value in found if value is not None]))  # none is None: no map is constant
+
+
+def pixel_maps(values: Values, name: str) -> Floats:
+    """One finite number for each pixel of each image, [N, H, W], where N, H and W are at least 1."""
+    array = _numbers(values, name, "maps, one number for each pixel").astype(np.float64, copy=False)
+    if array.ndim != 3 or array.size == 0:
+        raise InputError(
+            f"{name}: expected maps of shape [N, H, W], one number for each pixel of at least one image, but got shape "
+            f"{list(array.shape)}; add up the channels first, and write a single map as map[None]"
+        )
+    bad = _any(~np.isfinite(array))
+    if bad.any():
+        raise InputError(
+            f"{name}: expected finite numbers but {bad.sum()} of {len(array)} maps hold NaN or infinity "
+            f"(image {_listed(bad)}); find out why, or leave those images out"
+        )
+    return array
+
+
+def _masks(mask: Values, shape: tuple[int, ...]) -> Booleans:
+    array = _numbers(mask, "mask", "booleans, one for each pixel")
+    if array.shape != shape:
+        raise InputError(
+            f"mask: expected one boolean for each pixel of the maps, shape {list(shape)}, but got shape "
+            f"{list(array.shape)}"
+        )
+    if ((array != 0) & (array != 1)).any():  # NaN is neither
+        raise InputError("mask: expected booleans, or 0 and 1, but it holds other numbers; compare first: mask > 0")
+    inside = array.astype(bool)
+    bad = ~(_any(inside) & _any(~inside))
+    if bad.any():
+        raise InputError(
+            f"mask: expected pixels inside and outside of the patch but {bad.sum()} of {len(inside)} masks are empty "
+            f"or cover the whole image (image {_listed(bad)}); leave those images out"
+        )
+    return inside
+
+
+def _any(pixels: Booleans) -> Booleans:
+    """Which images have such a pixel."""
+    found: Booleans = np.any(pixels, axis=(1, 2))
+    return found
+
+
+def _auroc(values: Floats, inside: Booleans) -> float:
+    count = int(inside.sum())
+    wins = ranks(values)[inside].sum() - count * (count + 1) / 2
+    return float(wins / (count * (inside.size - count)))
+
+
+def _iou(values: Floats, inside: Booleans) -> float:
+    count = int(inside.sum())
+    lowest = np.partition(values, -count)[-count]  # of the `count` highest
+    above, level = values > lowest, values == lowest
+    found = inside[above].sum() + inside[level].mean() * (count - above.sum())
+    return float(found / (2 * count - found))
+
+
+def _mean(values: Floats) -> float:
+    return math.fsum(values) / values.size  # exact, so that the order of the images never matters

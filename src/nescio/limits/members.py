@@ -1,0 +1,56 @@
+"""The piecewise-linear networks of which a model, a list of models or a posterior is made.
+
+The logits of member s are w ⊙ z_s(x) + b, with w = 1/T for a temperature T, and w = 1, b = 0 without one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio.limits.network import Network
+from nescio.limits.walk import Path, walk
+from nescio.posteriors import DeepEnsemble, Deterministic, Temperature
+from nescio.posteriors.base import PosteriorBase
+from nescio.types import InputError, ModelError, Posterior
+
+
+@dataclass(frozen=True)
+class Member:
+    """A network and what is done to its logits."""
+
+    network: Network
+    scale: Tensor | float = 1.0
+    shift: Tensor | float = 0.0
+
+    def paths(self, x: Tensor, d: Tensor, most: int) -> list[Path]:
+        """The logits along each ray."""
+        found = walk(self.network, x, d, most)
+        return [Path(p.breakpoints, p.logits * self.scale + self.shift, p.slope * self.scale) for p in found]
+
+
+def members(model: Any, output: str | None = None) -> list[Member]:
+    """The members; an error for a distribution that is not made of a few piecewise-linear networks."""
+    if isinstance(model, list | tuple):
+        if not model:
+            raise InputError("expected at least one model, got an empty list")
+        return [Member(Network(one, output)) for one in model]
+    if isinstance(model, Temperature):
+        model._scaled(torch.zeros(1, 1, 1 if model.scale is None else len(model.scale)))  # says if it is not fitted
+        found = members(model.base)
+        if model.scale is not None and model.shift is not None:
+            scale, shift = model.scale.double(), model.shift.double()
+            return [replace(m, scale=m.scale * scale, shift=m.shift * scale + shift) for m in found]
+        assert model.temperature is not None
+        return [replace(m, scale=m.scale / model.temperature, shift=m.shift / model.temperature) for m in found]
+    if isinstance(model, DeepEnsemble | Deterministic):
+        return [Member(Network(one)) for one in model.classifiers]
+    if isinstance(model, PosteriorBase) or (isinstance(model, Posterior) and not callable(model)):
+        raise ModelError(
+            f"expected a model, a list of models, an ensemble or a temperature on one, got a {type(model).__name__}, "
+            "whose samples are not walked along; measure it numerically: nescio.limits.audit(posterior, x, radius=...)"
+        )
+    return [Member(Network(model, output))]

@@ -1,0 +1,108 @@
+"""`ray`: where a piecewise-linear network goes along x + α d, α from 0 to infinity, and what its softmax tends to.
+
+Behind the last breakpoint the logits are z + α s, s = V d with the V of the last region. With T = {c: s_c = max s}
+
+    p_c → exp(z_c) / Σ_{k in T} exp(z_k)  for c in T,   0 for all others:
+
+one-hot, unless several classes tie. So every uncertainty that is made from probabilities tends to a fixed number, and
+from there on knows nothing of how far away the input is (Ulmer & Cinà 2021, Propositions 1 and 2, Lemmas 4 to 7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio.limits.members import members
+from nescio.limits.settling import SCORES, settled
+from nescio.limits.walk import Path
+from nescio.posteriors.base import whole_number
+from nescio.scores.decomposition import decompose
+from nescio.types import Decomposition, InputError
+
+_TIED = 1e-12  # slopes of logits that differ by less, relative to the largest, are equal
+
+
+@dataclass(frozen=True)
+class Ray:
+    """N rays of S networks. All tensors are float64 and on the CPU."""
+
+    x: Tensor
+    direction: Tensor
+    paths: tuple[tuple[Path, ...], ...]
+    """The logits along each ray, ``paths[s][n]``."""
+    samples: Tensor
+    """``[S, N, C]``: the limit of each network's softmax."""
+    tied: Tensor
+    """``[S, N, C]``: the classes that share that limit; one for each network and ray, unless slopes tie."""
+
+    @cached_property
+    def breakpoints(self) -> tuple[Tensor, ...]:
+        """For each ray every α > 0 at which it leaves a linear region of any network, in order."""
+        return tuple(
+            torch.cat([path.breakpoints for path in paths]).unique(sorted=True)
+            for paths in zip(*self.paths, strict=True)
+        )
+
+    @property
+    def probabilities(self) -> Tensor:
+        """The limit of the predicted probabilities, the mean over the networks, ``[N, C]``."""
+        return self.samples.mean(0)
+
+    @cached_property
+    def limits(self) -> Decomposition:
+        """The limit of every uncertainty: max_probability, total (entropy), epistemic (mutual information) …"""
+        return decompose(self.samples)
+
+    @property
+    def slopes(self) -> Tensor:
+        """V d in the last region: the change of the logits with α, ``[S, N, C]``."""
+        return torch.stack([torch.stack([path.slope for path in paths]) for paths in self.paths])
+
+    def logits(self, alpha: Any) -> Tensor:
+        """Logits at x + α d for each α of a list, ``[S, N, A, C]``, read from the paths."""
+        a = torch.as_tensor(alpha, dtype=torch.float64).reshape(-1)
+        if not bool((a >= 0).all()) or not bool(a.isfinite().all()):
+            raise InputError("expected finite α of at least 0, got others; for what lies behind give -direction")
+        return torch.stack([torch.stack([path.at(a) for path in paths]) for paths in self.paths])
+
+    def settles(self, score: str = "max_probability", within: float = 0.01) -> Tensor:
+        """The α behind which the score stays within so much of its limit, ``[N]``; 0 where it never leaves that.
+
+        score: max_probability, entropy, mutual_information, variance or aleatoric.
+        """
+        if score not in SCORES:
+            raise InputError(f"expected a score among {', '.join(SCORES)}, got {score!r}")
+        if not 0 < within < 1:
+            raise InputError(f"expected within to be a number between 0 and 1, got {within!r}")
+        found = [
+            settled(list(paths), self.samples[:, n], self.tied[:, n], score, within)
+            for n, paths in enumerate(zip(*self.paths, strict=True))
+        ]
+        return torch.tensor(found, dtype=torch.float64)
+
+
+def ray(model: Any, x: Any, direction: Any, *, most: int = 100_000, output: str | None = None) -> Ray:
+    """Every breakpoint along x + α·direction, α > 0, found exactly, and the limits behind the last.
+
+    model: a piecewise-linear classifier, a list of them, a `DeepEnsemble`, or a `Temperature` on one; x: ``[N, ...]``;
+    direction: one for all inputs or one for each. Many rays at once take far less time than one after another.
+    most: breakpoints along a ray beyond which it gives up.
+    """
+    found = members(model, output)
+    whole_number("most", most, 1)
+    network = found[0].network
+    starts = network.given(x)
+    d = network.along(starts, direction)
+    paths = tuple(tuple(m.paths(m.network.given(starts), m.network.given(d, "direction"), most)) for m in found)
+    if len({path.slope.shape for each in paths for path in each}) > 1:
+        raise InputError("expected models with the same classes, got others")
+    slopes = torch.stack([torch.stack([path.slope for path in each]) for each in paths])
+    ends = torch.stack([torch.stack([path.logits[-1] for path in each]) for each in paths])
+    tied = slopes >= slopes.amax(-1, keepdim=True) - _TIED * slopes.abs().amax(-1, keepdim=True)
+    samples = ends.masked_fill(~tied, -torch.inf).softmax(-1)
+    return Ray(starts.cpu(), d.cpu(), paths, samples, tied)
