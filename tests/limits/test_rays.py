@@ -1,5 +1,7 @@
 """Breakpoints against a dense scan; Propositions 1 and 2 and Lemmas 4 to 7 of Ulmer & Cinà (2021)."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -237,3 +239,14 @@ def test_errors() -> None:
         found.settles(within=2.0)
     with pytest.raises(InputError, match="at least 0"):
         found.logits([-1.0])
+
+
+def test_doubt_between_two_breakpoints_is_not_passed_over() -> None:
+    # certain of the second class at the start, of the first in the end, and in doubt on the way: z = (0, 10 − α)
+    model = nn.Linear(1, 2).double()
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[0.0], [-1.0]]))
+        model.bias.copy_(torch.tensor([0.0, 10.0]))
+    found = limits.ray(model, torch.zeros(1, 1).double(), torch.ones(1))
+    assert len(found.breakpoints[0]) == 0 and found.probabilities.tolist() == [[1.0, 0.0]]
+    assert found.settles("max_probability", 0.01).item() == pytest.approx(10 + math.log(99), abs=1e-6)
