@@ -91,20 +91,6 @@ QUICK = Sizes(
 )  # fmt: skip
 
 
-class Normalised(nn.Module):
-    """A network with its normalisation in front, so that it takes pictures with values in [0, 1]."""
-
-    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
-        super().__init__()
-        self.network = network
-        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))
-        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[N, channels, H, W] in [0, 1] → logits."""
-        return self.network((x - self.mean) / self.std)
-
-
 @dataclass(frozen=True)
 class Bench:
     """The device, how much is measured on it, and the files that were given."""
@@ -127,7 +113,7 @@ class Bench:
         if name in self.weights:
             network.load_state_dict(weights(self.weights[name]))
         mean, std = STATISTICS[shape[0]]
-        model = Normalised(network, mean, std).eval().to(self.device)
+        model = zoo.Normalised(network, mean, std).eval().to(self.device)
         if self.images and shape[0] == 3:
             x = pictures(self.images, count).to(self.device)
         else:
@@ -355,7 +341,7 @@ def _lite(b: Bench, file: str, photos: str) -> Iterator[Row]:
 
     network = EfficientNet.from_name("efficientnet-lite0")
     network.load_state_dict(weights(file))
-    model = Normalised(network, *LITE).eval().to(b.device)
+    model = zoo.Normalised(network, *LITE).eval().to(b.device)
     x = pictures(photos, b.sizes.pictures).to(b.device)
     expected: nescio.ClassGradients | None = None
     base = 0.0

@@ -246,7 +246,7 @@ def test_a_network_that_vmap_cannot_follow_takes_one_logit_at_a_time(monkeypatch
     monkeypatch.setattr(backward, "visit", visit)
     for path, maps in wanted.items():
         torch.testing.assert_close(explain(ensemble, x, path=path).maps, maps, rtol=1e-9, atol=1e-14)
-    assert 1 in counts and 3 in counts
+    assert set(counts) == {1, 3}  # all three logits were tried together first
 
 
 @pytest.mark.parametrize("path", ["fullgrad", "smoothgrad"])

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.score import _move, _positive, _tensor
+from nescio.cli.own_model import add_model, add_running, move, tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,10 +36,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[common],
     )
-    command.add_argument(
-        "--model", required=True, metavar="PACKAGE.MODULE:FACTORY", help="a function that makes the model"
-    )
-    command.add_argument("--weights", metavar="FILE", help="its weights: .safetensors, or a file of torch.save")
+    add_model(command)
     command.add_argument("--data", required=True, metavar="FILE.npz", help="held-out inputs and labels")
     command.add_argument("--test", metavar="FILE.npz", help="other inputs and labels, for the figures")
     command.add_argument("--key", metavar="NAME", help="the array of inputs (default: x)", default="x")
@@ -51,14 +48,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "(default: %(default)s)",
     )  # fmt: skip
     command.add_argument("--seed", type=int, default=0, help="of the split into halves (default: %(default)s)")
-    command.add_argument(
-        "--output", choices=("logits", "probabilities", "binary"), help="what the model returns (default: logits)"
-    )
-    command.add_argument("--batch-size", type=_positive, default=256, metavar="N", help="default: %(default)s")
-    command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
-    command.add_argument(
-        "--trust-pickle", action="store_true", help="read weights that may run code; only for files you trust"
-    )
+    add_running(command)
     command.set_defaults(run=run)
 
 
@@ -77,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     model = models.load(args.model, args.weights, trust_pickle=args.trust_pickle)
     classifier = models.Classifier.of(model, output=args.output)
     if args.device is not None:
-        _move(classifier, args.device)
+        move(classifier, args.device)
 
     inputs, labels = test[0].split(args.batch_size), test[1]
     before = Deterministic(classifier).predict(inputs)[0]
@@ -153,7 +143,7 @@ def _labelled(path: str, key: str, labels_key: str) -> tuple[Tensor, Tensor]:
         raise InputError(f"expected one label for each of the {len(x)} inputs in {path}, but got {len(y)}")
     if len(x) == 0:
         raise InputError(f"expected at least one input in {path}, but got none")
-    return _tensor(x), _tensor(y.astype(np.int64))
+    return tensor(x), tensor(y.astype(np.int64))
 
 
 def _fitted(posterior: Temperature, count: int) -> str:

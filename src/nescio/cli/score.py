@@ -6,6 +6,8 @@ import argparse
 import ast
 from typing import TYPE_CHECKING, Any
 
+from nescio.cli.own_model import add_model, add_running, move, tensor
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -35,10 +37,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[common],
     )
-    command.add_argument(
-        "--model", required=True, metavar="PACKAGE.MODULE:FACTORY", help="a function that makes the model"
-    )
-    command.add_argument("--weights", metavar="FILE", help="its weights: .safetensors, or a file of torch.save")
+    add_model(command)
     command.add_argument("--data", required=True, metavar="FILE.npz", help="the inputs: the array x, or the only array")
     command.add_argument("--key", metavar="NAME", help="another array of the data file")
     command.add_argument("--out", required=True, metavar="FILE", help="the table: .parquet, .csv or .json")
@@ -53,14 +52,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--fit", metavar="FILE.npz", help="training data, arrays x and y, for the methods that need them"
     )
-    command.add_argument(
-        "--output", choices=("logits", "probabilities", "binary"), help="what the model returns (default: logits)"
-    )
-    command.add_argument("--batch-size", type=_positive, default=256, metavar="N", help="default: %(default)s")
-    command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
-    command.add_argument(
-        "--trust-pickle", action="store_true", help="read weights that may run code; only for files you trust"
-    )
+    add_running(command)
     command.set_defaults(run=run)
     plain = command.format_help  # the names are looked up when help is asked for, since that imports torch
     command.format_help = lambda: f"{plain()}\nmethods: {_names()}\n"
@@ -77,12 +69,12 @@ def run(args: argparse.Namespace) -> int:
     check_ending(args.out)
     check_writable(args.out)
     chosen = _configured(args.method or ["regrad"], args.set)
-    x = _tensor(read_npz(args.data, args.key))
+    x = tensor(read_npz(args.data, args.key))
     training = None if args.fit is None else _training(args.fit, args.batch_size)
     model = models.load(args.model, args.weights, trust_pickle=args.trust_pickle)
     classifier = models.Classifier.of(model, output=args.output)
     if args.device is not None:
-        _move(classifier, args.device)
+        move(classifier, args.device)
     batches = list(x.split(args.batch_size))
     output: Any = classifier.output
     found = score(classifier, batches, chosen, fit=training, output=output, report=True)
@@ -101,7 +93,7 @@ def _training(path: str, batch_size: int) -> list[tuple[Tensor, Tensor]]:
     from nescio.data import read_npz
     from nescio.types import InputError
 
-    x, y = (_tensor(read_npz(path, key)) for key in ("x", "y"))
+    x, y = (tensor(read_npz(path, key)) for key in ("x", "y"))
     if len(x) != len(y):
         raise InputError(f"--fit: expected as many labels y as inputs x in {path}, but got {len(y)} and {len(x)}")
     return list(zip(x.split(batch_size), y.split(batch_size), strict=True))
@@ -141,27 +133,6 @@ def _infos(names: list[str]) -> dict[str, Any]:
 
     table = {info.name: info for info in methods()}
     return {name: table[name] for name in names}  # a name that is given twice counts once
-
-
-def _tensor(array: Any) -> Tensor:
-    import numpy as np
-    import torch
-
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        array = array.astype(np.float64)  # torch has no wider number
-    return torch.from_numpy(array)
-
-
-def _move(classifier: Classifier, device: str) -> None:
-    from nescio.types import InputError
-
-    if classifier.module is None:
-        raise InputError("--device: expected a torch.nn.Module to move, but the factory gives a plain function")
-    try:
-        for root in classifier.roots:
-            root.to(device)
-    except (RuntimeError, AssertionError, ValueError, NotImplementedError) as error:
-        raise InputError(f"--device: cannot use '{device}' here: {error}") from error
 
 
 def _predicted(classifier: Classifier, batches: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -208,9 +179,3 @@ def _setting(text: str) -> tuple[str | None, str, Any]:
     except (ValueError, SyntaxError):
         parsed = value.strip()
     return (method if dot else None), key, parsed
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got '{text}'")
-    return int(text)

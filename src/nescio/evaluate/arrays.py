@@ -24,12 +24,12 @@ Values: TypeAlias = ArrayLike | Tensor
 def scores(values: Values, name: str) -> Floats:
     """One real number for each input, shape [N], N ≥ 1; ±∞ may occur, NaN may not."""
     array = _one_each(
-        _numbers(values, name, "real numbers, one for each input").astype(np.float64, copy=False), name, "score"
+        numbers(values, name, "real numbers, one for each input").astype(np.float64, copy=False), name, "score"
     )
     bad = np.isnan(array)
     if bad.any():
         raise InputError(
-            f"{name}: expected numbers but {bad.sum()} of {array.size} scores are NaN (at {_listed(bad)}); "
+            f"{name}: expected numbers but {bad.sum()} of {array.size} scores are NaN (at {listed(bad)}); "
             "find out why, or leave those inputs out"
         )
     return array
@@ -37,12 +37,12 @@ def scores(values: Values, name: str) -> Floats:
 
 def flags(values: Values, name: str, size: int) -> Booleans:
     """One yes or no for each of `size` inputs, as booleans or as 0 and 1."""
-    array = _one_each(_numbers(values, name, "booleans, one for each input"), name, "flag")
+    array = _one_each(numbers(values, name, "booleans, one for each input"), name, "flag")
     bad = (array != 0) & (array != 1)  # NaN is neither
     if bad.any():
         raise InputError(
             f"{name}: expected booleans, or 0 and 1, but {bad.sum()} of {array.size} are neither "
-            f"(at {_listed(bad)}: {array[bad][0]}); compare first, as in predicted == labels"
+            f"(at {listed(bad)}: {array[bad][0]}); compare first, as in predicted == labels"
         )
     return _matching(array.astype(bool), name, size)
 
@@ -64,7 +64,7 @@ def probabilities(values: Values, name: str = "probabilities") -> Floats:
     if bad.any():
         raise InputError(
             f"{name}: expected rows that sum to 1 (within {tolerance:.1g}) but {bad.sum()} of {len(array)} do not "
-            f"(row {_listed(bad)}; the first sums to {sums[bad][0]:.6g}); "
+            f"(row {listed(bad)}; the first sums to {sums[bad][0]:.6g}); "
             "give probabilities, not logits: logits.softmax(-1), in float32 or better"
         )
     return array
@@ -72,7 +72,7 @@ def probabilities(values: Values, name: str = "probabilities") -> Floats:
 
 def table(values: Values, name: str, what: str) -> Floats:
     """Numbers [N, C], N ≥ 1 and C ≥ 2, finite and none below 0."""
-    array = _numbers(values, name, f"{what}, a row for each input").astype(np.float64, copy=False)
+    array = numbers(values, name, f"{what}, a row for each input").astype(np.float64, copy=False)
     if array.ndim == 3:
         raise InputError(
             f"{name}: expected {what} of shape [N, C] but got shape {list(array.shape)}; if these are the samples "
@@ -94,14 +94,14 @@ def table(values: Values, name: str, what: str) -> Floats:
     if bad.any():
         raise InputError(
             f"{name}: expected finite numbers that are at least 0 but {bad.sum()} of {len(array)} rows hold others "
-            f"(row {_listed(bad)}); give {what}, not logits or logarithms, and find out where NaN comes from"
+            f"(row {listed(bad)}); give {what}, not logits or logarithms, and find out where NaN comes from"
         )
     return array
 
 
 def classes(values: Values, size: int, count: int, name: str = "labels") -> Integers:
     """The class of each of `size` inputs, whole numbers from 0 to count − 1."""
-    array = _one_each(_numbers(values, name, "class indices, one for each input"), name, "label")
+    array = _one_each(numbers(values, name, "class indices, one for each input"), name, "label")
     if array.dtype.kind not in "iu":
         raise InputError(
             f"{name}: expected class indices, whole numbers in a type of integers, but got {array.dtype}; "
@@ -111,7 +111,7 @@ def classes(values: Values, size: int, count: int, name: str = "labels") -> Inte
     if bad.any():
         raise InputError(
             f"{name}: expected class indices from 0 to {count - 1} (as many as probabilities has columns) but "
-            f"{bad.sum()} of {array.size} are not (at {_listed(bad)}: {array[bad][0]}); count classes from 0"
+            f"{bad.sum()} of {array.size} are not (at {listed(bad)}: {array[bad][0]}); count classes from 0"
         )
     return _matching(array.astype(np.int64), name, size)
 
@@ -123,7 +123,7 @@ def whole(value: int, name: str, least: int) -> int:
     return int(value)
 
 
-def _numbers(values: Any, name: str, what: str) -> NDArray[Any]:
+def numbers(values: Any, name: str, what: str) -> NDArray[Any]:
     """An array of booleans, integers or float64; perhaps the caller's own memory, so nothing may write to it."""
     if isinstance(values, Tensor):
         values = values.detach().to("cpu")
@@ -158,6 +158,7 @@ def _matching(array: NDArray[Any], name: str, size: int) -> NDArray[Any]:
     return array
 
 
-def _listed(bad: Booleans) -> str:
+def listed(bad: Booleans) -> str:
+    """The first places of a few, for a message."""
     places = np.flatnonzero(bad)
     return ", ".join(map(str, places[:5])) + (", …" if places.size > 5 else "")

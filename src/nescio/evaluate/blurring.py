@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nescio.evaluate.arrays import Floats, Integers, Values, _listed, scores, whole
+from nescio.evaluate.arrays import Floats, Integers, Values, listed, scores, whole
 from nescio.evaluate.maps import pixel_maps
 from nescio.types import InputError
 
@@ -152,7 +152,7 @@ def _start(uncertainty: Callable[[Tensor], Values], x: Tensor, batch: int) -> Fl
     if bad.any():
         raise InputError(
             f"uncertainty: expected values above 0 for the images as they are but {bad.sum()} of {len(x)} are 0 "
-            f"(image {_listed(bad)}); nothing can be reduced there: leave those images out"
+            f"(image {listed(bad)}); nothing can be reduced there: leave those images out"
         )
     return start
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nescio.evaluate.arrays import Booleans, Floats, Values, _listed, _numbers
+from nescio.evaluate.arrays import Booleans, Floats, Values, listed, numbers
 from nescio.evaluate.correlation import rank_correlation, ranks
 from nescio.types import InputError
 
@@ -67,7 +67,7 @@ def randomised(maps_before: Values, maps_after: Values) -> float:
         if constant.any():
             raise InputError(
                 f"{name}: expected maps that differ between pixels but {constant.sum()} of {len(maps)} are constant "
-                f"(image {_listed(constant)}); they have no order to compare: leave those images out"
+                f"(image {listed(constant)}); they have no order to compare: leave those images out"
             )
     found = (rank_correlation(one.ravel(), other.ravel()) for one, other in zip(before, after, strict=True))
     return _mean(np.array([value for value in found if value is not None]))  # none is None: no map is constant
@@ -75,7 +75,7 @@ def randomised(maps_before: Values, maps_after: Values) -> float:
 
 def pixel_maps(values: Values, name: str) -> Floats:
     """One finite number for each pixel of each image, [N, H, W], where N, H and W are at least 1."""
-    array = _numbers(values, name, "maps, one number for each pixel").astype(np.float64, copy=False)
+    array = numbers(values, name, "maps, one number for each pixel").astype(np.float64, copy=False)
     if array.ndim != 3 or array.size == 0:
         raise InputError(
             f"{name}: expected maps of shape [N, H, W], one number for each pixel of at least one image, but got shape "
@@ -85,13 +85,13 @@ def pixel_maps(values: Values, name: str) -> Floats:
     if bad.any():
         raise InputError(
             f"{name}: expected finite numbers but {bad.sum()} of {len(array)} maps hold NaN or infinity "
-            f"(image {_listed(bad)}); find out why, or leave those images out"
+            f"(image {listed(bad)}); find out why, or leave those images out"
         )
     return array
 
 
 def _masks(mask: Values, shape: tuple[int, ...]) -> Booleans:
-    array = _numbers(mask, "mask", "booleans, one for each pixel")
+    array = numbers(mask, "mask", "booleans, one for each pixel")
     if array.shape != shape:
         raise InputError(
             f"mask: expected one boolean for each pixel of the maps, shape {list(shape)}, but got shape "
@@ -104,7 +104,7 @@ def _masks(mask: Values, shape: tuple[int, ...]) -> Booleans:
     if bad.any():
         raise InputError(
             f"mask: expected pixels inside and outside of the patch but {bad.sum()} of {len(inside)} masks are empty "
-            f"or cover the whole image (image {_listed(bad)}); leave those images out"
+            f"or cover the whole image (image {listed(bad)}); leave those images out"
         )
     return inside
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nescio.limits import rules
+from nescio.limits import rules, shapes
 from nescio.limits.pieces import Change, Site
 from nescio.models import Classifier
 from nescio.types import ModelError
@@ -109,13 +109,13 @@ class Pass:
             if one.closed is not None:
                 raise self.refusal(one.closed)
         plain = name.strip("_")
-        if plain in rules.SAME:
+        if plain in shapes.SAME:
             return self.wrap(given[0].raw, given[0].source)
         if plain in _CLOSING:  # a model may end with one: its input are the logits, if it is said what is returned
             return self.wrap(given[0].raw, closed=self.where(plain))
         rule = rules.RULES.get(plain)
         try:
-            if plain in rules.SHAPES:
+            if plain in shapes.SHAPES:
                 return self._reshaped(plain, func, given[0], args, kwargs)
             if rule is None:
                 raise rules.NotLinear
@@ -198,7 +198,7 @@ class Pass:
     def _reshaped(self, name: str, func: Callable[..., Any], given: Tracked, args: Any, kwargs: Any) -> Any:
         """The same numbers in another shape. It is done for all rows: their number may be among the arguments."""
         moved = "which moves the inputs out of the first dimension"
-        if not rules.SHAPES[name](args[1:], kwargs, given.raw.ndim):
+        if not shapes.SHAPES[name](args[1:], kwargs, given.raw.ndim):
             raise rules.NotLinear(moved)
         raw = given.raw
 

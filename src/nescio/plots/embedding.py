@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nescio.evaluate.arrays import Floats, Values, flags, scores
-from nescio.plots.panels import legend_above
-from nescio.plots.style import COLOURS, INK, axes
+from nescio.plots.style import COLOURS, INK, axes, legend_above
 from nescio.types import InputError, need
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nescio.evaluate.arrays import Floats, Values, flags, scores
-from nescio.plots.panels import legend_above, panels, percents
-from nescio.plots.style import COLOURS, STYLES
+from nescio.plots.style import COLOURS, STYLES, legend_above, panels, percents
 from nescio.types import Decomposition, InputError
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nescio.evaluate import Reliability
-from nescio.plots.panels import legend_above, panels
-from nescio.plots.style import ACCENT, COLOURS, FAINT, INK, STYLES
+from nescio.plots.style import ACCENT, COLOURS, FAINT, INK, STYLES, legend_above, panels
 from nescio.types import InputError
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import numpy as np
 
 from nescio.decide import Policy
 from nescio.evaluate import RiskCoverage
-from nescio.plots.panels import legend_above, percents
-from nescio.plots.style import COLOURS, FAINT, INK, STYLES, axes
+from nescio.plots.style import COLOURS, FAINT, INK, STYLES, axes, legend_above, percents
 from nescio.types import InputError
 
 if TYPE_CHECKING:

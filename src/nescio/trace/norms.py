@@ -17,6 +17,7 @@ from torch import Tensor
 from nescio import inputs, modes
 from nescio.models import Classifier
 from nescio.trace import attention, cotangents, estimate, memory, noise, replay
+from nescio.trace.asked import check_request
 from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, pulled_norms, split_norms
 from nescio.trace.layers import Layers
 from nescio.trace.plan import detached, prove_silent
@@ -94,7 +95,7 @@ def gradient_norms(
     than the tolerance the cut moves, and all is computed again.
     """
     rows = tuple(rows) or (request.rows,)
-    _check(classifier, rows, request, chunk, memory_gb)
+    check_request(classifier, rows, request, chunk, memory_gb)
     with modes.preserved(classifier, again=False), modes.tracing(classifier):
         x = inputs.apply(classifier.prepare(x), detached)  # it may come from the model's own parameters
         if inputs.size(x) == 0:
@@ -317,39 +318,3 @@ def _smaller(size: int, settings: Settings, error: BaseException) -> tuple[int, 
     if settings.parts < settings.copies:
         return 1, replace(settings, parts=min(settings.copies, settings.parts * 2))
     raise ModelError(TOO_LARGE) from error
-
-
-def _check(
-    classifier: Classifier, rows: Sequence[str], request: GradientNorms, chunk: int | None, memory_gb: float | None
-) -> None:
-    if classifier.module is None:
-        raise ModelError(f"gradients need an nn.Module with parameters; got {classifier.name}, a plain callable")
-    if not classifier.parameters():
-        raise ModelError(
-            f"gradients need parameters, and {classifier.name} has none; "
-            "use a score without gradients, such as 'entropy'"
-        )
-    if unknown := [row for row in rows if row not in cotangents.ROWS]:
-        raise InputError(f"expected rows from {', '.join(cotangents.ROWS)}; got {unknown[0]!r}")
-    if request.norm not in (1, 2):
-        raise InputError(f"expected norm=1 or norm=2; got {request.norm!r}")
-    if not (request.sigma >= 0 and request.sigma < float("inf")):
-        raise InputError(f"expected a finite sigma of 0 or more; got {request.sigma!r}")
-    if not _whole(request.samples, 0):
-        raise InputError(f"expected samples to be a whole number of 0 or more; got {request.samples!r}")
-    if request.pairs and request.samples % 2:
-        raise InputError(f"expected an even number of copies, which come in pairs; got samples={request.samples}")
-    if request.smoothing not in ("log", "mean"):
-        raise InputError(f"expected smoothing='log' or smoothing='mean'; got {request.smoothing!r}")
-    if request.classes not in ("exact", "auto") and not _whole(request.classes, 3):
-        raise InputError(f"expected classes='exact', 'auto' or a whole number of 3 or more; got {request.classes!r}")
-    if request.precision not in (None, "bfloat16"):
-        raise InputError(f"expected precision=None or precision='bfloat16'; got {request.precision!r}")
-    if chunk is not None and not _whole(chunk, 1):
-        raise InputError(f"expected chunk to be a whole number of 1 or more, or None; got {chunk!r}")
-    if memory_gb is not None and not memory_gb > 0:
-        raise InputError(f"expected memory_gb to be above 0, or None; got {memory_gb!r}")
-
-
-def _whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
