@@ -25,7 +25,7 @@ from nescio.posteriors.deterministic import Deterministic
 from nescio.reproduce.cells import digest, read_json, write_json
 from nescio.reproduce.methods import described, made
 from nescio.reproduce.parts import BATCH, Parts
-from nescio.reproduce.scoring import TimeOver
+from nescio.reproduce.scoring import OVER, TimeOver
 from nescio.reproduce.study import Column, Row
 from nescio.study.fitting import waits
 from nescio.study.scoring import fit, score
@@ -77,7 +77,7 @@ def cycles(
             curve = {name: kept[name] for name in ("labels", "acc", "nll")}
             found.append(entry | {"settings": about, "shared": 1, "metrics": values, "curve": curve})
         except TimeOver:
-            found.append(entry | {"reason": "not run: the time that was given was over; run it again to go on"})
+            found.append(entry | {"reason": OVER})
         except Exception as error:
             found.append(entry | {"reason": f"failed: {type(error).__name__}: {' '.join(str(error).split())}"})
     return found

@@ -26,6 +26,7 @@ def _run(results: Results) -> str:
             lines += [found.printed, ""]
         if found.reasons:
             lines += ["Not run, or failed:", "", *(f"- {reason}" for reason in found.reasons), ""]
+    lines += [f"**{figure['title']}** (drawn on the page): {figure['text']}\n" for figure in results.get("figures", [])]
     lines += [f"{note}\n" for note in results["notes"]]
     if results["models"]:
         lines += ["| model | seed | right on the test set |", "|---|---|---|"]

@@ -21,6 +21,7 @@ body { max-width: 100rem; }
 .reproduce tr.stands > th { font-weight: 650; }
 .reproduce th small { font-weight: 400; color: var(--quiet); }
 .reproduce { margin: 0.75rem 0; }
+figure { margin: 0.75rem 0; } figure img, figure svg { max-width: 100%; height: auto; }
 .smoke { border: 2px solid var(--wrong); border-radius: 8px; padding: 0.4rem 0.8rem; }
 </style>"""
 CURVES = ("REGrad*, k = 2", "ExGrad, L2", "Entropy", "Random")
@@ -56,6 +57,7 @@ def _run(results: Results) -> str:
         sections.append("<p><b>The run was ended before all was done.</b></p>")
     for part in results["parts"]:
         sections.append(_part(part, table(part, results["scale"])))
+    sections += [_figure(figure) for figure in results.get("figures", [])]
     sections.append("".join(f"<p class='quiet'>{escape(note)}</p>" for note in results["notes"]))
     sections.append(_about(results))
     return "\n".join(sections)
@@ -89,6 +91,14 @@ def _part(part: Mapping[str, Any], found: Table) -> str:
 {rows}
 </tbody></table></div>
 {below}"""
+
+
+def _figure(figure: Mapping[str, str]) -> str:
+    alt = escape(figure["alt"])
+    drawn = figure["image"] if figure["image"].startswith("<svg") else f'<img src="{figure["image"]}" alt="{alt}">'
+    return (
+        f"<h3>{escape(figure['title'])}</h3>\n<figure>{drawn}<figcaption>{escape(figure['text'])}</figcaption></figure>"
+    )
 
 
 def _row(line: Line, found: Table, averages: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,13 @@ from nescio.reproduce import study as declared
 from nescio.reproduce.cells import Cell, Cells
 from nescio.reproduce.methods import ENSEMBLE, described, made, needs_training_data
 from nescio.reproduce.parts import Model, Parts, Pictures
+from nescio.reproduce.program import Job, Made, not_run
 from nescio.reproduce.results import FORMAT, Results
-from nescio.reproduce.scoring import Scorer, TimeOver, ensemble_method
+from nescio.reproduce.scoring import OVER, Scorer, TimeOver, ensemble_method
 from nescio.reproduce.study import Column, Part, Row, Study
 from nescio.types import GradientNorms, InputError, NescioError
 
 MOST = 10_000  # pictures of a set in detection, so that all pairs are of one size
-OVER = "not run: the time that was given was over; run it again to go on"
 
 Say = Callable[[str], object]
 
@@ -67,6 +68,7 @@ def run(
     began = time.perf_counter()
     started = datetime.now(UTC).isoformat(timespec="seconds")
     job.go()
+    extra = job.made
     return {
         "format": FORMAT,
         "study": chosen.name,
@@ -84,13 +86,15 @@ def run(
             "training": size.training,
             "seeds": {plan: list(size.seeds_of(plan, given)) for plan in job.plans},
             "active": {"cycles": size.cycles, "epochs": size.epochs, "pool": size.pool},
+            **({} if extra is None else extra.settings),
         },
         "git": facts.git_state(),
         "machine": facts.machine(place),
         "versions": facts.versions(),
-        "models": list(job.models.values()),
-        "sets": list(job.sets.values()),
+        "models": list(job.models.values()) if extra is None else list(extra.models),
+        "sets": list(job.sets.values()) if extra is None else list(extra.sets),
         "complete": not job.over,
+        "figures": [] if extra is None else [asdict(figure) for figure in extra.figures],
         "parts": [_declaration(part, cells) for part, cells in zip(chosen.parts, job.found, strict=True)],
     }
 
@@ -107,6 +111,7 @@ class _Run:
         self.found: list[list[dict[str, Any]]] = [[] for _ in study.parts]
         self.models: dict[str, dict[str, Any]] = {}
         self.sets: dict[str, dict[str, Any]] = {}
+        self.made: Made | None = None
         self._layers: dict[str, tuple[str, ...]] = {}
 
     def check(self) -> None:
@@ -116,6 +121,9 @@ class _Run:
             raise TimeOver
 
     def go(self) -> None:
+        if self.study.program is not None:
+            self._program(self.study.program)
+            return
         for plan in self.plans:
             columns = [
                 (at, part, column)
@@ -129,6 +137,15 @@ class _Run:
             for at, part, column in columns:
                 if part.task == "active":
                     self._active(at, part, column)
+
+    def _program(self, program: Callable[[Job], Made]) -> None:
+        try:
+            self.made = program(Job(self.parts, self.seeds, self.cells.folder.parent, self.check, self.say))
+            self.found = [[dict(cell) for cell in cells] for cells in self.made.cells]
+        except (TimeOver, NescioError) as error:
+            reason = OVER if isinstance(error, TimeOver) else f"not run: {error}"
+            self.say(f"{self.study.name}: {reason}")
+            self.found = [not_run(part, reason) for part in self.study.parts]
 
     def _plan(self, plan: str, columns: list[tuple[int, Part, Column]]) -> None:
         """Every column of one training plan: seed after seed, then all seeds as an ensemble."""

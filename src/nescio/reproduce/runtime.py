@@ -11,7 +11,7 @@ from nescio.reproduce import facts
 from nescio.reproduce.cells import digest, read_json, write_json
 from nescio.reproduce.methods import described, made
 from nescio.reproduce.parts import Model, Parts
-from nescio.reproduce.scoring import TimeOver
+from nescio.reproduce.scoring import OVER, TimeOver
 from nescio.reproduce.study import Column, Row
 from nescio.study.fitting import waits
 from nescio.study.scoring import fit, score
@@ -48,7 +48,7 @@ def measure(
             values = {"seconds": 1000 * kept["seconds"] / kept["pictures"]}
             found.append(entry | {"settings": about, "pictures": kept["pictures"], "shared": 1, "metrics": values})
         except TimeOver:
-            found.append(entry | {"reason": "not run: the time that was given was over; run it again to go on"})
+            found.append(entry | {"reason": OVER})
         except Exception as error:
             found.append(entry | {"reason": f"failed: {type(error).__name__}: {' '.join(str(error).split())}"})
     return found

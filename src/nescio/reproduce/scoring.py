@@ -28,6 +28,9 @@ RIGHT: Mapping[str, Any] = {"method": "right"}
 """The cell that holds whether each answer is right."""
 
 
+OVER = "not run: the time that was given was over; run it again to go on"
+
+
 class TimeOver(Exception):
     """The time that was given for the run is over."""
 

@@ -2,7 +2,8 @@
 
 A study is declared, not programmed: `reproduce/tables` has one short file for each table of the REGrad paper (Wang and
 Ji, "Epistemic uncertainty quantification for pre-trained models via gradients", 2024), and `reproduce/questions` one
-for each question beyond it. The runner reads the declaration, and so does the page.
+for each question beyond it. The runner reads the declaration, and so does the page. Where more than scores of pictures
+is wanted, `reproduce/programs` has a declaration with a program of its own (`nescio.reproduce.program`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
@@ -21,7 +22,7 @@ Number = tuple[float, float | None]
 """A mean, and its standard deviation where the paper has one."""
 Paper = Mapping[str, Mapping[str, tuple[Number, ...]]]
 """The paper's numbers by row and column, one for each metric of the part; the column "avg" has its printed averages."""
-Task = Literal["ood", "calibration", "active", "runtime"]
+Task = Literal["ood", "calibration", "active", "runtime", "program"]
 
 NAMES: Mapping[str, str] = {
     "mnist": "MNIST",
@@ -53,6 +54,10 @@ METRICS: Mapping[str, Metric] = {
     "nll": Metric("NLL", 1.0, 3, higher=False),
     "rho": Metric("rank correlation", 1.0, 4),
     "seconds": Metric("seconds", 1.0, 3, higher=False),
+    "murr2": Metric("MURR 2 %", 1.0, 3),
+    "murr5": Metric("MURR 5 %", 1.0, 3),
+    "urr2": Metric("AUC-URR 2 %", 1.0, 3, higher=False),
+    "urr5": Metric("AUC-URR 5 %", 1.0, 3, higher=False),
 }
 
 
@@ -141,12 +146,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Study:
-    """A table of the paper, or a question."""
+    """A table of a paper, or a question; with a program, that fills the parts in and draws figures."""
 
     name: str
     title: str
     parts: tuple[Part, ...]
     notes: tuple[str, ...] = ()
+    program: Callable[[Any], Any] | None = None
+    """From a `nescio.reproduce.program.Job` to what was `Made`."""
 
 
 def paper_table(text: str) -> Paper:
@@ -173,9 +180,9 @@ def _number(word: str) -> Number:
 
 @cache
 def studies() -> Mapping[str, Study]:
-    """Every declared study by name: the tables in order, then the questions."""
+    """Every declared study by name: the tables in order, then the others."""
     found = []
-    for folder in ("tables", "questions"):
+    for folder in ("tables", "questions", "programs"):
         package = importlib.import_module(f"nescio.reproduce.{folder}")
         found += [
             importlib.import_module(f"{package.__name__}.{module.name}").STUDY

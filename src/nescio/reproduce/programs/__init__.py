@@ -1,0 +1,1 @@
+"""Studies with a program of their own, one file a study."""
