@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from nescio.reproduce import markdown, render
+from nescio.reproduce import joined, markdown, render
 from nescio.reproduce.chart import chart
 from tests.reproduce.test_compare import CELLS, ROWS, part
 
@@ -77,3 +77,26 @@ def test_charts():
 def test_pages_need_no_further_package(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     assert render(results())
+
+
+def test_runs_of_one_study_are_joined_and_the_latest_number_counts():
+    def cell(row, column, seed, value=None):
+        found = {"row": row, "column": column, "seed": seed}
+        return found | ({"reason": "not run (data not at hand): none"} if value is None else {"metrics": value})
+
+    def run(started, cells, **more):
+        return results(started=started, parts=[part(ROWS, cells)], **more)
+
+    row, column = ROWS[0]["label"], "a→b"
+    low, high = {"auroc": 0.6, "aupr": 0.6}, {"auroc": 0.8, "aupr": 0.8}
+    late = run("2026-01-03", [cell(row, column, 0, high), cell(row, "a→c", 0)], complete=False)
+    early = run("2026-01-02", [cell(row, column, 0, low), cell(row, "a→c", 0, low), cell("gone", column, 0, low)])
+    other = results("smoke", started="2026-01-01")
+    one, two = joined([late, other, early])  # in the order in which they are named
+    assert two is other and [found["started"] for found in one["earlier"]] == ["2026-01-02"]
+    assert {c["column"]: c["metrics"] for c in one["parts"][0]["cells"]} == {column: high, "a→c": low}
+    assert one["complete"] and len(one["models"]) == 1
+    assert "joined with runs of" in render([one]) and "joined with the run of 2026-01-02" in markdown([one])
+    # a reason stays only where no run has a number
+    (left,) = joined([run("1", [cell(row, column, 0), cell(row, column, 1, low), cell(row, "a→c", 0)]), run("2", [])])
+    assert [(c["column"], "reason" in c) for c in left["parts"][0]["cells"]] == [(column, False), ("a→c", True)]

@@ -15,7 +15,8 @@ EXAMPLES = """examples:
   nescio reproduce page benchmarks/results/reproduce/*.json --out tables.html
 
 A run that was cut off goes on where it stopped when it is started again with the same folders. Results are written to
-OUT/<study>-<scale>-<n>.json with a page and a Markdown table beside it; nothing is ever overwritten."""
+OUT/<study>-<scale>-<n>.json with a page and a Markdown table beside it; nothing is ever overwritten. `page` joins runs
+of the same study and scale: of each number it shows the latest."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -81,7 +82,7 @@ def _page(args: argparse.Namespace) -> int:
     if out.suffix.lower() not in makers:
         raise InputError(f"expected a file name that ends in .html or .md, but got '{out}'")
     check_writable(out)
-    text = makers[out.suffix.lower()]([reproduce.load(path) for path in args.results])
+    text = makers[out.suffix.lower()](reproduce.joined([reproduce.load(path) for path in args.results]))
     with replacing(out) as part:
         part.write_text(text, encoding="utf-8")
     print(f"Wrote {out}")

@@ -8,7 +8,7 @@ html = nescio.reproduce.render(results)
 from nescio.reproduce.compare import summary
 from nescio.reproduce.markdown import markdown
 from nescio.reproduce.page import render
-from nescio.reproduce.results import FOLDER, Results, load, save
+from nescio.reproduce.results import FOLDER, Results, joined, load, save
 from nescio.reproduce.run import run
 from nescio.reproduce.scale import SCALES, Scale
 from nescio.reproduce.study import Column, Part, Row, Study, studies
@@ -17,6 +17,7 @@ __all__ = [
     "run",
     "save",
     "load",
+    "joined",
     "render",
     "markdown",
     "summary",

@@ -34,7 +34,8 @@ def _run(results: Results) -> str:
         lines.append("")
     machine, git = results["machine"], results["git"]
     state = "" if git is None else f", commit {git['commit'][:12]}{' (changed since)' if git['dirty'] else ''}"
-    lines.append(f"Run on {machine['name']} at {results['started']}{state}.\n")
+    more = "".join(f", joined with the run of {run['started']}" for run in results.get("earlier", []))
+    lines.append(f"Run on {machine['name']} at {results['started']}{state}{more}.\n")
     return "\n".join(lines)
 
 

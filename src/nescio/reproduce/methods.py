@@ -94,6 +94,8 @@ def made(row: Row, known: str, scale: Scale, seed: int, layers: Sequence[str] = 
         settings["select"] = tuple(layers[-settings.pop("last") :])
     if issubclass(kind, GradientScore) and scale.exact:
         settings = {"classes": "exact", "tolerance": 0.0, **settings}
+    elif issubclass(kind, GradientScore) and scale.classes is not None:
+        settings = {"classes": scale.classes, **settings}
     if "seed" in own:
         settings["seed"] = seed + 1000 * settings.get("seed", 0)
     return kind(**settings)

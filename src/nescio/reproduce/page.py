@@ -200,6 +200,7 @@ def _about(results: Results) -> str:
             {
                 "command": f"nescio reproduce {results['study']} --scale {results['scale']}",
                 "started": f"{results['started']}, {results['seconds']:.0f} s in this run",
+                **_earlier(results),
                 "sources": state,
                 "machine": f"{machine['name']} ({machine['device']}), {machine['platform']}",
                 "versions": ", ".join(f"{name} {number}" for name, number in results["versions"].items()),
@@ -212,6 +213,12 @@ def _about(results: Results) -> str:
 <h4>Data</h4>
 {facts(sets) if sets else "<p>None could be read.</p>"}
 </details>"""
+
+
+def _earlier(results: Results) -> dict[str, str]:
+    """The runs that numbers of this page come from too."""
+    runs = [f"{run['started']} ({run['seconds']:.0f} s)" for run in results.get("earlier", [])]
+    return {"joined with runs of": ", ".join(runs)} if runs else {}
 
 
 def _number(value: float, digits: int, signed: bool = False) -> str:

@@ -79,7 +79,8 @@ def run(
         "started": started,
         "seconds": time.perf_counter() - began,
         "settings": {
-            "pictures": size.pictures,
+            "pictures": {"": size.pictures, **size.fewer},
+            "classes": size.classes,
             "copies": size.copies,
             "draws": size.draws,
             "exact": size.exact,
@@ -212,7 +213,7 @@ class _Run:
             self.say(f"{column.label}: {reason.split('. ')[0]}")
             self._not_run(at, column, rows, seed, reason)
             return
-        count = min([len(pictures.x) for pictures in sets] + [self.scale.pictures or len(sets[0].x)])
+        count = min([len(pictures.x) for pictures in sets] + [self.scale.pictures_of(column.plan) or len(sets[0].x)])
         count = min(count, MOST) if column.foreign is not None else count
         count = min(count, part.most) if part.most else count
         for pictures in sets:
