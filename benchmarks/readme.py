@@ -55,46 +55,55 @@ def kinds() -> str:
 
 def truth() -> str:
     """AUROC of the pairs that were run, our mean over the seeds of each, and the paper's average beside ours."""
-    result = reproduce.load(RESULTS / "reproduce" / "table1-quick-1.json")
+    runs = [reproduce.load(path) for path in sorted((RESULTS / "reproduce").glob("table1-quick-*.json"))]
+    (result,) = reproduce.joined(runs)
     found = [table(part, result["scale"]) for part in result["parts"]]
-    pairs = [(part, column) for part in found for column in part.columns if _was_run(part, column["key"])]
-    best = [max(_auroc(line, column["key"]) for line in part.lines) for part, column in pairs]
-    heads = ["method", *(column["label"] for _, column in pairs), "average", "paper"]
+    columns = [(part, column) for part in found for column in part.columns]
+    places = range(len(found[0].lines))
+    rows = [[part.lines[at].values[column["key"], "auroc"] for part, column in columns] for at in places]
+    most = [sum(row[at].mean is not None for row in rows) / len(rows) for at in range(len(columns))]
+    shown = [at for at, share in enumerate(most) if share > 0]
+    common = [at for at, share in enumerate(most) if share > 0.7]  # the rest is shown, but in no average
+    best = {at: max(row[at].mean or 0.0 for row in rows) for at in shown}
+    heads = ["method", *(columns[at][1]["label"] for at in shown), "average", "paper"]
     lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
-    for place, line in enumerate(found[0].lines):
-        own = [_auroc(part.lines[place], column["key"]) for part, column in pairs]
-        both = [part.lines[place].values[column["key"], "auroc"] for part, column in pairs]
-        known = [value.paper for value in both]
-        printed = [value for value in known if value is not None]
-        cells = [
-            f"**{value:.1f}**" if value > top - 0.05 else f"{value:.1f}" for value, top in zip(own, best, strict=True)
-        ]
-        paper = f"{sum(printed) / len(printed):.1f}" if line.paper_row and printed else ""
-        shared = [value for value, one in zip(own, known, strict=True) if one is not None or not line.paper_row]
-        cells += [f"{sum(own) / len(own):.1f}", paper and f"{paper} (ours there {sum(shared) / len(shared):.1f})"]
+    for line, row in zip(found[0].lines, rows, strict=True):
+        cells = [_number(row[at].mean, best[at]) for at in shown]
+        cells.append(_average([row[at].mean for at in common]))
+        compared = [at for at in common if row[at].paper is not None and row[at].mean is not None]
+        paper, there = (_average([getattr(row[at], kind) for at in compared]) for kind in ("paper", "mean"))
+        cells.append(f"{paper} (ours there {there})" if line.paper_row else "")
         lines.append(f"| {line.label} | {' | '.join(cells)} |")
     accuracy: dict[str, list[float]] = {}
     for model in result["models"]:
         accuracy.setdefault(model["plan"], []).append(100 * model["accuracy"])
-    right = ", ".join(f"{plan} {min(values):.1f}–{max(values):.1f} %" for plan, values in accuracy.items())
+    right = ", ".join(
+        f"{plan} {min(values):.1f}{f'–{max(values):.1f}' if len(values) > 1 else ''} %"
+        for plan, values in accuracy.items()
+    )
+    left_out = ", ".join(columns[at][1]["label"] for at in shown if at not in common)
     return "\n".join(
         [
-            "AUROC in percent, mean of three seeds on one NVIDIA H200 at the scale `quick` (fast schedules, 2,000 "
-            f"pictures a set, eight noisy copies); test accuracy: {right}. Averages of the paper are over pairs that "
-            "were run here. "
-            "Its printed averages of REGrad* over all pairs are 94.56 and 85.91 (AUROC and AUPR together).",
+            "AUROC in percent, mean of three seeds (CIFAR-100: one) on one NVIDIA H200 at the scale `quick`: "
+            f"{result['about']}. Test accuracy: {right}. An empty cell was not run"
+            + (f"; {left_out} is in no average" if left_out else "")
+            + ". The paper's averages are over those of its pairs that were run here; for REGrad* it prints 94.56 and "
+            "85.91 over all pairs (AUROC and AUPR together).",
             "",
             *lines,
         ]
     )
 
 
-def _was_run(part: Any, column: str) -> bool:
-    return any(line.values[column, "auroc"].mean is not None for line in part.lines)
+def _number(value: float | None, best: float) -> str:
+    if value is None:
+        return ""
+    return f"**{value:.1f}**" if value > best - 0.05 else f"{value:.1f}"
 
 
-def _auroc(line: Any, column: str) -> float:
-    return line.values[column, "auroc"].mean or 0.0
+def _average(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.1f}" if known and len(known) == len(values) else ""
 
 
 def fill(text: str, marker: str, block: str) -> str:

@@ -44,10 +44,16 @@ def single(posterior: PosteriorBase) -> bool:
 
 def doubt(posterior: PosteriorBase, metric: str) -> Doubt:
     """One of the metrics, or `published`, as a differentiable function of inputs [N, D]."""
-    if isinstance(posterior, Evidential) and metric != "published":
-        return _evidential(posterior, metric)
+    read = reader(posterior)
+    return lambda x: read(x)[metric]
+
+
+def reader(posterior: PosteriorBase) -> Callable[[Tensor], dict[str, Tensor]]:
+    """All metrics of inputs [N, D] by name, differentiable."""
+    if isinstance(posterior, Evidential):
+        return _evidential(posterior)
     log_samples = sampled(posterior)
-    return lambda x: of_samples(log_samples(x), metric)
+    return lambda x: of_samples(log_samples(x))
 
 
 def sampled(posterior: PosteriorBase) -> Doubt:
@@ -67,27 +73,26 @@ def sampled(posterior: PosteriorBase) -> Doubt:
     return value
 
 
-def of_samples(log_p: Tensor, metric: str) -> Tensor:
-    """The metric from log-probabilities [S, N, C]."""
+def of_samples(log_p: Tensor) -> dict[str, Tensor]:
+    """The metrics from log-probabilities [S, N, C]."""
     samples, _, classes = log_p.shape
     p = log_p.exp()
-    mean = p.mean(0)
-    if metric == "max_probability":
-        return 1 - mean.amax(-1)
-    if metric == "variance":
-        return (p - mean).square().mean(-1).mean(0)
+    mean, log_mean = p.mean(0), log_p.logsumexp(0) - math.log(samples)
     aleatoric = -(p * log_p).sum(-1).mean(0) / math.log(2)
-    if metric == "published":
-        return samples / classes * math.log2(classes) - aleatoric
-    log_mean = log_p.logsumexp(0) - math.log(samples)
     total = -(mean * log_mean).sum(-1) / math.log(2)
-    return {"entropy": total, "mutual_information": total - aleatoric}[metric]
+    return {
+        "max_probability": 1 - mean.amax(-1),
+        "entropy": total,
+        "variance": (p - mean).square().mean(-1).mean(0),
+        "mutual_information": total - aleatoric,
+        "published": samples / classes * math.log2(classes) - aleatoric,
+    }
 
 
-def _evidential(posterior: Evidential, metric: str) -> Doubt:
+def _evidential(posterior: Evidential) -> Callable[[Tensor], dict[str, Tensor]]:
     classifier = posterior.classifiers[0]
 
-    def value(x: Tensor) -> Tensor:
+    def value(x: Tensor) -> dict[str, Tensor]:
         with preserved(posterior), tracing(posterior):
             alpha = concentration(classifier.logits(x).double(), posterior.evidence)
         found = decomposed(alpha)
@@ -96,6 +101,6 @@ def _evidential(posterior: Evidential, metric: str) -> Doubt:
             "entropy": found.total / math.log(2),
             "variance": found.variance / alpha.shape[1],
             "mutual_information": found.epistemic / math.log(2),
-        }[metric]
+        }
 
     return value

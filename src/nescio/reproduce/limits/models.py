@@ -1,22 +1,26 @@
 """The models that are compared: one ReLU network, and everything that is put around it or in its place.
 
-All work in float64, so that gradients which vanish far away are not lost in round-off. Training leaves its state in a
-folder: what was trained once is read from there.
+All work in float64, so that gradients which vanish far away are not lost in round-off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nescio import posteriors, training
+from nescio.data import replacing
 from nescio.posteriors import PosteriorBase
+from nescio.reproduce.cells import digest
 
 Labelled = tuple[Tensor, Tensor]
+State = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Net:
 class Plan:
     """How the models of a study are trained; `dropout` is the network for MC dropout.
 
-    The variational network is trained longer and at a higher rate, as mean and spread of each weight need it.
+    `longer_…` is for the variational and the evidential network, which learn more slowly.
     """
 
     net: Net
@@ -42,8 +46,8 @@ class Plan:
     patience: int | None = 5
     members: int = 10
     samples: int = 50
-    variational_epochs: int = 200
-    variational_lr: float = 5e-3
+    longer_epochs: int = 150
+    longer_lr: float = 5e-3
 
     def recipe(self, lr: float, epochs: int = 0, patience: int | None = None) -> training.Recipe:
         """Adam with a constant rate, without weight decay; the best epoch has the lowest loss on the held-out data."""
@@ -73,55 +77,125 @@ def mlp(inputs: int, classes: int, net: Net) -> Callable[[], nn.Sequential]:
     return made
 
 
-def trained(
-    data: Labelled, held_out: Labelled, plan: Plan, seed: int, folder: Path, check: Callable[[], None]
-) -> dict[str, PosteriorBase]:
-    """Every model by name, trained on `data`; epochs, temperature and the like are chosen on the held-out data."""
-    inputs, classes = data[0].shape[1], int(data[1].max()) + 1
-    factory, recipe = mlp(inputs, classes, plan.net), plan.recipe(plan.net.lr)
-    drop, drop_recipe = mlp(inputs, classes, plan.dropout), plan.recipe(plan.dropout.lr)
-    slow = plan.recipe(plan.variational_lr, plan.variational_epochs, max(5, plan.variational_epochs // 5))
+class Trainer:
+    """Makes the models by name, trained on `data`; epochs and temperature are chosen on the held-out data.
 
-    def network(make: Callable[[], nn.Sequential], how: training.Recipe, name: str) -> nn.Sequential:
-        with training.seeded(seed):
-            made = make()
-        training.train(made, data, held_out, recipe=how, seed=seed, folder=folder / name, progress=False)
-        return made
+    What is trained is kept in the folder, under a name that holds a digest of data and plan, and read from there.
+    """
 
-    check()
-    one = network(factory, recipe, "one")
-    found: dict[str, PosteriorBase] = {"one network": posteriors.Deterministic(one)}
-    found["temperature-scaled"] = posteriors.Temperature(one).fit(held_out, progress=False)
-    check()
-    found["MC dropout"] = posteriors.MCDropout(network(drop, drop_recipe, "dropout"), samples=plan.samples)
-    more: Mapping[str, object] = {"members": plan.members, "seed": seed, "progress": False}
-    for name, kind in (("ensemble", posteriors.DeepEnsemble), ("anchored ensemble", posteriors.AnchoredEnsemble)):
+    def __init__(
+        self, data: Labelled, held_out: Labelled, plan: Plan, seed: int, folder: Path, check: Callable[[], None]
+    ) -> None:
+        self.data, self.held_out, self.plan, self.seed, self.folder, self.check = (
+            data, held_out, plan, seed, folder, check,
+        )  # fmt: skip
+        self.classes = int(data[1].max()) + 1
+        self.mark = digest(repr(plan), str(seed), *(bytes(t.numpy().data) for t in (*data, *held_out)))
+        self.makers: dict[str, Callable[[], PosteriorBase]] = {
+            "one network": lambda: posteriors.Deterministic(self.one),
+            "temperature-scaled": lambda: posteriors.Temperature(self.one).fit(held_out, progress=False),
+            "MC dropout": lambda: posteriors.MCDropout(self.network("dropout", plan.dropout), samples=plan.samples),
+            "ensemble": lambda: self.ensemble(posteriors.DeepEnsemble, "ensemble"),
+            "anchored ensemble": lambda: self.ensemble(posteriors.AnchoredEnsemble, "anchored"),
+            "Bayes by backprop": self.variational,
+            "evidential": self.evidential,
+            "Laplace": lambda: posteriors.Laplace(self.one, samples=plan.samples).fit(data, progress=False),
+        }
+
+    def all(self, names: Sequence[str]) -> dict[str, PosteriorBase]:
+        """The models of these names."""
+        return {name: self.makers[name]() for name in names}
+
+    @cached_property
+    def one(self) -> nn.Sequential:
+        """The single network."""
+        return self.network("one", self.plan.net)
+
+    def factory(self, net: Net) -> Callable[[], nn.Sequential]:
+        """A function that makes an untrained network."""
+        return mlp(self.data[0].shape[1], self.classes, net)
+
+    def network(self, name: str, net: Net) -> nn.Sequential:
+        """A network, trained."""
+
+        def state() -> State:
+            with training.seeded(self.seed):
+                fresh = self.factory(net)()
+            training.train(
+                fresh, self.data, self.held_out, recipe=self.plan.recipe(net.lr), seed=self.seed, progress=False
+            )
+            return dict(fresh.state_dict())
+
+        made = self.factory(net)()
+        made.load_state_dict(self._kept(name, state))
+        return made.eval()
+
+    def ensemble(self, kind: type[posteriors.DeepEnsemble], name: str) -> posteriors.DeepEnsemble:
+        """Networks that are trained apart."""
+        factory, plan = self.factory(self.plan.net), self.plan
+        more: Any = {"members": plan.members, "seed": self.seed, "progress": False}
+
+        def state() -> State:
+            made = kind.train(factory, self.data, self.held_out, recipe=plan.recipe(plan.net.lr), **more)
+            return dict(nn.ModuleList(made.roots).state_dict())
+
+        networks = nn.ModuleList([factory() for _ in range(plan.members)])
+        networks.load_state_dict(self._kept(name, state))
+        return kind(networks.eval())
+
+    def variational(self) -> posteriors.Variational:
+        """A network with a mean and a spread for each weight."""
+        factory = self.factory(self.plan.net)
+
+        def state() -> State:
+            made = posteriors.Variational.train(factory, self.data, self.held_out, **self._longer)
+            network: Any = made.classifiers[0].module
+            return {**{f"mean.{name}": value for name, value in network.state_dict().items()}, **made.stds}
+
+        found = self._kept("variational", state)
+        means = factory()
+        means.load_state_dict({name[5:]: value for name, value in found.items() if name.startswith("mean.")})
+        stds = {name: value for name, value in found.items() if not name.startswith("mean.")}
+        return posteriors.Variational(means.eval(), stds, samples=self.plan.samples)
+
+    def evidential(self) -> posteriors.Evidential:
+        """A network whose outputs are evidence."""
+        factory = self.factory(self.plan.net)
+
+        def state() -> State:
+            made = posteriors.Evidential.train(factory, self.data, self.held_out, **self._longer)
+            network: Any = made.classifiers[0].module
+            return dict(network.state_dict())
+
+        network = factory()
+        network.load_state_dict(self._kept("evidential", state))
+        return posteriors.Evidential(network.eval(), samples=self.plan.samples)
+
+    @property
+    def _longer(self) -> dict[str, Any]:
+        epochs = self.plan.longer_epochs
+        recipe = self.plan.recipe(self.plan.longer_lr, epochs, max(5, epochs // 4))
+        return {"recipe": recipe, "seed": self.seed, "progress": False}
+
+    def _kept(self, name: str, make: Callable[[], State]) -> State:
+        return kept(self.folder / f"{name}-{self.mark}.pt", make, self.check)
+
+
+def kept(path: Path, make: Callable[[], State], check: Callable[[], None]) -> State:
+    """The tensors in the file; where there is none, or it cannot be read, they are made and written there."""
+    try:
+        found: State = torch.load(path, weights_only=True)
+        return found
+    except Exception:  # not there, or cut off: unpickling has many ways to fail
         check()
-        found[name] = kind.train(factory, data, held_out, recipe=recipe, folder=folder / name, **more)  # type: ignore[arg-type]
-    check()
-    found["Bayes by backprop"] = posteriors.Variational.train(
-        factory, data, held_out, recipe=slow, seed=seed, samples=plan.samples, folder=folder / "bbb", progress=False
-    )
-    check()
-    found["evidential"] = posteriors.Evidential.train(
-        factory, data, held_out, recipe=slow, seed=seed, samples=plan.samples, folder=folder / "evidential",
-        progress=False,
-    )  # fmt: skip
-    found["Laplace"] = posteriors.Laplace(one, samples=plan.samples).fit(data, progress=False)
-    return found
+        made = {name: value.detach().cpu() for name, value in make().items()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as part:
+            torch.save(made, part)
+        return made
 
 
 def accuracy(posterior: PosteriorBase, data: Labelled) -> float:
     """The share of inputs whose most probable class, by the mean prediction, is the label."""
     p = posterior.predict(data[0], progress=False).mean(0)
     return float((p.argmax(1) == data[1].cpu()).double().mean())
-
-
-def size(posterior: PosteriorBase) -> int:
-    """How many numbers the weights of a posterior's networks are."""
-    return sum(p.numel() for root in posterior.roots for p in root.parameters())
-
-
-def without_dropout(posterior: posteriors.MCDropout) -> list[torch.nn.Module]:
-    """As many times the network in eval mode as the posterior has samples: dropout is off, and all are the same."""
-    return list(posterior.roots) * posterior.samples

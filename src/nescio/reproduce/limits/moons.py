@@ -43,7 +43,7 @@ def half_moons(seed: int, training: int = TRAINING, held_out: int = HELD_OUT, no
     random = torch.Generator().manual_seed(seed)
     count = training + held_out
     upper = (count + 1) // 2
-    points = torch.cat([_upper(torch.linspace(0, math.pi, upper)), _lower(torch.linspace(0, math.pi, count - upper))])
+    points = torch.cat([_upper(_angles(upper)), _lower(_angles(count - upper))])
     x = points + noise * torch.randn(count, 2, generator=random, dtype=torch.float64)
     y = (torch.arange(count) >= upper).long()
     order = torch.randperm(count, generator=random)
@@ -55,16 +55,18 @@ def between(count: int = 60) -> Tensor:
     """Places of a grid of count × count between the moons."""
     u, v = torch.linspace(-1, 2, count, dtype=torch.float64), torch.linspace(-0.5, 1, count, dtype=torch.float64)
     grid = torch.cartesian_prod(u, v)
-    arc = torch.linspace(0, math.pi, 200)
+    arc = _angles(200)
     one, other = (torch.cdist(grid, moon(arc)).amin(1) for moon in (_upper, _lower))
     return grid[((one - other).abs() < 0.1) & (torch.maximum(one, other) < 0.6)]
 
 
+def _angles(count: int) -> Tensor:
+    return torch.linspace(0, math.pi, count, dtype=torch.float64)
+
+
 def _upper(t: Tensor) -> Tensor:
-    t = t.double()
     return torch.stack([t.cos(), t.sin()], 1)
 
 
 def _lower(t: Tensor) -> Tensor:
-    t = t.double()
     return torch.stack([1 - t.cos(), 0.5 - t.sin()], 1)

@@ -1,0 +1,113 @@
+"""An ensemble on its device, and which pictures it doubts.
+
+    U(x) = H(mean_s p^s) − mean_s H(p^s),   p^s = softmax(z^s(x)),   in float64, not below 0
+
+Everything stays on the device until the numbers of a batch are done: a test of maps asks for tens of thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from nescio import training, zoo
+from nescio.data import replacing
+from nescio.posteriors.ensemble import DeepEnsemble
+from nescio.reproduce.cells import digest, fingerprint
+from nescio.reproduce.parts import Model, Parts, Pictures
+from nescio.zoo.trained import FACTS
+
+BATCH = 2000
+"""Pictures that go through a network at a time."""
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Networks that take pictures in [0, 1], and a name that no other ensemble has."""
+
+    networks: tuple[nn.Module, ...]
+    id: str
+    device: str
+
+    @cached_property
+    def posterior(self) -> DeepEnsemble:
+        """The ensemble as `nescio.explain` takes it."""
+        return DeepEnsemble(self.networks)
+
+    def first(self, count: int) -> Ensemble:
+        """The ensemble of its first members."""
+        return Ensemble(self.networks[:count], f"{self.id}-first{count}", self.device)
+
+    @torch.no_grad()
+    def logs(self, x: Tensor) -> Tensor:
+        """The log p^s of pictures, float64 [S, N, C] on the device."""
+        x = x.to(self.device)
+        return torch.stack([network(x).double() for network in self.networks]).log_softmax(-1)
+
+    def epistemic(self, x: Tensor) -> Tensor:
+        """U of pictures, float64 [N] on the device."""
+        logs = self.logs(x)
+        p = logs.exp()
+        mean = p.mean(0)
+        return (-torch.xlogy(mean, mean).sum(-1) + (p * logs).sum(-1).mean(0)).clamp(min=0.0)
+
+    def right(self, x: Tensor, y: Tensor) -> Tensor:
+        """Whether the mean prediction is right, booleans [N] on the CPU."""
+        return self.logs(x).exp().mean(0).argmax(1).cpu() == y
+
+
+def of_plan(parts: Parts, plan: str, seeds: Sequence[int]) -> tuple[Ensemble, list[Model]]:
+    """The networks of a training plan and these seeds, read or trained."""
+    models = [parts.model(plan, seed) for seed in seeds]
+    name = digest(*(model.id for model in models))
+    return Ensemble(tuple(model.network for model in models), f"{models[0].plan}-{name}", parts.device), models
+
+
+def at_hand(parts: Parts, plan: str, seeds: Sequence[int]) -> bool:
+    """Whether those networks are trained already."""
+    name = parts.plan(plan)
+    return all((parts.models / f"{name}-{seed}" / FACTS).exists() for seed in seeds)
+
+
+def trained_on(
+    plan: zoo.TrainingPlan,
+    data: tuple[Tensor, Tensor],
+    recipe: training.Recipe,
+    members: int,
+    folder: Path,
+    device: str,
+    progress: bool | None,
+    check: Callable[[], None],
+) -> Ensemble:
+    """Networks of a plan trained on these pictures, each from weights of its own; those in the folder are read.
+
+    They are small or trained for a short time: each is kept when it is finished, and not after every epoch.
+    """
+    networks = []
+    for seed in range(members):
+        network = plan.model(seed).to(device)
+        path = folder / f"member-{seed}.pt"
+        if path.exists():
+            network.load_state_dict(torch.load(path, map_location=device, weights_only=True))
+        else:
+            check()
+            training.train(network, data, recipe=recipe, seed=seed, progress=progress)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as part:
+                torch.save({name: value.cpu() for name, value in network.state_dict().items()}, part)
+        networks.append(network.eval())
+    return Ensemble(tuple(networks), f"{plan.name}-{digest(*map(fingerprint, networks))}", device)
+
+
+def doubtful(ensemble: Ensemble, pictures: Pictures, pool: int | None, count: int) -> Tensor:
+    """Which of the first `pool` pictures it doubts most, [count], the most doubtful first; U = 0 is no doubt."""
+    end = min(len(pictures.x), pool or len(pictures.x))
+    starts = range(0, end, BATCH)
+    u = torch.cat([ensemble.epistemic(pictures.floats(at, min(at + BATCH, end))) for at in starts]).cpu()
+    order = u.argsort(descending=True, stable=True)[:count]
+    return order[u[order] > 0]

@@ -1,0 +1,99 @@
+"""Uncertainty maps as attention in a training with few pictures, as in section 5.2.2 of the UA-Backprop paper.
+
+    1. an ensemble is trained on the few pictures alone, and its maps of them are made: epistemic uncertainty
+    2. a network is trained on the same pictures with A = (1 − M) ⊙ M as attention in its last convolution's features
+    3. accuracy and negative log-likelihood on test pictures as they are; and, beside it, with maps of theirs
+
+The paper's schedule is in a supplement that is not at hand: here it is SGD 0.01 with momentum 0.9 and weight decay
+5e-4, batches of 128, 30 epochs, without augmentation.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio import evaluate, mitigate, zoo
+from nescio.reproduce.cells import digest
+from nescio.reproduce.maps.case import Case
+from nescio.reproduce.maps.ensemble import BATCH, trained_on
+from nescio.reproduce.maps.sizes import sizes_of
+from nescio.reproduce.parts import Pictures
+from nescio.reproduce.program import Job
+from nescio.reproduce.study import NAMES, Row
+from nescio.training import Recipe
+from nescio.zoo.plans import to_floats
+
+NONE = "none"
+"""The method of the row without attention."""
+APART = 100
+"""Seeds of retrained networks start here: they are none of the ensemble's."""
+
+
+@dataclass(frozen=True)
+class Few:
+    """Few training pictures of a data set, what they are trained by, and an ensemble of networks that were."""
+
+    case: Case
+    plan: zoo.TrainingPlan
+    recipe: Recipe
+    x: Tensor
+    y: Tensor
+
+    @classmethod
+    def of(cls, job: Job, known: str, pictures: Pictures) -> Few:
+        """The first of these pictures, and the ensemble trained on them."""
+        sizes = sizes_of(job.parts.scale)
+        plan = zoo.RECIPES[job.parts.plan(known)]
+        count = sizes.few.get(known, sizes.few.get("", 0))
+        x, y = pictures.x[:count], pictures.y[:count]
+        recipe = Recipe(
+            epochs=sizes.epochs, batch_size=128, lr=0.01, optimizer="sgd", momentum=0.9, weight_decay=5e-4,
+            schedule="constant", transform=to_floats,
+        )  # fmt: skip
+        folder = job.work / "maps" / f"few-{plan.name}-{digest(bytes(x.numpy().data), repr(recipe.epochs))}"
+        began = time.perf_counter()
+        more: Any = {"device": job.parts.device, "progress": job.parts.progress, "check": job.check}
+        ensemble = trained_on(plan, (x, y), recipe, sizes.members, folder, **more)
+        took = time.perf_counter() - began
+        job.say(f"{NAMES[known]}: {sizes.members} networks trained on {len(x)} pictures ({took:.0f} s)")
+        return cls(Case(job, known, ensemble), plan, recipe, x, y)
+
+    def maps(self, row: Row, x: Tensor) -> Any:
+        """Maps of pictures of bytes by a row's method; None for the row without attention."""
+        return None if row.method == NONE else self.case.maps(row, to_floats(x)).values
+
+    def retrained(self, row: Row, seed: int, tests: Pictures, tested: int, attended: int, alpha: float) -> Any:
+        """Accuracy and likelihood of a network trained with a row's maps, without and with maps of test pictures."""
+
+        def made() -> dict[str, Any]:
+            device = self.case.ensemble.device
+            network = mitigate.retrain(
+                lambda: self.plan.model(APART + seed).to(device),
+                (self.x, self.y),
+                self.maps(row, self.x),
+                recipe=self.recipe,
+                alpha=alpha,
+                seed=APART + seed,
+                progress=False,
+            )
+            plain = network.predict(list(tests.x[:tested].split(BATCH)), None, progress=False)[0]
+            found = {"plain": _measured(plain, tests.y[:tested])}
+            if attended:
+                x = tests.x[:attended]
+                with_maps = network.predict(x, self.maps(row, x), progress=False)[0]
+                found["attended"] = _measured(with_maps, tests.y[:attended])
+            return found
+
+        about = {"alpha": alpha, "seed": seed, "epochs": self.recipe.epochs, "tests": tests.id}
+        about |= {"tested": tested, "attended": attended}
+        return self.case.numbers("retraining", row, to_floats(self.x), made, about)
+
+
+def _measured(p: Tensor, y: Tensor) -> dict[str, float]:
+    right = (p.argmax(1) == y).to(torch.float64).mean()
+    return {"acc": float(right), "nll": evaluate.nll(p, y)}

@@ -1,0 +1,50 @@
+"""The methods that make maps, as rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from nescio.attribution import METHODS
+from nescio.reproduce.maps.sizes import Sizes
+from nescio.reproduce.study import Row
+
+RANDOM = "random"
+"""Maps of random numbers: what is to be beaten."""
+
+OURS = Row("UA-Backprop + FullGrad", "ua_backprop", {"path": "fullgrad"}, paper="Ours")
+PATHS = (
+    Row("UA-Backprop + gradient", "ua_backprop", {"path": "gradient"}),
+    Row("UA-Backprop + SmoothGrad", "ua_backprop", {"path": "smoothgrad"}),
+    Row("UA-Backprop + Grad-CAM", "ua_backprop", {"path": "gradcam"}),
+)
+RIVALS = (
+    Row("Grad", "gradient", paper="Grad"),
+    Row("SmoothGrad", "smoothgrad", paper="SmoothGrad"),
+    Row("FullGrad", "fullgrad", paper="FullGrad"),
+    Row("IG", "integrated_gradients", paper="IG"),
+    Row("Blur IG", "blur_ig", paper="Blur IG"),
+    Row("CLUE", "clue", paper="CLUE"),
+    Row("δ-CLUE", "delta_clue", paper="δ-CLUE"),
+)
+FLOOR = Row("Random order", RANDOM)
+
+
+def settings(row: Row, sizes: Sizes) -> dict[str, Any]:
+    """The settings of a row at a scale; UA-Backprop over noisy copies has as many of them as SmoothGrad."""
+    own: Mapping[str, Any] = sizes.settings.get(str(row.settings.get("path", row.method)), {})
+    return {**own, **row.settings}
+
+
+def described(row: Row, sizes: Sizes, **more: Any) -> dict[str, Any]:
+    """Everything that a row's maps depend on but the networks and the pictures: its defaults of today too."""
+    given = settings(row, sizes) | more
+    method = METHODS.get(row.method)
+    known = {} if method is None else {one.name: one.default for one in fields(method) if one.name != "vae"}
+    return {"method": row.method, **known, **given}
+
+
+def needs_vae(row: Row) -> bool:
+    """Whether it looks for less doubtful pictures in an auto-encoder."""
+    return row.method in ("clue", "delta_clue")

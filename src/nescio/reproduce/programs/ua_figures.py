@@ -1,0 +1,53 @@
+"""Maps to look at: kinds of uncertainty and methods side by side, as in the UA-Backprop paper's Figures 3 and 4."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nescio.reproduce.maps import drawing
+from nescio.reproduce.maps.case import Case, picked
+from nescio.reproduce.maps.columns import Told
+from nescio.reproduce.maps.ensemble import doubtful
+from nescio.reproduce.maps.judging import blurred
+from nescio.reproduce.maps.rows import FLOOR, OURS, PATHS, RIVALS
+from nescio.reproduce.program import Figure, Job, Made
+from nescio.reproduce.scoring import TimeOver
+from nescio.reproduce.study import NAMES, Study
+from nescio.types import NescioError
+
+SETS = ("mnist", "cifar10", "svhn")
+KINDS = ("epistemic", "aleatoric", "total")
+METHODS = (OURS, *PATHS, *RIVALS)
+NOTES = (
+    "The pictures and the ensembles are those of ua-table1: what that study made in the same work folder is drawn "
+    "here, and the rest is made.",
+)
+
+
+def program(job: Job) -> Made:
+    """Figures of each set, and the curves of all."""
+    figures: list[Figure] = []
+    lines: dict[str, dict[str, Any]] = {}
+    told = Told()
+    for known in SETS:
+        name = NAMES[known]
+        try:
+            case = Case.of(job, known)
+            test = job.parts.known(known)
+            told.add(case, test)
+            x = picked(test, doubtful(case.ensemble, test, case.sizes.pool, case.sizes.pictures))
+            few = x[: case.sizes.drawn]
+            kinds = {kind: case.maps(OURS, few, kind).values for kind in KINDS}
+            figures.append(drawing.kinds(name, known, few.double().numpy(), kinds))
+            maps = {row.label: case.maps(row, x).values[: len(few)] for row in METHODS}
+            figures.append(drawing.methods(name, known, few.double().numpy(), maps))
+            curves = {row.label: blurred(case, row, x)["curve"] for row in (*METHODS, FLOOR)}
+            lines[name] = {label: (curve["pixels"], curve["urr"]) for label, curve in curves.items()}
+        except (TimeOver, NescioError) as error:
+            job.say(f"{name}: {'the time was over' if isinstance(error, TimeOver) else error}")
+    if lines:
+        figures.append(drawing.curves(lines))
+    return Made([], figures, settings={"seeds": told.seeds}, models=told.models, sets=told.sets)
+
+
+STUDY = Study("ua-figures", "Maps of uncertainty to look at", (), NOTES, program)
