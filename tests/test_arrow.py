@@ -36,6 +36,7 @@ ARROW: dict[str, set[str]] = {
     "zoo": {"types", "inputs", "modes", "progress", "models", "data", "training"},
 }
 ARROW["attribution"] = {*ARROW["posteriors"], "posteriors", "scores"}
+ARROW["mitigate"] = {*ARROW["attribution"], "attribution", "evaluate"}
 ARROW["study"] = set(ARROW)
 ARROW["limits"] = set(ARROW)
 ARROW["reproduce"] = set(ARROW)

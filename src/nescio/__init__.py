@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         data,
         decide,
         evaluate,
+        mitigate,
         models,
         plots,
         posteriors,
@@ -58,6 +59,7 @@ __all__ = [
     "evaluate",
     "decide",
     "attribution",
+    "mitigate",
     "limits",
     "types",
     "models",
@@ -87,7 +89,7 @@ _HOME = {
 _ROOMS = frozenset(
     {
         *("trace", "posteriors", "scores", "evaluate", "decide", "types", "models", "quantities", "study", "data"),
-        *("attribution", "limits", "training", "zoo", "plots", "report", "reproduce"),
+        *("attribution", "mitigate", "limits", "training", "zoo", "plots", "report", "reproduce"),
     }
 )
 

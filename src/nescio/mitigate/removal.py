@@ -1,0 +1,231 @@
+"""`without`: what becomes of a prediction and its uncertainty when the doubtful pixels of a picture are filled in.
+
+The mask holds the share of pixels with the highest attribution (of equal ones those that come first, row by row), or
+all whose attribution is at least `threshold` of the highest, counted from the lowest. They are replaced, in all
+channels, by
+
+    blur      those of the picture blurred by a Gaussian of width σ
+    inpaint   a smooth surface through what surrounds them (`inpaint`)
+    mean      the mean of the other pixels, channel by channel
+    a number  that number
+
+and both pictures are given to the same distribution. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nescio import evaluate
+from nescio.attribution.blur import blurred
+from nescio.attribution.members import distribution
+from nescio.attribution.uncertainty import KINDS, Of
+from nescio.evaluate.arrays import classes
+from nescio.inputs import describe
+from nescio.mitigate.attention import as_maps, check_pictures, scaled
+from nescio.mitigate.inpainting import check_mask, inpaint, put
+from nescio.posteriors.base import number
+from nescio.scores.decomposition import decompose
+from nescio.types import Decomposition, InputError
+
+By = Literal["inpaint", "blur", "mean"] | float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Probabilities of S samples, float64 [S, N, C], and what `nescio.decompose` makes of them."""
+
+    probabilities: Tensor
+    uncertainty: Decomposition
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean over the samples, [N, C]."""
+        return self.probabilities.mean(0)
+
+    @property
+    def classes(self) -> Tensor:
+        """The predicted class of each input, [N]."""
+        return self.mean.argmax(1)
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """A summary over N inputs; what needs labels is None without them. `print` says it in words.
+
+    less: the share of inputs whose uncertainty fell; reduction: the median of 1 − after/before; before and after: the
+    mean uncertainty; flipped: how many predictions changed, of which `repaired` became right and `broken` wrong.
+    """
+
+    of: str
+    inputs: int
+    less: float
+    reduction: float
+    before: float
+    after: float
+    flipped: int
+    repaired: int | None = None
+    broken: int | None = None
+    accuracy_before: float | None = None
+    accuracy_after: float | None = None
+    nll_before: float | None = None
+    nll_after: float | None = None
+
+    def __str__(self) -> str:
+        words = (
+            f"{self.of} uncertainty fell for {self.less:.0%} of {self.inputs} inputs, from {self.before:.4g} to "
+            f"{self.after:.4g} on average (by {self.reduction:.0%} in the median); {self.flipped} predictions changed"
+        )
+        if self.accuracy_before is None:
+            return words
+        return (
+            f"{words}, {self.repaired} to the right class and {self.broken} away from it; "
+            f"accuracy {self.accuracy_before:.4f} to {self.accuracy_after:.4f}, "
+            f"NLL {self.nll_before:.4f} to {self.nll_after:.4f}"
+        )
+
+
+@dataclass(frozen=True)
+class Without:
+    """Before and after: the predictions, the changed pictures [N, C, H, W] and the mask, booleans [N, H, W]."""
+
+    before: Prediction
+    after: Prediction
+    x: Tensor
+    mask: Tensor
+    about: str
+
+    @property
+    def flipped(self) -> Tensor:
+        """Whether the predicted class changed, booleans [N]."""
+        return self.before.classes != self.after.classes
+
+    def reduction(self, of: Of = "epistemic") -> Tensor:
+        """1 − U(after)/U(before), float64 [N]: below 0 where it grew; 0 where there was none and is none."""
+        before, after = self._uncertainties(of)
+        return torch.where(before == after, 0.0, 1.0 - after / before)
+
+    def improved(self, labels: Any = None, of: Of = "epistemic") -> Improvement:
+        """The summary; with labels [N] also what became of accuracy and NLL."""
+        before, after = self._uncertainties(of)
+        found: dict[str, Any] = {
+            "of": of,
+            "inputs": len(before),
+            "less": float((after < before).double().mean()),
+            "reduction": float(np.median(self.reduction(of).numpy())),
+            "before": float(before.mean()),
+            "after": float(after.mean()),
+            "flipped": int(self.flipped.sum()),
+        }
+        if labels is None:
+            return Improvement(**found)
+        y = torch.from_numpy(classes(labels, *self.before.mean.shape))
+        right = [side.classes == y for side in (self.before, self.after)]
+        for name, side, correct in zip(("before", "after"), (self.before, self.after), right, strict=True):
+            found[f"accuracy_{name}"] = float(correct.double().mean())
+            found[f"nll_{name}"] = evaluate.nll(side.mean, y)
+        found |= {"repaired": int((right[1] & ~right[0]).sum()), "broken": int((right[0] & ~right[1]).sum())}
+        return Improvement(**found)
+
+    def _uncertainties(self, of: str) -> tuple[Tensor, Tensor]:
+        if of not in KINDS:
+            raise InputError(f"expected of= to be one of {', '.join(map(repr, KINDS))}, got {of!r}")
+        return getattr(self.before.uncertainty, of), getattr(self.after.uncertainty, of)
+
+
+def without(
+    posterior: Any,
+    x: Tensor,
+    maps: Any,
+    *,
+    share: float | None = None,
+    threshold: float | None = None,
+    by: By = "inpaint",
+    sigma: float = 1.5,
+    data: Any = None,
+    output: str | None = None,
+    progress: bool | None = None,
+) -> Without:
+    """Prediction and uncertainty before and after the doubtful pixels are filled in.
+
+    Args:
+        posterior: a distribution, or a single network, around which one is put as by `nescio.explain`.
+        x: pictures [N, C, H, W].
+        maps: an `Attribution` or numbers [N, H, W], higher where the doubt comes from; booleans are the mask itself.
+        share: of the pixels, those with the highest attribution. Without share and threshold: 0.05.
+        threshold: in its place, the least attribution of a masked pixel, with 1 the highest of the picture and 0 the
+            lowest.
+        by: "inpaint", "blur", "mean", or a number to put there.
+        sigma: the width of the blur in pixels.
+        data: labelled training data for a single network.
+        output: what a single network returns, as in `nescio.Classifier`.
+        progress: True shows a bar, False none, None one where it takes long.
+    """
+    check_pictures(x)
+    if x.is_floating_point() and not bool(x.isfinite().all()):
+        raise InputError("expected finite pictures, got NaN or infinite values; leave those out")
+    mask, chosen = _mask(maps, x, share, threshold)
+    changed, how = _filled(x, mask, by, sigma)
+    model, words = distribution(posterior, data, output)
+    before, after = (_prediction(model.predict(given, progress=progress)) for given in (x, changed))
+    return Without(before, after, changed, mask, f"{words}; {chosen} {how}")
+
+
+def _prediction(probabilities: Tensor) -> Prediction:
+    return Prediction(probabilities, decompose(probabilities))
+
+
+def _mask(maps: Any, x: Tensor, share: float | None, threshold: float | None) -> tuple[Tensor, str]:
+    """Which pixels are doubtful, booleans [N, H, W] on the CPU, and that in words."""
+    if isinstance(maps, Tensor | np.ndarray) and str(maps.dtype) in ("torch.bool", "bool"):
+        if share is not None or threshold is not None:
+            raise InputError("expected share= or threshold= with maps of numbers, got one with a mask of booleans")
+        mask = torch.as_tensor(maps).cpu().clone()
+        check_mask(mask, x)
+        return mask, "a given mask"
+    if share is not None and threshold is not None:
+        raise InputError(f"expected share= or threshold=, got both ({share!r} and {threshold!r})")
+    found = as_maps(maps, x)
+    if threshold is not None:
+        if not 0 < number("threshold", threshold) <= 1:
+            raise InputError(f"expected threshold= above 0 and at most 1, got {threshold!r}")
+        return scaled(found) >= threshold, f"pixels from {threshold:g} of the highest attribution"
+    share = 0.05 if share is None else number("share", share)
+    size = x.shape[2:].numel()
+    pixels = math.floor(share * size + 0.5)
+    if not 0 < share <= 1 or pixels == 0:
+        raise InputError(
+            f"expected share= above 0 and at most 1, and at least one of {size} pixels, got {share!r}, which is "
+            f"{pixels}; take another share"
+        )
+    order = found.flatten(1).argsort(dim=1, descending=True, stable=True)[:, :pixels]
+    mask = torch.zeros(len(x), size, dtype=torch.bool).scatter_(1, order, True)
+    return mask.view_as(found), f"the {pixels} of {size} pixels with the highest attribution"
+
+
+def _filled(x: Tensor, mask: Tensor, by: Any, sigma: float) -> tuple[Tensor, str]:
+    """The pictures with the masked pixels replaced, and how in words."""
+    x, inside = x.detach(), mask.to(x.device)
+    if isinstance(by, str) and by == "inpaint":
+        return inpaint(x, mask), "inpainted"
+    if isinstance(by, str) and by == "blur":
+        return put(x, blurred(x.double(), number("sigma", sigma, above=0.0)), inside), f"blurred (σ = {sigma:g})"
+    if isinstance(by, str) and by == "mean":
+        rest = (~inside).unsqueeze(1)
+        if not bool(rest.flatten(1).any(1).all()):
+            raise InputError("expected pixels outside of each mask to take the mean of, got a mask of a whole picture")
+        mean = torch.where(rest, x.double(), 0.0).sum((2, 3), keepdim=True) / rest.sum((2, 3), keepdim=True)
+        return put(x, mean.expand(x.shape), inside), "set to the mean of the others"
+    if isinstance(by, int | float) and not isinstance(by, bool) and math.isfinite(by):
+        return put(x, torch.full((), float(by), dtype=torch.float64, device=x.device), inside), f"set to {by:g}"
+    raise InputError(f"expected by= to be 'inpaint', 'blur', 'mean' or a number, got {_shown(by)}")
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, str | int | float) else describe(value)
