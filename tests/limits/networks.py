@@ -46,6 +46,20 @@ class SmallResNet(nn.Module):
         return self.head(self.drop(z))
 
 
+class Wrapped(nn.Module):
+    """A function between two convolutions, with a linear head."""
+
+    def __init__(self, inner: object) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.first, self.inner, self.head = nn.Conv2d(2, 3, 3, padding=1), inner, nn.LazyLinear(3)
+        self.double().eval()
+        self(torch.randn(1, 2, 6, 6).double())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.inner(self.first(x)).flatten(1))
+
+
 def pattern(model: nn.Module, x: Tensor) -> Tensor:
     """Which piece of every ReLU and max-pool each input is on, ``[N, units]``, from plain PyTorch."""
     parts: list[Tensor] = []

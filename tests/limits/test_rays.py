@@ -7,11 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nescio import limits
 from nescio.posteriors import DeepEnsemble, Deterministic, MCDropout, Temperature
 from nescio.types import InputError, ModelError
-from tests.limits.networks import SmallResNet, mlp, pattern
+from tests.limits.networks import SmallResNet, Wrapped, mlp, pattern
 
 
 def scan(model: nn.Module, x: Tensor, d: Tensor, breakpoints: Tensor, points: int = 4001) -> None:
@@ -59,6 +60,31 @@ def test_all_breakpoints_of_a_residual_network() -> None:
         with torch.no_grad():
             direct = model(x[at] + alpha.view(-1, 1, 1, 1) * d[at])
         assert torch.allclose(found.logits(alpha)[0, at], direct, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        nn.LeakyReLU(-0.5), nn.PReLU(3, init=-0.5), nn.Hardtanh(-0.3, 0.4), nn.ReLU6(), nn.AvgPool2d(3, 2, padding=1),
+        nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True), nn.AdaptiveMaxPool2d((2, 4)), nn.BatchNorm2d(3),
+        nn.Sequential(nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 4, 2), nn.Hardtanh()), torch.abs,
+        lambda h: torch.cat([h.clamp(min=-0.2, max=0.7), F.relu(h) - h], 1),
+    ],
+    ids=lambda m: type(m).__name__,
+)  # fmt: skip
+def test_rays_through_every_layer(inner: object) -> None:
+    """From anywhere, and from pictures of one colour, on which all entries of a window tie."""
+    model = Wrapped(inner)
+    torch.manual_seed(1)
+    x, d = torch.zeros(3, 2, 6, 6).double(), torch.randn(3, 2, 6, 6).double()
+    x[0] = torch.randn(2, 6, 6)
+    d[2] = 1.0
+    found = limits.ray(model, x, d)
+    end = 3 * max([1.0, *(float(b[-1]) for b in found.breakpoints if len(b))])
+    alpha = torch.cat([torch.linspace(0, end, 300), torch.logspace(-6, 5, 50)]).double()
+    with torch.no_grad():
+        direct = torch.stack([model(x[n] + alpha.view(-1, 1, 1, 1) * d[n]) for n in range(3)])
+    assert ((found.logits(alpha)[0] - direct).abs() / (1 + direct.abs())).max() < 1e-10
 
 
 @settings(max_examples=15, deadline=None)
@@ -137,6 +163,31 @@ def test_a_dead_network_keeps_its_probabilities() -> None:
     assert (found.slopes == 0).all() and found.tied.all()
     assert torch.allclose(found.probabilities, model[4].bias.double().softmax(0).expand(4, -1), atol=1e-14)
     assert (found.settles("entropy") == 0).all()
+
+
+def test_units_that_die_on_the_way_leave_no_trace_in_the_last_slopes() -> None:
+    """Forty changes of the slopes add up to round-off, which must not choose a class where all of them tie at 0."""
+    random = torch.Generator().manual_seed(0)
+    model = mlp(1, 40, 3)
+    with torch.no_grad():
+        model[0].weight.copy_(-0.1 - torch.rand(40, 1, dtype=torch.float64, generator=random))
+        model[0].bias.copy_(1 + 10 * torch.rand(40, dtype=torch.float64, generator=random))
+        model[2].weight.copy_(torch.randn(3, 40, dtype=torch.float64, generator=random))
+    found = limits.ray(model, torch.zeros(1, 1), torch.ones(1))
+    assert len(found.breakpoints[0]) == 40 and (found.slopes == 0).all() and found.tied.all()
+    assert torch.allclose(found.probabilities[0], model[2].bias.softmax(0), rtol=0, atol=1e-12)
+
+
+def test_a_slow_unit_is_not_lost_behind_a_fast_one() -> None:
+    """What counts as round-off follows the rates as they are, not those of a unit that is dead by then."""
+    model = mlp(1, 2, 2, 2)
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[-1.0], [1.0]]))
+        model[0].bias.copy_(torch.tensor([1.0, 0.0]))
+        model[2].weight.copy_(torch.tensor([[1e13, 0.0], [0.0, -0.1]]))
+        model[2].bias.copy_(torch.tensor([0.0, 5.0]))
+    found = limits.ray(model, torch.zeros(1, 1), torch.ones(1))
+    assert found.breakpoints[0].tolist() == pytest.approx([1.0, 50.0])  # h = 5 − 0.1 α
 
 
 def test_zero_biases_hold_units_at_zero_until_something_moves_them() -> None:

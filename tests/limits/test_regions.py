@@ -9,21 +9,7 @@ from torch.nn import functional as F
 
 from nescio import limits
 from nescio.types import InputError, ModelError
-from tests.limits.networks import SmallResNet, mlp
-
-
-class Wrapped(nn.Module):
-    """A function between two convolutions, with a linear head."""
-
-    def __init__(self, inner: object) -> None:
-        super().__init__()
-        torch.manual_seed(3)
-        self.first, self.inner, self.head = nn.Conv2d(2, 3, 3, padding=1), inner, nn.LazyLinear(3)
-        self.double().eval()
-        self(torch.randn(1, 2, 6, 6).double())
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.inner(self.first(x)).flatten(1))
+from tests.limits.networks import SmallResNet, Wrapped, mlp
 
 
 def jacobian(model: nn.Module, x: Tensor) -> Tensor:
@@ -74,6 +60,7 @@ def test_every_layer(inner: nn.Module) -> None:
     "inner",
     [
         lambda h: h.clamp(min=-0.2, max=0.7),
+        lambda h: abs(h) - h.abs().mean(1, keepdim=True),
         lambda h: 1.5 - 2 * F.relu(h) / 3 + torch.ones(6, dtype=torch.float64),
         lambda h: torch.cat([h, torch.relu(h) - h], 1)[:, 1:4],
         lambda h: -h.permute(0, 2, 3, 1).reshape(h.shape[0], -1).add_(1.0).relu_(),

@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nescio import inputs
+from nescio.limits import words
 from nescio.limits.directions import KINDS
 from nescio.limits.directions import directions as ways_from
+from nescio.limits.members import check_work, members
 from nescio.limits.rays import Ray, ray
 from nescio.limits.settling import SCORES
-from nescio.posteriors import DeepEnsemble
+from nescio.posteriors import DeepEnsemble, Deterministic
 from nescio.posteriors.base import number, whole_number
+from nescio.scores import get as method
 from nescio.scores.decomposition import decompose
 from nescio.study.scoring import score as measure
 from nescio.types import InputError, ModelError, Posterior
-
-CERTAIN = 0.99
-"""A limit confidence above this is called certain."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,21 @@ class AuditRow:
     limit: float
     """What it tends to; where it is measured, what it is at the radius."""
     reached: float
-    """The multiple of the data's spread behind which it stays near that: the largest over the starts."""
+    """The multiple of the spread behind which it stays near that, from every start; infinite: not up to the radius."""
     rises: bool
     """Whether it still rises at the end."""
+    proven: bool
+    """True: follows from the network's pieces; False: measured up to the radius."""
     confidence: float
     """The largest predicted probability in the limit."""
     certain: float
     """The share of the starts whose confidence tends to more than 0.99."""
-    proven: bool
-    """True: follows from the network's pieces; False: measured up to the radius."""
+    answer: int
+    """The class of which it is certain; −1 where that depends on the start, or where it is certain from none."""
+    sure_from: float
+    """The multiple of the spread behind which it is certain, from every such start; infinite where there is none."""
+    values: tuple[float, ...]
+    """The score at each of the audit's distances."""
 
 
 @dataclass(frozen=True)
@@ -61,50 +67,62 @@ class Audit:
     """A table, one row for each direction and score. `columns()` is for `nescio.data.write_table`; prints as text."""
 
     rows: tuple[AuditRow, ...]
-    radius: float
+    distances: tuple[float, ...]
+    """0, 1, 2, 4 … radius: multiples of the spread."""
     starts: int
     reason: str
     """Why the probabilities were measured; empty where they are proven."""
 
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """The table column by column."""
-        return {f.name: np.array([getattr(row, f.name) for row in self.rows]) for f in fields(AuditRow)}
+    @property
+    def radius(self) -> float:
+        """How far away was measured."""
+        return self.distances[-1]
 
-    def text(self) -> str:
-        """The table in plain words."""
-        by_direction = {row.direction: row for row in self.rows}
-        sure = [row for row in by_direction.values() if row.certain >= 0.5]
-        lines = [
-            f"Far away from the data the model is certain along {len(sure)} of {len(by_direction)} directions "
-            f"(its confidence tends to more than {CERTAIN:.0%} from at least half of {self.starts} starting points).",
-            *(["The probabilities were measured, not proven: " + self.reason] if self.reason else []),
-        ]
-        for name in dict.fromkeys(row.score for row in self.rows):
-            own = [row for row in self.rows if row.score == name]
-            rising, fallen = sum(row.rises for row in own), sum(row.limit < row.start for row in own)
-            how = "proven" if all(row.proven for row in own) else f"measured up to {self.radius:g} times the spread"
-            lines.append(
-                f"{name} ({how}): ends lower than at the data along {fallen} of {len(own)} directions, "
-                f"still rises along {rising}."
-            )
-        width = max(len(row.direction) for row in self.rows)
-        for row in self.rows:
-            reached = "never" if math.isinf(row.reached) else f"{row.reached:.3g}"
-            end = "still rises" if row.rises else f"settled after {reached} x the spread"
-            lines.append(
-                f"{row.direction:<{width}}  confidence -> {row.confidence:.3f}  "
-                f"{row.score}: {row.start:.3g} -> {row.limit:.3g}, {end}{'' if row.proven else ' (measured)'}"
-            )
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The table column by column, but for the values on the way."""
+        names = [f.name for f in fields(AuditRow) if f.name != "values"]
+        return {name: np.array([getattr(row, name) for row in self.rows]) for name in names}
+
+    def sentences(self) -> dict[str, str]:
+        """What happens along each direction, in words; those first that are certain from most starts, and soonest."""
+        return words.sentences(self.rows, self.starts, not self.reason)
+
+    def summary(self) -> list[str]:
+        """What holds over all directions, in words."""
+        return words.summary(self.rows, self.starts, self.radius, self.reason)
+
+    def text(self, most: int | None = None) -> str:
+        """The table in plain words; most: of so many directions, those first along which it is the most certain."""
+        found = self.sentences()
+        shown = list(found.items())[:most]
+        width = max(len(name) for name, _ in shown)
+        lines = [*self.summary(), "", *(f"{name:<{width}}  {sentence}" for name, sentence in shown)]
+        if len(shown) < len(found):
+            lines.append(f"… and {len(found) - len(shown)} more directions.")
         return "\n".join(lines)
 
     __str__ = text
 
 
+@dataclass(frozen=True)
+class _Curves:
+    """One score along W directions from K starts."""
+
+    values: Tensor
+    """``[A, W, K]``, at each distance."""
+    limit: Tensor
+    """``[W, K]``."""
+    reached: Tensor
+    """``[W]``."""
+    rises: Tensor
+    """``[W]``."""
+
+
 def audit(
     model: Any,
     x: Any,
-    directions: Sequence[str] | Mapping[str, Any] = KINDS,
-    scores: Sequence[str] | None = None,
+    directions: str | Sequence[str] | Mapping[str, Any] = KINDS,
+    scores: str | Sequence[str] | None = None,
     *,
     starts: int = 8,
     count: int = 8,
@@ -113,27 +131,33 @@ def audit(
     within: float = 0.01,
     radius: float = 1024.0,
     exact: bool | None = None,
+    fit: Any = None,
     seed: int = 0,
+    batch: int = 1024,
     output: Any = None,
 ) -> Audit:
     """The table of a model, a list of models or a posterior, from data ``[N, ...]``.
 
-    directions: kinds of them ("features", "random", "data", "mean"), or a mapping of names to directions, in whose
-    units α then counts. scores: any of `nescio.methods()` that the model can be given, "variance" and "aleatoric";
-    None takes what its probabilities give. starts: inputs from which each direction starts; count: random directions,
-    and inputs to go towards; features: at most so many, those that vary most; names: what they are called. within: how
-    near to its limit a score is settled (relative to the largest value that was met, for a score that is measured and
-    not made of probabilities). exact: True refuses what is not piecewise linear, False measures all, None measures what
-    cannot be proven.
+    directions: kinds of them ("features", "random", "towards" other inputs, "away" from the mean), or a mapping of
+    names to directions, in whose units α then counts. scores: any of `nescio.methods()` that the model can be given,
+    "variance" and "aleatoric"; None takes what its probabilities give. starts: inputs from which each direction starts;
+    count: random directions, and inputs to go towards; features: at most so many, those that vary most; names: what
+    they are called. within: how near to its limit a score is settled (relative to the largest value that was met, for
+    a score that is measured and not made of probabilities). exact: True refuses what is not piecewise linear, False
+    measures all, None measures what cannot be proven, or not within minutes. fit: labelled training data, for
+    scores that need them. batch: inputs that are measured at a time.
     """
     data = inputs.as_inputs(x)
     if not isinstance(data, Tensor) or data.ndim < 2 or len(data) < 2 or not data.is_floating_point():
-        raise InputError(f"expected at least two inputs [N, ...] of real numbers, got {inputs.describe(x)}")
+        raise InputError(
+            f"expected at least two inputs [N, ...] of real numbers, got {inputs.describe(x)}; whole numbers "
+            "become real ones with x.float()"
+        )
     if not bool(data.isfinite().all()):
         raise InputError("expected finite inputs, got NaN or infinite ones; leave those out")
     number("radius", radius, above=2.0)
     number("within", within, above=0.0, below=1.0)
-    for name, value in (("starts", starts), ("count", count), ("features", features)):
+    for name, value in (("starts", starts), ("count", count), ("features", features), ("batch", batch)):
         whole_number(name, value, 1)
     data = data.detach().to("cpu", torch.float64)
     begin = data[torch.linspace(0, len(data) - 1, min(starts, len(data))).long().unique()]
@@ -141,36 +165,50 @@ def audit(
     source = DeepEnsemble(model, output=output) if isinstance(model, list | tuple) and len(model) > 1 else model
     source = source[0] if isinstance(source, list | tuple) and source else source
     single = not isinstance(source, Posterior) or callable(source)
-    chosen = tuple(scores) if scores is not None else _usual(single)
+    named = (scores,) if isinstance(scores, str) else scores
+    chosen = tuple(dict.fromkeys(named)) if named is not None else _usual(single)
+    for name in chosen:
+        if name not in SCORES:
+            method(name)  # a name that is not known is told before any work
+    if not chosen:
+        raise InputError("expected at least one score, got none; scores=None takes the usual ones")
+    distances = (0.0, *(2.0**k for k in range(math.ceil(math.log2(radius)))), float(radius))
+    every, d = begin.repeat(len(ways), *[1] * (begin.ndim - 1)), torch.cat(list(ways.values()))
     rays, reason = None, "it was asked for"
     if exact is not False:
         try:
-            rays, reason = ray(model, _all(begin, len(ways)), torch.cat(list(ways.values())), output=output), ""
+            if exact is None:
+                check_work(members(model, output), every, d)
+            rays, reason = ray(model, every, d, output=output), ""
         except ModelError as error:
             if exact:
                 raise
-            reason = str(error)
-    plain = output if single else None
+            reason = str(error).split("; measure it numerically")[0]
     rest = [name for name in chosen if rays is None or name not in SCORES]
-    measured = _measured(source, begin, ways, rest, radius, plain, single) if rest else {}
-    if rays is not None:
-        confidence = rays.probabilities.amax(1).view(len(ways), -1)
-    else:
-        ends = measured.get("max_probability")
-        if ends is None:
-            ends = _measured(source, begin, ways, ["max_probability"], radius, plain, single)["max_probability"]
-        confidence = 1 - ends[-1]
-    rows = []
-    for at, way in enumerate(ways):
-        for name in chosen:
-            found = (
-                _proven(rays, name, at, len(begin), within)
-                if name not in rest
-                else _read(measured[name][:, at], name, within, radius)
-            )
-            sure = float((confidence[at] > CERTAIN).double().mean())
-            rows.append(AuditRow(way, name, *found, float(confidence[at].mean()), sure, name not in rest))
-    return Audit(tuple(rows), float(radius), len(begin), reason)
+    measured: dict[str, Tensor] = {}
+    if rest:
+        points = torch.stack([every + alpha * d for alpha in distances]).flatten(0, 1)
+        inputs_of = [part.to(torch.float32 if single else torch.float64) for part in points.split(batch)]
+        found = _measured(source, inputs_of, rest, fit, output, single, rays is None)
+        measured = {name: values.view(len(distances), len(ways), -1) for name, values in found.items()}
+    sure, answers, sure_from = _certainty(rays, measured, len(ways), distances)
+    curves = {
+        name: _read(measured[name], name, within, distances)
+        if rays is None or name in rest
+        else _proven(rays, name, len(ways), within, distances)
+        for name in chosen
+    }
+    rows = [
+        AuditRow(
+            way, name,
+            float(c.values[0, at].mean()), float(c.limit[at].mean()), float(c.reached[at]), bool(c.rises[at]),
+            name not in rest, float(sure[at].mean()), float((sure[at] > words.CERTAIN).double().mean()),
+            answers[at], sure_from[at], tuple(c.values[:, at].mean(1).tolist()),
+        )
+        for at, way in enumerate(ways)
+        for name, c in curves.items()
+    ]  # fmt: skip
+    return Audit(tuple(rows), distances, len(begin), reason)
 
 
 def _usual(single: bool) -> tuple[str, ...]:
@@ -179,55 +217,67 @@ def _usual(single: bool) -> tuple[str, ...]:
     )
 
 
-def _all(begin: Tensor, ways: int) -> Tensor:
-    return begin.repeat(ways, *[1] * (begin.ndim - 1))
-
-
-def _proven(rays: Ray | None, name: str, at: int, starts: int, within: float) -> tuple[float, float, float, bool]:
-    """Start, limit and where it is reached, of the direction's rays."""
-    assert rays is not None
-    part = slice(at * starts, (at + 1) * starts)
-    own = Ray(
-        rays.x[part],
-        rays.direction[part],
-        tuple(p[part] for p in rays.paths),
-        rays.samples[:, part],
-        rays.tied[:, part],
-    )
-    begin = getattr(decompose(own.logits([0.0])[:, :, 0].softmax(-1)), SCORES[name])
-    limit = getattr(own.limits, SCORES[name])
-    return float(begin.mean()), float(limit.mean()), float(own.settles(name, within).max()), False
+def _proven(rays: Ray, name: str, ways: int, within: float, distances: Sequence[float]) -> _Curves:
+    p = rays.logits(distances).softmax(-1)
+    values: Tensor = getattr(decompose(p.flatten(1, 2)), SCORES[name])
+    limit: Tensor = getattr(rays.limits, SCORES[name])
+    reached = rays.settles(name, within).view(ways, -1).amax(1)
+    by_distance = values.view(ways, -1, len(distances)).permute(2, 0, 1)
+    return _Curves(by_distance, limit.view(ways, -1), reached, torch.zeros(ways, dtype=torch.bool))
 
 
 def _measured(
-    source: Any, begin: Tensor, ways: dict[str, Tensor], names: Sequence[str], radius: float, output: Any, single: bool
+    source: Any, batches: list[Tensor], names: Sequence[str], fit: Any, output: Any, single: bool, probabilities: bool
 ) -> dict[str, Tensor]:
-    """The scores at α = 0, 1, 2, 4 … radius: ``[A, ways, starts]`` by name."""
-    steps = [0.0, *(2.0**k for k in range(math.ceil(math.log2(radius)))), radius]
-    d = torch.stack(list(ways.values()))
-    points = torch.stack([begin + alpha * d for alpha in steps])
-    shape = points.shape[:3]
-    flat = points.flatten(0, 2).to(torch.float32 if single else torch.float64)
-    known = [name for name in names if name in SCORES and (name not in ("max_probability", "entropy") or not single)]
+    """The scores of all points by name; with the confidence and the class, if probabilities are to be measured."""
+    made = [name for name in names if name in SCORES and (name not in ("max_probability", "entropy") or not single)]
+    if made and single:
+        raise InputError(f"expected several models or a posterior for {', '.join(made)}, got one model")
     found: dict[str, Tensor] = {}
-    if known and single:
-        raise InputError(f"expected several models or a posterior for {', '.join(known)}, got one model")
-    if known:
-        kinds = decompose(source.predict(flat, progress=False))
-        found |= {name: getattr(kinds, SCORES[name]).view(shape) for name in known}
-    other = [name for name in names if name not in known]
+    if made or probabilities:
+        p = (Deterministic(source, output=output) if single else source).predict(batches, progress=False)
+        found["confidence"], found["class"] = p.mean(0).max(-1)
+        kinds = decompose(p)
+        found |= {name: getattr(kinds, SCORES[name]) for name in made}
+    other = [name for name in names if name not in made]
     if other:
-        values = measure(source, flat, other, output=output, progress=False)
-        found |= {name: values[name].view(shape) for name in other}
+        found |= measure(source, batches, other, fit=fit, output=output if single else None, progress=False)
     return found
 
 
-def _read(values: Tensor, name: str, within: float, radius: float) -> tuple[float, float, float, bool]:
-    """Start, end and where the end is reached, of values ``[A, starts]``."""
+def _certainty(
+    rays: Ray | None, measured: dict[str, Tensor], ways: int, distances: Sequence[float]
+) -> tuple[Tensor, list[int], list[float]]:
+    """Direction by direction: the limit confidences, the class, and from where on it is certain."""
+    if rays is not None:
+        limit, answer = (v.view(ways, -1) for v in rays.probabilities.max(1))
+        since = rays.settles("max_probability", round(1 - words.CERTAIN, 9)).view(ways, -1)
+    else:
+        seen = measured["confidence"]
+        limit, answer = seen[-1], measured["class"][-1]
+        since = _since(seen <= words.CERTAIN, distances)
+    answers, from_ = [], []
+    for confidences, classes, alphas in zip(limit, answer, since, strict=True):
+        certain = confidences > words.CERTAIN
+        kinds = classes[certain].unique().tolist()
+        answers.append(kinds[0] if len(kinds) == 1 else -1)
+        from_.append(float(alphas[certain].max()) if len(kinds) else math.inf)
+    return limit, answers, from_
+
+
+def _read(values: Tensor, name: str, within: float, distances: Sequence[float]) -> _Curves:
+    """Where values ``[A, W, K]`` come to an end, and whether they do."""
     end = values[-1]
-    near = within * (1.0 if name in SCORES else float(values.abs().amax()) or 1.0)
-    steps = torch.tensor([0.0, *(2.0**k for k in range(len(values) - 2)), radius])
-    off = ((values - end).abs() > near).any(1).nonzero().flatten()
-    reached = float(steps[int(off[-1]) + 1]) if len(off) else 0.0
-    rises = bool((end - values[-2]).mean() > near)
-    return float(values[0].mean()), float(end.mean()), math.inf if rises else reached, rises
+    scale = torch.ones(values.shape[1]) if name in SCORES else values.abs().amax((0, 2))
+    near = within * torch.where(scale > 0, scale, 1.0).to(values)
+    reached = _since(((values - end).abs() > near[:, None]), distances).amax(1)
+    rises = (end - values[-2]).mean(1) > near
+    return _Curves(values, end, reached, rises)
+
+
+def _since(off: Tensor, distances: Sequence[float]) -> Tensor:
+    """The distance from which on something holds that is `off` at some, ``[A, ...]``; infinite: at the radius only."""
+    places = torch.arange(1, len(distances) + 1).view(-1, *[1] * (off.ndim - 1))
+    last = torch.where(off, places, 0).amax(0)  # the place after the last that is off
+    known = torch.tensor([*distances[:-1], math.inf, math.inf], dtype=torch.float64)
+    return known[last]

@@ -1,11 +1,13 @@
-"""Directions away from data, each as long as the data's spread along it, so that α counts multiples of the spread.
+"""Directions away from data, each as long as the data's spread, so that α counts multiples of the spread.
 
-    features   ± e_i times the standard deviation of feature i
-    random     uniform on the sphere
-    data       from an input to another one
-    mean       from the mean of the data to the input
+    features   ± σ_i e_i, σ_i the standard deviation of feature i
+    random     σ ⊙ u, u uniform on a sphere
+    towards    from an input to another one
+    away       from the mean of the data to the input
 
-All but the first are as long as the root mean square distance of the data from their mean.
+All but the first have the length ‖d/σ‖ = √D, which is the root mean square distance of the data from their mean when
+every feature is measured in its own standard deviation: so units of features do not matter. A feature that does not
+vary gets the mean of the others' deviations.
 """
 
 from __future__ import annotations
@@ -19,14 +21,17 @@ from torch import Tensor
 from nescio.inputs import describe
 from nescio.types import InputError
 
-KINDS = ("features", "random", "data", "mean")
+KINDS = ("features", "random", "towards", "away")
 
 
 def directions(
-    data: Tensor, starts: Tensor, which: Sequence[str] | Mapping[str, Any], names: Sequence[str] | None,
+    data: Tensor, starts: Tensor, which: str | Sequence[str] | Mapping[str, Any], names: Sequence[str] | None,
     features: int, count: int, seed: int,
 ) -> dict[str, Tensor]:  # fmt: skip
     """Directions ``[K, ...]`` by name, one for each start; data and starts are float64 ``[N, ...]``."""
+    which = (which,) if isinstance(which, str) else which
+    if not which:
+        raise InputError(f"expected directions among {', '.join(KINDS)}, or a mapping of names to them, got none")
     if isinstance(which, Mapping):
         return {str(name): _given(name, value, starts) for name, value in which.items()}
     for kind in which:
@@ -35,35 +40,36 @@ def directions(
                 f"expected directions among {', '.join(KINDS)}, or a mapping of names to them, got {kind!r}"
             )
     flat, mean = data.flatten(1), data.flatten(1).mean(0)
-    spread = float((flat - mean).square().sum(1).mean().sqrt())
-    if spread == 0:
+    deviation = flat.std(0, correction=0)
+    if not bool((deviation > 0).any()):
         raise InputError("expected data that differ, got inputs that are all the same; give more of them")
+    deviation = torch.where(deviation > 0, deviation, deviation.mean())
     random = torch.Generator().manual_seed(seed)
     found: dict[str, Tensor] = {}
     if "features" in which:
-        found |= _features(flat, starts, names, features)
+        found |= _features(deviation, starts, names, features)
     if "random" in which:
         for at in range(count):
-            d = torch.randn(flat.shape[1], dtype=torch.float64, generator=random)
-            found[f"random {at + 1}"] = (d * (spread / d.norm())).view(starts.shape[1:]).expand_as(starts)
-    if "data" in which:
+            u = torch.randn(flat.shape[1], dtype=torch.float64, generator=random)
+            found[f"random {at + 1}"] = _scaled((deviation * u).view(starts.shape[1:]).expand_as(starts), deviation)
+    if "towards" in which:
         others = torch.randperm(len(flat), generator=random)[:count].tolist()
-        found |= {f"towards input {at}": _scaled(data[at] - starts, spread) for at in others}
-    if "mean" in which:
-        found["away from the mean"] = _scaled(starts - mean.view(starts.shape[1:]), spread)
+        found |= {f"towards input {at}": _scaled(data[at] - starts, deviation) for at in others}
+    if "away" in which:
+        found["away from the mean"] = _scaled(starts - mean.view(starts.shape[1:]), deviation)
     return found
 
 
-def _features(flat: Tensor, starts: Tensor, names: Sequence[str] | None, most: int) -> dict[str, Tensor]:
-    """The features that vary most, both ways; one that does not vary gets the mean of the others' deviations."""
-    if names is not None and len(names) != flat.shape[1]:
-        raise InputError(f"expected {flat.shape[1]} names of features, got {len(names)}")
-    deviation = flat.std(0, correction=0)
-    deviation = torch.where(deviation > 0, deviation, deviation.mean())
+def _features(deviation: Tensor, starts: Tensor, names: Sequence[str] | None, most: int) -> dict[str, Tensor]:
+    """The features that vary most, both ways."""
+    if names is not None and len(names) != len(deviation):
+        raise InputError(f"expected {len(deviation)} names of features, got {len(names)}")
+    if names is not None and len(set(names)) < len(names):
+        raise InputError("expected names of features that differ, got one twice")
     chosen = deviation.argsort(descending=True, stable=True)[:most].sort().values.tolist()
     found = {}
     for at in chosen:
-        d = torch.zeros(flat.shape[1], dtype=torch.float64)
+        d = torch.zeros_like(deviation)
         d[at] = deviation[at]
         name = f"feature {at}" if names is None else names[at]
         for sign, word in ((1.0, "+"), (-1.0, "-")):
@@ -71,12 +77,12 @@ def _features(flat: Tensor, starts: Tensor, names: Sequence[str] | None, most: i
     return found
 
 
-def _scaled(d: Tensor, length: float) -> Tensor:
-    """Directions of this length; where one is 0, along the first entry."""
+def _scaled(d: Tensor, deviation: Tensor) -> Tensor:
+    """Directions as long as the spread; where one is 0, along the first feature."""
     flat = d.flatten(1).clone()
-    still = (flat == 0).all(1)
-    flat[still, 0] = 1.0
-    return (flat * (length / flat.norm(dim=1, keepdim=True))).view_as(d)
+    flat[(flat == 0).all(1), 0] = 1.0
+    lengths = (flat / deviation).norm(dim=1, keepdim=True)
+    return (flat * (len(deviation) ** 0.5 / lengths)).view_as(d)
 
 
 def _given(name: object, value: Any, starts: Tensor) -> Tensor:

@@ -17,6 +17,8 @@ from nescio.posteriors import DeepEnsemble, Deterministic, Temperature
 from nescio.posteriors.base import PosteriorBase
 from nescio.types import InputError, ModelError, Posterior
 
+_MOST_WORK = 2e10  # a minute or two on one core
+
 
 @dataclass(frozen=True)
 class Member:
@@ -30,6 +32,28 @@ class Member:
         """The logits along each ray."""
         found = walk(self.network, x, d, most)
         return [Path(p.breakpoints, p.logits * self.scale + self.shift, p.slope * self.scale) for p in found]
+
+    def work(self, x: Tensor, d: Tensor) -> float:
+        """About how many numbers a ray from this input asks for: a pass for each of its pieces."""
+        pieces: list[int] = []
+        with self.network.working():
+            self.network.settle(
+                self.network.given(x),
+                self.network.given(d, "direction"),
+                lambda site, h: pieces.append(site.measure(h, True).shape[2]),
+            )
+        return float(sum(pieces)) * self.network.numbers
+
+
+def check_work(found: list[Member], x: Tensor, d: Tensor) -> None:
+    """Raise a ModelError where the rays ``[N, ...]`` would take more than a few minutes."""
+    work = sum(member.work(x[:1], d[:1]) for member in found)
+    if work * len(x) > _MOST_WORK:
+        fewer = f"walk at most {int(_MOST_WORK / work):,} rays" if work < _MOST_WORK else "walk a smaller network"
+        raise ModelError(
+            f"expected rays that take a few minutes, got {len(x):,} through a network with too many pieces for that; "
+            f"{fewer}, or give exact=True and wait"
+        )
 
 
 def members(model: Any, output: str | None = None) -> list[Member]:

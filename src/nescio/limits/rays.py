@@ -79,11 +79,17 @@ class Ray:
             raise InputError(f"expected a score among {', '.join(SCORES)}, got {score!r}")
         if not 0 < within < 1:
             raise InputError(f"expected within to be a number between 0 and 1, got {within!r}")
-        found = [
-            settled(list(paths), self.samples[:, n], self.tied[:, n], score, within)
-            for n, paths in enumerate(zip(*self.paths, strict=True))
-        ]
-        return torch.tensor(found, dtype=torch.float64)
+        if (score, within) not in self._settled:
+            found = [
+                settled(list(paths), self.samples[:, n], self.tied[:, n], score, within)
+                for n, paths in enumerate(zip(*self.paths, strict=True))
+            ]
+            self._settled[score, within] = torch.tensor(found, dtype=torch.float64)
+        return self._settled[score, within].clone()
+
+    @cached_property
+    def _settled(self) -> dict[tuple[str, float], Tensor]:
+        return {}
 
 
 def ray(model: Any, x: Any, direction: Any, *, most: int = 100_000, output: str | None = None) -> Ray:

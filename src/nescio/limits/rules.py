@@ -196,6 +196,10 @@ def _relu(run: Pass, args: Any, kwargs: Any, given: Tracked) -> Site:
     return Elementwise((0.0,), (0.0, 1.0), (0.0, 0.0))
 
 
+def _abs(run: Pass, args: Any, kwargs: Any, given: Tracked) -> Site:
+    return Elementwise((0.0,), (-1.0, 1.0), (0.0, 0.0))
+
+
 def _leaky(run: Pass, args: Any, kwargs: Any, given: Tracked) -> Site:
     slope = _named(args, kwargs, negative_slope=0.01)["negative_slope"]
     return Elementwise((0.0,), (float(slope), 1.0), (0.0, 0.0))
@@ -324,6 +328,7 @@ RULES: dict[str, Rule] = {
     "zeros_like": _zeros,
     **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"), _off),
     "relu": _pieces(_relu),
+    **dict.fromkeys(("abs", "absolute"), _pieces(_abs)),
     "leaky_relu": _pieces(_leaky),
     "rrelu": _pieces(_rrelu),
     "prelu": _pieces(_prelu),

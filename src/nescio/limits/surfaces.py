@@ -20,6 +20,7 @@ from nescio.inputs import describe
 from nescio.limits.settling import SCORES
 from nescio.models import Classifier
 from nescio.modes import preserved, tracing
+from nescio.posteriors import DeepEnsemble, Deterministic
 from nescio.posteriors.base import whole_number
 from nescio.types import InputError
 
@@ -85,11 +86,13 @@ def surface(
 def uncertainty(model: Any, score: str = "entropy", *, output: str | None = None) -> Callable[[Tensor], Tensor]:
     """A score of a model, or of several in a list, as a differentiable function of the input, float64 ``[N]``.
 
-    score: max_probability, entropy, mutual_information, variance or aleatoric. It works in the type of the model.
+    A `DeepEnsemble` serves as well as a list. score: max_probability, entropy, mutual_information, variance or
+    aleatoric. It works in the type of the model.
     """
     if score not in SCORES:
         raise InputError(f"expected a score among {', '.join(SCORES)}, got {score!r}")
-    models = [Classifier.of(one, output) for one in (model if isinstance(model, list | tuple) else [model])]
+    given = model.classifiers if isinstance(model, DeepEnsemble | Deterministic) else model
+    models = [Classifier.of(one, output) for one in (given if isinstance(given, list | tuple) else [given])]
 
     def value(x: Tensor) -> Tensor:
         logits = []

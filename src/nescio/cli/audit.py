@@ -1,0 +1,185 @@
+"""`nescio audit`: along which directions is a model of your own certain far away from everything it has seen?"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nescio.cli.own_model import add_data, add_model, add_running, opened_data, opened_model, tell_opened, tell_problems
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nescio.limits import Audit
+    from nescio.models.sources import Source
+
+DIRECTIONS = ("features", "random", "towards", "away")
+SHOWN = 20
+EXAMPLES = """examples:
+  nescio audit --model mymodels:build --weights w.safetensors --data x.npz --out audit.html
+  nescio audit --model mymodels:build --data x.npz --score entropy regrad --directions features --feature-names age,pay
+  nescio audit --model mymodels:build --data x.npz --directions random away --starts 4 --radius 100 --table audit.csv
+
+The data are inputs of the kind that the model was made for: numpy.savez("x.npz", x=array). From some of them the audit
+goes away along each direction: features (each one up and down, those that vary most), random, towards (other inputs)
+and away (from the mean of the data). A spread is a feature's standard deviation; for the other directions it is the
+root mean square distance of the data from their mean, every feature in its own deviations. For networks that are
+linear piece by piece (ReLU and its like, convolutions, pooling, batch norm) what their probabilities tend to is proven;
+everything else is measured up to the radius, and marked so."""
+
+
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the sub-command."""
+    command = commands.add_parser(
+        "audit",
+        help="find the directions along which your own model is blindly certain",
+        description="Tells along which directions a model of your own becomes certain far away from everything it has "
+        "seen, what its scores do there, and writes that as a page.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[common],
+    )
+    add_model(command)
+    add_data(command)
+    command.add_argument("--out", metavar="FILE.html", help="write a page that opens offline")
+    command.add_argument("--table", metavar="FILE", help="write the table: .parquet, .csv or .json")
+    command.add_argument(
+        "--score", nargs="+", action="extend", metavar="NAME",
+        help="names that `nescio methods` lists (default: max_probability entropy)",
+    )  # fmt: skip
+    command.add_argument(
+        "--directions", nargs="+", choices=DIRECTIONS, default=list(DIRECTIONS), help="which kinds (default: all)"
+    )
+    command.add_argument(
+        "--feature-names", metavar="A,B,…", help="what the features are called, with commas between them"
+    )
+    command.add_argument("--fit", metavar="PATH", help="labelled training data, for the scores that need them")
+    command.add_argument("--starts", type=int, default=8, metavar="N", help="inputs to start from (default: 8)")
+    command.add_argument(
+        "--count", type=int, default=8, metavar="N", help="random directions, and inputs to go towards (default: 8)"
+    )
+    command.add_argument(
+        "--features", type=int, default=32, metavar="N", help="at most so many, those that vary most (default: 32)"
+    )
+    command.add_argument(
+        "--radius", type=float, default=1024.0, metavar="R", help="how many spreads away to measure (default: 1024)"
+    )
+    command.add_argument("--seed", type=int, default=0, help="of the random directions (default: 0)")
+    how = command.add_mutually_exclusive_group()
+    how.add_argument("--exact", action="store_true", help="only what can be proven, however long it takes")
+    how.add_argument("--measured", action="store_true", help="measure also what could be proven")
+    add_running(command)
+    command.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Load, audit, print, write."""
+    import torch
+
+    from nescio import limits
+    from nescio.data import check_ending, check_writable, replacing, write_table
+    from nescio.types import InputError, need
+
+    if args.out is not None:
+        if Path(args.out).suffix.lower() not in (".html", ".htm"):
+            raise InputError(f"--out: expected a file name that ends in .html, but got '{args.out}'")
+        need("matplotlib.figure", "demo")
+        check_writable(args.out)
+    if args.table is not None:
+        check_ending(args.table)
+        check_writable(args.table)
+    source = opened_model(args)
+    rows = opened_data(args, source)
+    tell_opened(source, rows)
+    parts = [part.inputs for part in rows.batches(args.batch_size)]
+    tell_problems(rows)
+    plain = [part for part in parts if isinstance(part, torch.Tensor)]
+    if not plain or len(plain) < len(parts):
+        raise InputError(f"--data: expected rows of numbers or pictures, but got none, or others, from {args.data}")
+    x = torch.cat(plain)
+    x = x if x.is_floating_point() else x.float()
+    found = limits.audit(
+        source.model,
+        x,
+        args.directions,
+        args.score,
+        starts=args.starts,
+        count=args.count,
+        features=args.features,
+        names=_names(args),
+        radius=args.radius,
+        exact=True if args.exact else False if args.measured else None,
+        fit=None if args.fit is None else _training(args, source),
+        seed=args.seed,
+        batch=args.batch_size,
+    )
+    print(found.text(SHOWN))
+    if args.out is not None:
+        page = _page(found, args, len(x))
+        with replacing(args.out) as part:
+            part.write_text(page, encoding="utf-8")
+        print(f"\nWrote {args.out}: all {len(found.sentences())} directions, with figures and a table to sort.")
+    if args.table is not None:
+        write_table(args.table, _table(found))
+        print(f"Wrote {len(found.rows)} rows to {args.table}")
+    return 0
+
+
+def _names(args: argparse.Namespace) -> list[str] | None:
+    """The names of the features: those given, or the columns that were named."""
+    text = args.feature_names
+    if text is None and args.x is not None and "," in args.x:
+        text = args.x
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def _training(args: argparse.Namespace, source: Source) -> list[tuple[Any, Any]]:
+    from nescio.types import InputError
+
+    rows = opened_data(args, source, args.fit)
+    parts = [(part.inputs, part.labels) for part in rows.batches(args.batch_size)]
+    if rows.labels is None:
+        raise InputError(f"--fit: expected labelled data, but {args.fit} has no labels (--label names them)")
+    return parts
+
+
+def _table(found: Audit) -> dict[str, NDArray[Any]]:
+    """The columns; what is infinite is left empty, since JSON has no infinity."""
+    import numpy as np
+
+    columns = found.columns()
+    for name in ("reached", "sure_from"):
+        if np.isinf(columns[name]).any():
+            columns[name] = np.array([None if np.isinf(v) else v for v in columns[name].tolist()], dtype=object)
+    return columns
+
+
+def _page(found: Audit, args: argparse.Namespace, count: int) -> str:
+    import dataclasses
+    import platform
+
+    import torch
+
+    from nescio import __version__
+    from nescio.report.audit import audit_page
+
+    settings = {
+        "command": _command(args),
+        "data": f"{count} inputs, {found.starts} of them to start from",
+        "versions": f"nescio {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
+    }
+    rows = [dataclasses.asdict(row) for row in found.rows]
+    return audit_page(rows, found.distances, found.sentences(), found.summary(), settings)
+
+
+def _command(args: argparse.Namespace) -> str:
+    """The command that gives this page again."""
+    words = ["nescio", "audit"]
+    for name, value in vars(args).items():
+        if name in ("run", "debug") or value is None or value is False:
+            continue
+        words.append("--" + name.replace("_", "-"))
+        words += [] if value is True else [str(v) for v in value] if isinstance(value, list) else [str(value)]
+    return shlex.join(words)

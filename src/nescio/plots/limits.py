@@ -1,0 +1,64 @@
+"""Scores along directions that lead away from the data: one panel a score, one line a direction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nescio.plots.style import ACCENT, COLOURS, panels
+from nescio.types import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = 3
+
+
+def limits(
+    distances: ArrayLike,
+    scores: Mapping[str, Mapping[str, ArrayLike]],
+    certain: Collection[str] = (),
+    *,
+    xlabel: str = "distance from the data (spreads)",
+    width: float = 9.0,
+    height: float = 2.7,
+) -> Figure:
+    """How scores, by name and direction, go with the distance; height: of a row of panels.
+
+    Directions along which the model is certain in the end are drawn in the accent, the others dashed in orange. The
+    axis is linear up to a distance of 1 and logarithmic from there.
+    """
+    x = np.asarray(distances, dtype=np.float64).ravel()
+    if x.size < 2 or not np.isfinite(x).all() or not (np.diff(x) > 0).all() or x[0] < 0:
+        raise InputError("distances: expected at least two finite numbers of at least 0 in rising order")
+    lines = {name: {way: np.asarray(v, dtype=np.float64) for way, v in ways.items()} for name, ways in scores.items()}
+    if not lines or not all(lines.values()):
+        raise InputError("scores: expected at least one score, and at least one direction for each")
+    for name, ways in lines.items():
+        for way, values in ways.items():
+            if values.shape != x.shape or not np.isfinite(values).all():
+                raise InputError(f"scores: expected {x.size} finite values of {name!r} along {way!r}, one a distance")
+
+    columns = min(COLUMNS, len(lines))
+    rows = math.ceil(len(lines) / columns)
+    figure, every = panels(width * columns / COLUMNS, height * rows, rows, columns, sharex=True)
+    for ax, (name, ways) in zip(every, lines.items(), strict=False):
+        for way, values in ways.items():
+            sure = way in certain
+            ax.plot(
+                x, values, color=ACCENT if sure else COLOURS[1], linestyle="-" if sure else "--",
+                linewidth=1.2, alpha=max(0.25, min(0.8, 8 / len(ways))),
+            )  # fmt: skip
+        ax.set_xscale("symlog", linthresh=1.0)
+        ax.set_xlim(x[0], x[-1])
+        ax.set_title(name, fontsize="medium")
+    for ax in every[len(lines) :]:
+        ax.set_visible(False)
+    for ax in every[max(0, len(lines) - columns) : len(lines)]:
+        ax.set_xlabel(xlabel, fontsize="small")
+        ax.tick_params(labelbottom=True)
+    return figure
