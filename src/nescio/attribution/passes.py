@@ -1,7 +1,8 @@
 """One forward pass of a member, and cotangents pulled back from it: all logits of a batch in one batched backward.
 
-The graph is that of `nescio.trace`: convolutions, batch norm and attention in the form that folds well under vmap, and
-each layer's gradients handed to a reader as they come, so that one layer's are in memory at a time.
+The graph is that of `nescio.trace`: convolutions, batch norm and attention in the form that folds well under vmap (with
+more of them on a CPU, `nescio.attribution.on_cpu`), and each layer's gradients handed to a reader as they come, so that
+one layer's are in memory at a time. No weight gets a gradient.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio.attribution.members import Member
+from nescio.attribution.on_cpu import OnCPU
 from nescio.attribution.source import Source
 from nescio.inputs import Inputs
 from nescio.models import Classifier
@@ -124,7 +126,7 @@ def _logits(
 
     def attempt(last: bool) -> Tensor:
         settled = source.settled(classifier, batch, lambda value: settle(value, last))
-        with member.enter(batch), folding(), settled as given:  # entered anew: masks count the calls
+        with member.enter(batch), folding(), OnCPU(), settled as given:  # entered anew: masks count the calls
             return member.finish(classifier.logits(given))
 
     t = source.tensor(batch)

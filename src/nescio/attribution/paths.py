@@ -30,6 +30,9 @@ PATHS: tuple[str, ...] = get_args(Path)
 
 _WITH_BIAS = (nn.Linear, nn.modules.conv._ConvNd, nn.LayerNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm)
 
+_BLOCK = 2**16
+"""Numbers in a block that is worked on in the cache of a CPU."""
+
 
 def bias_of(module: nn.Module, y: Tensor | None = None) -> Tensor | None:
     """What the module adds to its output y in eval mode, by channel or feature; None: nothing."""
@@ -115,10 +118,21 @@ class _FullGrad:
         if term is None:
             return
         bias, size = call.kept.abs(), term.shape[2]
-        # the mean over channels of |δ||b|; with one bias a channel as a product, which is one pass over memory
-        found = (term.abs() * bias).mean(2) if bias.ndim > 1 else term.abs().movedim(2, -1) @ (bias / size)
+        found = (term.abs() * bias).mean(2) if bias.ndim > 1 else weighted(term, bias / size)
         key = (isinstance(call.module, FEATURES_LAST), tuple(found.shape[2:]))
         self.sums[key] = self.sums[key] + found if key in self.sums else found
+
+
+def weighted(t: Tensor, weights: Tensor) -> Tensor:
+    """Σ_f w_f |t_f| over the features of ``[K, N, features, *places]``: a product, which is one pass over memory."""
+    if t.stride(2) != 1:
+        return (weights @ t.flatten(3).abs()).unflatten(2, t.shape[3:])
+    last = t.movedim(2, -1)
+    if t.is_cuda:
+        return last.abs() @ weights
+    # in blocks whose magnitudes stay in the cache
+    blocks = last.flatten(0, 1).split(max(1, _BLOCK // t[0, 0].numel()))
+    return torch.cat([block.abs() @ weights for block in blocks]).unflatten(0, t.shape[:2])
 
 
 class _GradCAM:
