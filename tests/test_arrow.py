@@ -54,7 +54,20 @@ CORE_MAY_LOAD = sys.stdlib_module_names | {"torch", "numpy", "nescio"}
 # The module itself is loaded on demand (`trace.backward.kernels`), and does without Triton.
 MAY_LOAD_TOO = {"trace/kernels.py": {"triton"}}
 
-OPTIONAL = ["sklearn", "scipy", "matplotlib", "PIL", "pyarrow", "pandas", "safetensors", "torchvision", "tqdm"]
+OPTIONAL = [
+    "sklearn",
+    "scipy",
+    "matplotlib",
+    "PIL",
+    "pyarrow",
+    "pandas",
+    "safetensors",
+    "torchvision",
+    "tqdm",
+    "timm",
+    "transformers",
+    "datasets",
+]
 
 
 def sources(package: Path) -> Iterator[tuple[str, str, ast.Module]]:

@@ -72,7 +72,8 @@ def test_half_is_fitted_and_the_other_half_is_reported(folder, capsys):
     assert found["ECE"][1] < found["ECE"][0] / 2
     assert found["NLL"][1] < found["NLL"][0]
     assert found["accuracy"][0] == found["accuracy"][1]
-    assert sorted(name.split("-")[0] for name in os.listdir("out")) == ["posterior.json", "reliability.png", "state"]
+    written = sorted(name.split("-")[0] for name in os.listdir("out"))
+    assert written == ["model.json", "posterior.json", "reliability.png", "state"]
     assert Path("out/reliability.png").read_bytes().startswith(b"\x89PNG")
 
 

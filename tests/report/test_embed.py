@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
+from matplotlib.figure import Figure
 from PIL import Image
 
 from nescio import plots
@@ -63,3 +64,11 @@ def test_ids_of_two_figures_never_meet_and_every_reference_is_answered():
 
 def test_the_same_figure_gives_the_same_text():
     assert drawn() == drawn()
+
+
+def test_places_are_rounded_and_written_numbers_are_not():
+    figure = Figure()
+    figure.add_subplot().text(0.123456, 0.5, "0.0625 of 3.14159")
+    text = svg(figure, "two numbers", "n")
+    assert "0.0625 of 3.14159" in text
+    assert not re.search(r"<[^>]*\d\.\d{3,}", text)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.own_model import add_model, add_running, move, tensor
+from nescio.cli.own_model import add_model, add_running, opened_model, tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +22,7 @@ EXAMPLES = """examples:
 The data are labelled inputs that the model was not trained on: numpy.savez("held-out.npz", x=array, y=labels), with
 class indices from 0. One half, drawn at random, serves for the fit, and the figures are of the other half; with --test
 all serve for the fit, and the figures are of the test file. The folder gets posterior.json and its tensors, which
-nescio.posteriors.load(FOLDER, model) reads, and reliability.png."""
+nescio.posteriors.load(FOLDER, model) reads, and reliability.png; other commands take it as --model FOLDER."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -54,20 +54,18 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fit, compare, write."""
-    from nescio import models, plots
+    from nescio import plots
     from nescio.data import replacing
     from nescio.evaluate import nll, reliability
     from nescio.posteriors import Deterministic, Temperature
+    from nescio.study.opening import remember
     from nescio.types import need
 
     folder = _checked_folder(args.out)
     need("matplotlib.figure", "demo")
     need("safetensors.torch", "files")
     fit, test, whose = _parts(args)
-    model = models.load(args.model, args.weights, trust_pickle=args.trust_pickle)
-    classifier = models.Classifier.of(model, output=args.output)
-    if args.device is not None:
-        move(classifier, args.device)
+    classifier = opened_model(args).model
 
     inputs, labels = test[0].split(args.batch_size), test[1]
     before = Deterministic(classifier).predict(inputs)[0]
@@ -88,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
     figure = plots.reliability(reliable)
     posterior.save(folder)
+    remember(folder, args.model, args.weights, output=args.output)
     with replacing(folder / PICTURE) as part:
         figure.savefig(part, format="png", dpi=150)
     print(f"\nWrote {folder}: posterior.json with its tensors, and {PICTURE}")

@@ -1,5 +1,5 @@
-"""Whether a map over the pixels is right: does it find a patch that is known to be corrupted, and does it depend on the
-weights at all.
+"""Whether a map over the pixels is right: does it find a patch that is known to be corrupted, does it depend on the
+weights at all, and on nothing but the function that they make.
 
 Anomaly test. In each image the pixels of a mask were corrupted, so the map should be highest there:
 
@@ -11,6 +11,16 @@ Both are worked out for each image and then averaged over the images.
 
 Randomised weights. A map that explains a model must change when the model's weights are replaced by random ones. The
 rank correlation of the maps before and after is 1 when nothing changed, and near 0 is good.
+
+Rewritten networks. A map that explains a function must stay when the network is written down differently and computes
+the same: a ReLU layer times c and the next by 1/c, a batch norm folded into its convolution. For maps M and M′
+
+    difference = Σ |M − M′| / (Σ |M| + Σ |M′|)      0 for equal maps, 1 where no pixel is in both
+
+For positive maps with the same sum U, as UA-Backprop's are, it is the share of U that went to other pixels. The
+paths `gradient` and `smoothgrad` depend on the function alone and pass. `fullgrad` adds absolute values of bias terms
+and `gradcam` looks at one layer: both pass a rescaled pair, and fail where a rewriting moves biases between layers, as
+folding a batch norm into a convolution does that has a bias of its own (Grad-CAM: into the last one, with or without).
 """
 
 from __future__ import annotations
@@ -56,12 +66,7 @@ def randomised(maps_before: Values, maps_after: Values) -> float:
 
     Near 0 is good: the maps depend on what was learned. 1 means that they do not.
     """
-    before, after = pixel_maps(maps_before, "maps_before"), pixel_maps(maps_after, "maps_after")
-    if before.shape != after.shape:
-        raise InputError(
-            f"expected maps of the same images before and after but got shapes {list(before.shape)} and "
-            f"{list(after.shape)}"
-        )
+    before, after = _pair(maps_before, maps_after, ("maps_before", "maps_after"), "before and after")
     for name, maps in (("maps_before", before), ("maps_after", after)):
         constant = np.ptp(maps, axis=(1, 2)) == 0
         if constant.any():
@@ -71,6 +76,30 @@ def randomised(maps_before: Values, maps_after: Values) -> float:
             )
     found = (rank_correlation(one.ravel(), other.ravel()) for one, other in zip(before, after, strict=True))
     return _mean(np.array([value for value in found if value is not None]))  # none is None: no map is constant
+
+
+@dataclass(frozen=True)
+class RewrittenResult:
+    """How much of the maps changed with the way the network is written: 0 is right.
+
+    difference: the mean over the images; worst: the largest; image_difference: of each image, [N].
+    """
+
+    difference: float
+    worst: float
+    image_difference: Floats
+
+
+def rewritten(maps: Values, maps_rewritten: Values) -> RewrittenResult:
+    """Maps [N, H, W] of a network, and those of another one that computes the same function, for the same images.
+
+    Round-off alone gives less than 1e-6 in float32. That the two do compute the same is for the caller to see to.
+    """
+    one, other = _pair(maps, maps_rewritten, ("maps", "maps_rewritten"), "of both networks")
+    apart = np.abs(one - other).sum((1, 2))
+    size = np.abs(one).sum((1, 2)) + np.abs(other).sum((1, 2))
+    difference = np.divide(apart, size, out=np.zeros_like(apart), where=size > 0)
+    return RewrittenResult(_mean(difference), float(difference.max()), difference)
 
 
 def pixel_maps(values: Values, name: str) -> Floats:
@@ -88,6 +117,15 @@ def pixel_maps(values: Values, name: str) -> Floats:
             f"(image {listed(bad)}); find out why, or leave those images out"
         )
     return array
+
+
+def _pair(one: Values, other: Values, names: tuple[str, str], which: str) -> tuple[Floats, Floats]:
+    first, second = pixel_maps(one, names[0]), pixel_maps(other, names[1])
+    if first.shape != second.shape:
+        raise InputError(
+            f"expected maps of the same images {which} but got shapes {list(first.shape)} and {list(second.shape)}"
+        )
+    return first, second
 
 
 def _masks(mask: Values, shape: tuple[int, ...]) -> Booleans:

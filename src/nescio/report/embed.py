@@ -42,13 +42,16 @@ def svg(figure: Figure, alt: str, name: str) -> str:
     text = re.sub(r"font(-family)?: [^;\"]*(?=[;\"])", _page_font, text)
     for colour, variable in ((INK, "currentColor"), (FAINT, "var(--faint)"), (ACCENT, "var(--accent)")):
         text = re.sub(re.escape(colour), variable, text, flags=re.IGNORECASE)
-    text = re.sub(
-        r"-?\d+\.\d{3,}", lambda number: f"{float(number.group()):.2f}", text
-    )  # a hundredth of a point is enough
+    # a hundredth of a point is enough for places; what is written stays as it is
+    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{3,}", _short, tag.group()), text)
     opening, rest = text.split(">", 1)
     opening = re.sub(r' (?:width|height)="[^"]*"', "", opening)
     label = html.escape(alt, quote=True)
     return f'{opening} role="img" aria-label="{label}"><title>{html.escape(alt)}</title>{rest}'
+
+
+def _short(number: re.Match[str]) -> str:
+    return f"{float(number.group()):.2f}"
 
 
 def _page_font(match: re.Match[str]) -> str:

@@ -33,6 +33,8 @@ from nescio.types import GradientNorms, InputError, NescioError
 
 MOST = 10_000  # pictures of a set in detection, so that all pairs are of one size
 
+PROGRAM = {True: "a test of the machinery: the numbers say nothing", False: "its sizes are in the notes"}
+
 Say = Callable[[str], object]
 
 
@@ -74,7 +76,7 @@ def run(
         "study": chosen.name,
         "title": chosen.title,
         "scale": size.name,
-        "about": size.about,
+        "about": size.about if chosen.program is None else PROGRAM[size.bundled],
         "notes": list(chosen.notes),
         "started": started,
         "seconds": time.perf_counter() - began,

@@ -64,7 +64,7 @@ def sampled(posterior: PosteriorBase) -> Doubt:
         if not held:
             held.extend(members(posterior, x.detach()))
         found = []
-        with preserved(posterior), tracing(posterior):
+        with preserved(posterior), tracing(posterior), torch.set_grad_enabled(x.requires_grad):
             for member in held:
                 with member.enter(x):  # type: ignore[attr-defined]
                     found.append(member.finish(member.network().logits(x)))  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ def _evidential(posterior: Evidential) -> Callable[[Tensor], dict[str, Tensor]]:
     classifier = posterior.classifiers[0]
 
     def value(x: Tensor) -> dict[str, Tensor]:
-        with preserved(posterior), tracing(posterior):
+        with preserved(posterior), tracing(posterior), torch.set_grad_enabled(x.requires_grad):
             alpha = concentration(classifier.logits(x).double(), posterior.evidence)
         found = decomposed(alpha)
         return {

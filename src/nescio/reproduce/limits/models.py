@@ -5,6 +5,7 @@ All work in float64, so that gradients which vanish far away are not lost in rou
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,9 @@ from nescio.reproduce.cells import digest
 
 Labelled = tuple[Tensor, Tensor]
 State = dict[str, Tensor]
+FILES = {"MC dropout": "dropout", "ensemble": "ensemble", "anchored ensemble": "anchored"}
+FILES |= {"Bayes by backprop": "variational", "evidential": "evidential"}
+SECONDS = "seconds of training"
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class Trainer:
             data, held_out, plan, seed, folder, check,
         )  # fmt: skip
         self.classes = int(data[1].max()) + 1
+        self._took: dict[str, float] = {}
         self.mark = digest(repr(plan), str(seed), *(bytes(t.numpy().data) for t in (*data, *held_out)))
         self.makers: dict[str, Callable[[], PosteriorBase]] = {
             "one network": lambda: posteriors.Deterministic(self.one),
@@ -177,8 +182,18 @@ class Trainer:
         recipe = self.plan.recipe(self.plan.longer_lr, epochs, max(5, epochs // 4))
         return {"recipe": recipe, "seed": self.seed, "progress": False}
 
+    def seconds(self, name: str) -> float:
+        """How long the networks of a model were trained; those put around the one network take its time."""
+        return self._took.get(FILES.get(name, "one"), 0.0)
+
     def _kept(self, name: str, make: Callable[[], State]) -> State:
-        return kept(self.folder / f"{name}-{self.mark}.pt", make, self.check)
+        def timed() -> State:
+            began = time.perf_counter()
+            return {**make(), SECONDS: torch.tensor(time.perf_counter() - began)}
+
+        found = kept(self.folder / f"{name}-{self.mark}.pt", timed, self.check)
+        self._took[name] = float(found[SECONDS])
+        return {key: value for key, value in found.items() if key != SECONDS}
 
 
 def kept(path: Path, make: Callable[[], State], check: Callable[[], None]) -> State:

@@ -125,7 +125,8 @@ def published(posteriors: Mapping[str, PosteriorBase], off: DeepEnsemble, keep: 
         "takes the entropy over the samples; the mean over two classes is ½ whatever is predicted, so for ten samples "
         "the result is 5 bits less the mean entropy of the samples: a picture of the aleatoric part turned upside "
         "down. Hence the paper's tube of low epistemic uncertainty along the decision boundary, also where there are "
-        "no data: in mutual information itself the same place is the highest. Second row: the public code predicts "
+        "no data. In mutual information itself the boundary is low only among the data, and away from them it is where "
+        "the most is found. Second row: the public code predicts "
         "with the network in eval mode, in which dropout is off; all predictions are then the same, and variance and "
         "mutual information are 0 everywhere.",
         "Surfaces of variance, mutual information and the public code's mutual information for four models",
@@ -159,9 +160,9 @@ def by_score(scores: Mapping[str, Scores], shown: Sequence[str], keep: Kept, dat
         ),
         grid(
             slopes, data, "Gradient scores: how much they still change with the input",
-            "The size of the gradient by the input, by central differences, on a logarithmic scale from 10⁻⁶ to 1.",
-            "Gradient magnitudes of gradient scores", "kyl-score-slopes", limits=slope_limits(list(shown)), log=True,
-            colours=draw.SLOPE, **more,
+            "The size of the gradient by the input, by central differences, on a logarithmic scale from 10⁻⁶ to 10³.",
+            "Gradient magnitudes of gradient scores", "kyl-score-slopes",
+            limits=dict.fromkeys(shown, (1e-6, 1e3)), log=True, colours=draw.SLOPE, **more,
         ),
     ]  # fmt: skip
 
@@ -224,7 +225,7 @@ def distances(found: Mapping[str, Mapping[str, Any]]) -> Figure:
         "Doubt by distance",
         "The mean of each metric over a ring around the data. One network's doubt falls towards 0, and so does that of "
         "evidence. For models of several networks all metrics tend to a fixed number: the share of directions in which "
-        "the last regions of their networks lead to different classes. They reach it within a few times the data's "
+        "the last regions of their networks lead to different classes. They near it within some ten times the data's "
         "radius, and from there on say nothing of how far away an input is. Everywhere else the model is sure.",
         alt,
         svg(figure, alt, "kyl-distances"),

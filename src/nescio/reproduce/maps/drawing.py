@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
-SIDE, LEFT = 0.9, 0.9  # inches of one small picture, and of the names beside them
+SIDE, LEFT, WIDE = 0.9, 0.9, 5.4  # inches of one small picture, of the names beside them, and of a chart
 
 
 def kinds(name: str, known: str, x: Floats, maps: Mapping[str, Floats]) -> Figure:
@@ -77,27 +77,24 @@ def _grid(
     return _no_wider(svg(figure, alt, name), wide)
 
 
-def curves(found: Mapping[str, Mapping[str, tuple[Sequence[int], Sequence[float]]]]) -> Figure:
-    """URR by number of blurred pixels, by data set and method."""
-    wide = max(5.0, 3.3 * len(found))
-    figure, every = panels(wide, 4.2, columns=len(found))
-    for ax, (name, lines) in zip(every, found.items(), strict=True):
-        for at, (label, (pixels, values)) in enumerate(lines.items()):
-            look: dict[str, Any] = {"color": COLOURS[at % len(COLOURS)], "linestyle": STYLES[at // len(COLOURS)]}
-            if label == "Random order":
-                look = {"color": INK, "linestyle": ":"}
-            ax.plot(pixels, values, label=label, linewidth=2.4 if at == 0 else 1.2, **look)
-        ax.set(title=name, xlabel="blurred pixels")
-        ax.grid(alpha=0.25)
-    every[0].set_ylabel("uncertainty reduction rate (median)")
-    handles, labels = every[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small", labelcolor=INK)
-    alt = f"Uncertainty reduction rate by blurred pixels on {', '.join(found)}"
+def curves(name: str, known: str, lines: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> Figure:
+    """URR by number of blurred pixels, by method; the first is drawn thick and the last, chance, dotted."""
+    figure, (ax,) = panels(WIDE, 4.6)
+    for at, (label, (pixels, values)) in enumerate(lines.items()):
+        look: dict[str, Any] = {"color": COLOURS[at % len(COLOURS)], "linestyle": STYLES[at // len(COLOURS)]}
+        if at == len(lines) - 1:
+            look = {"color": INK, "linestyle": ":"}
+        ax.plot(pixels, values, label=label, linewidth=2.6 if at == 0 else 1.2, **look)
+    ax.set(xlabel="blurred pixels", ylabel="uncertainty reduction rate (median)")
+    ax.grid(alpha=0.25)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small", labelcolor=INK)
+    alt = f"Uncertainty reduction rate by blurred pixels on {name}, by {', '.join(lines)}"
     text = (
         "The share of the epistemic uncertainty that is gone when so many pixels are blurred, those first that a map "
         "blames most; the median over pictures. Higher is better."
     )
-    return Figure("Uncertainty reduction curves", text, alt, _no_wider(svg(figure, alt, "urr-curves"), wide))
+    drawn = _no_wider(svg(figure, alt, f"urr-{known}"), WIDE)
+    return Figure(f"Uncertainty reduction, {name}", text, alt, drawn)
 
 
 def heat_map(means: Mapping[tuple[float, float], float]) -> Figure:
@@ -114,13 +111,15 @@ def heat_map(means: Mapping[tuple[float, float], float]) -> Figure:
         for column, two in enumerate(twos):
             if (one, two) in means:
                 bold = "bold" if (one, two) == low else "normal"
-                ax.text(column, row, f"{means[one, two]:.3f}", ha="center", va="center", weight=bold, color="#111111")
+                ax.text(
+                    column, row, f"{100 * means[one, two]:.1f}", ha="center", va="center", weight=bold, color="#111111"
+                )
     ax.set_xticks(range(len(twos)), [f"{two:g}" for two in twos])
     ax.set_yticks(range(len(ones)), [f"{one:g}" for one in ones])
     ax.set(xlabel="τ₂ (softmax over pixels)", ylabel="τ₁ (to logits)")
     ax.tick_params(length=0)
     text = (
-        "AUC-URR at 5 % of the pixels, the mean over the sets; lower is better, and the lowest, in bold, is at "
+        "AUC-URR at 5 % of the pixels, times 100, the mean over the sets; lower is better. The lowest, in bold, is at "
         f"τ₁ = {low[0]:g}, τ₂ = {low[1]:g}."
     )
     alt = f"AUC-URR by τ₁ and τ₂; the lowest, {means[low]:.3f}, at τ₁ = {low[0]:g} and τ₂ = {low[1]:g}"

@@ -43,7 +43,7 @@ class Sizes:
 FEW = {"mnist": 500, "cifar10": 1000, "svhn": 2000, "cifar100": 4000}
 """Training pictures of the paper's section 5.2.2."""
 TAU1 = (0.05, 0.1, 0.3, 1.0, 3.0)
-TAU2 = (0.01, 0.03, 0.1, 0.3, 1.0)
+TAU2 = (0.03, 0.1, 0.3, 1.0, 3.0)
 ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0)
 
 SIZES: Mapping[str, Sizes] = {

@@ -97,8 +97,7 @@ def program(job: Job) -> Made:
         data = half_moons(seed, size.training, size.held_out)
         trainer = _trainer(job, data, size, seed, printed=False)
         posteriors = trainer.all(MODELS if number == 0 else TABLED)
-        held = data.held_x, data.held_y
-        models += [_model(name, seed, one, held, "rate 0.005") for name, one in posteriors.items()]
+        models += [_model(name, trainer, one, "") for name, one in posteriors.items()]
         job.say(f"half-moons, seed {seed}: trained, {100 * models[-len(posteriors)]['accuracy']:.1f} % right")
         own = figures.Scores(trainer.one, METHODS, (data.x, data.y))
         path = job.work / "limits" / "moons" / f"table-{size.ring}-{trainer.mark}.json"
@@ -110,7 +109,7 @@ def program(job: Job) -> Made:
         if number == 0:
             printed = _trainer(job, data, size, seed, printed=True)
             as_printed = printed.all(PAPER)
-            models += [_model(f"{name}, as printed", seed, one, held, "") for name, one in as_printed.items()]
+            models += [_model(name, printed, one, ", as printed") for name, one in as_printed.items()]
             drawn = _figures(job, size, data, trainer, posteriors, own, printed, as_printed)
     about = f"{size.training} points to train on and {size.held_out} held out, noise 0.125, for each seed"
     return Made(
@@ -138,9 +137,14 @@ def _trainer(job: Job, data: Moons, size: Size, seed: int, printed: bool) -> Tra
     return Trainer((data.x, data.y), held, plan, seed, job.work / "limits" / "moons", job.check)
 
 
-def _model(name: str, seed: int, posterior: PosteriorBase, held: tuple[Tensor, Tensor], about: str) -> dict[str, Any]:
-    words = about or "the supplement's rate, 20 epochs at most"
-    return {"plan": name, "seed": seed, "accuracy": accuracy(posterior, held), "seconds": 0.0, "about": words}
+def _model(name: str, trainer: Trainer, posterior: PosteriorBase, as_printed: str) -> dict[str, Any]:
+    return {
+        "plan": f"{name}{as_printed}",
+        "seed": trainer.seed,
+        "accuracy": accuracy(posterior, trainer.held_out),
+        "seconds": trainer.seconds(name),
+        "about": "the supplement's rate, 20 epochs at most" if as_printed else "rate 0.005",
+    }
 
 
 def _off(dropout: PosteriorBase) -> DeepEnsemble:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nescio.reproduce.maps import drawing
 from nescio.reproduce.maps.case import Case, picked
 from nescio.reproduce.maps.columns import Told
@@ -25,9 +23,8 @@ NOTES = (
 
 
 def program(job: Job) -> Made:
-    """Figures of each set, and the curves of all."""
+    """Figures of each set."""
     figures: list[Figure] = []
-    lines: dict[str, dict[str, Any]] = {}
     told = Told()
     for known in SETS:
         name = NAMES[known]
@@ -41,12 +38,11 @@ def program(job: Job) -> Made:
             figures.append(drawing.kinds(name, known, few.double().numpy(), kinds))
             maps = {row.label: case.maps(row, x).values[: len(few)] for row in METHODS}
             figures.append(drawing.methods(name, known, few.double().numpy(), maps))
-            curves = {row.label: blurred(case, row, x)["curve"] for row in (*METHODS, FLOOR)}
-            lines[name] = {label: (curve["pixels"], curve["urr"]) for label, curve in curves.items()}
+            found = {row.label: blurred(case, row, x)["curve"] for row in (*METHODS, FLOOR)}
+            lines = {label: (curve["pixels"], curve["urr"]) for label, curve in found.items()}
+            figures.append(drawing.curves(name, known, lines))
         except (TimeOver, NescioError) as error:
             job.say(f"{name}: {'the time was over' if isinstance(error, TimeOver) else error}")
-    if lines:
-        figures.append(drawing.curves(lines))
     return Made([], figures, settings={"seeds": told.seeds}, models=told.models, sets=told.sets)
 
 

@@ -160,12 +160,12 @@ def _attention(job: Job, column: Column, found: Prepared, taus: Mapping[str, flo
     few = Few.of(job, column.known, found.rest)
     sizes = few.case.sizes
     tested = min(len(found.held.x), sizes.tested or len(found.held.x))
-    tuned = replace(OURS, settings={**OURS.settings, **taus})
 
     def cell(row: Row, seed: int) -> dict[str, Any]:
         entry, alpha = {"row": row.label, "column": column.key, "seed": seed}, row.settings["alpha"]
         if alpha not in sizes.alphas:
             return entry | {"reason": NOT_HERE}
+        tuned = replace(OURS, label=row.label, settings={**OURS.settings, **taus})
         made = attempted(entry, lambda: few.retrained(tuned, seed, found.held, tested, 0, alpha))
         return made if "reason" in made else entry | {"metrics": made["plain"]}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 from nescio.reproduce.maps.case import Case, picked
@@ -10,6 +11,7 @@ from nescio.reproduce.maps.columns import Told, by_column
 from nescio.reproduce.maps.ensemble import doubtful
 from nescio.reproduce.maps.judging import blurred, found_patches, patched
 from nescio.reproduce.maps.rows import FLOOR, OURS, PATHS, RIVALS
+from nescio.reproduce.maps.sizes import sizes_of
 from nescio.reproduce.program import Job, Made, attempted
 from nescio.reproduce.study import METRICS, Column, Part, Row, Study, pairs, paper_table
 
@@ -43,12 +45,12 @@ NOTES = (
     "Epistemic uncertainty of a deep ensemble of five. The blurring test takes the test pictures that the ensemble "
     "doubts most, and blurs with a width of 1.5 pixels on every set: the paper states that width for MNIST, and says "
     "of the pictures only that they are highly uncertain.",
-    "The paper's values of τ₁ and τ₂ are not known; ours are the defaults of nescio.explain, which a sweep on "
-    "validation pictures chose (ua-sweep).",
+    "The paper's values of τ₁ and τ₂ are not known; ours are the defaults of nescio.explain. The study ua-sweep looks "
+    "for the best ones on validation pictures.",
     "Random order blurs pixels by chance. Rows of UA-Backprop over other paths than FullGrad are not in the paper's "
     "table.",
     "The anomaly test fills a square of a quarter of the side of pictures that the ensemble gets right with noise, and "
-    "asks whether the map is highest there: over pixels, 0.5 is chance for AUROC.",
+    "asks whether the map is highest there, pixel by pixel: an AUROC of 50 is chance.",
 )
 
 
@@ -64,15 +66,17 @@ def program(job: Job) -> Made:
     """The cells of all four parts, data set by data set."""
     told = Told()
     cells = by_column(job, PARTS, COLUMNS, lambda column: _column(job, column, told))
-    return Made(cells, settings={"seeds": told.seeds}, models=told.models, sets=told.sets)
+    settings = {"seeds": told.seeds, "maps": asdict(sizes_of(job.parts.scale))}
+    return Made(cells, settings=settings, models=told.models, sets=told.sets)
 
 
 def _column(job: Job, column: Column, told: Told) -> list[list[dict[str, Any]]]:
     case = Case.of(job, column.known)
     test = job.parts.known(column.known)
-    told.add(case, test)
     x = picked(test, doubtful(case.ensemble, test, case.sizes.pool, case.sizes.pictures))
     corrupted, masks = patched(case, test, case.sizes.patched)
+    used = f"{test.about}; the {len(x)} most doubtful are blurred, {len(corrupted)} others get a patch"
+    told.add(case, replace(test, about=used))
 
     def cell(row: Row, measure: Callable[[Row], dict[str, Any]]) -> dict[str, Any]:
         return attempted({"row": row.label, "column": column.key, "seed": "all"}, lambda: measure(row))

@@ -1,0 +1,68 @@
+"""Seconds per map: what an explanation costs, with what happens only on the first call left out.
+
+    seconds = median over the runs of (time of all batches of one run) / inputs
+
+Work on a GPU goes on after the call that started it has returned, so the devices are waited for before each reading of
+the clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nescio.evaluate.arrays import Floats, whole
+from nescio.types import InputError
+
+
+@dataclass(frozen=True)
+class MapTime:
+    """Seconds for one input: the median over the runs, and each run's own; inputs is how many a run explained."""
+
+    seconds: float
+    runs: Floats
+    inputs: int
+
+
+def time_per_map(
+    explain: Callable[[Tensor], object],
+    x: Tensor,
+    *,
+    batch: int | None = None,
+    warm_up: int = 1,
+    repeats: int = 3,
+) -> MapTime:
+    """The time that ``explain`` takes for inputs x [N, ...], such as ``lambda x: nescio.explain(posterior, x)``.
+
+    batch: inputs that it is given at a time; None gives it all at once. All of x goes through `warm_up` times before
+    the clock is looked at, since caches fill and kernels are chosen on the first call, and `repeats` times after.
+    """
+    if not isinstance(x, Tensor) or x.ndim < 1 or len(x) == 0:
+        came = f"one of shape {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+        raise InputError(f"x: expected a tensor of at least one input, [N, ...], but got {came}")
+    parts = x.split(len(x) if batch is None else whole(batch, "batch", 1))
+    whole(warm_up, "warm_up", 0)
+    taken = [_taken(explain, parts) for _ in range(warm_up + whole(repeats, "repeats", 1))]
+    runs = np.array(taken[warm_up:]) / len(x)
+    return MapTime(float(np.median(runs)), runs, len(x))
+
+
+def _taken(explain: Callable[[Tensor], object], parts: tuple[Tensor, ...]) -> float:
+    _wait()
+    start = time.perf_counter()
+    for part in parts:
+        explain(part)
+    _wait()
+    return time.perf_counter() - start
+
+
+def _wait() -> None:
+    """Until every GPU that this process has used is done."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        for device in range(torch.cuda.device_count()):
+            torch.cuda.synchronize(device)

@@ -1,0 +1,188 @@
+"""Where the doubt comes from: an input and the maps of its uncertainty side by side, or the features that weigh most.
+
+All maps of a figure share one colour scale, so that they can be compared: from 0, or, where a method gives negative
+values too, as far below 0 as above. The picture lies under the maps in pale grey; colours are clear at 0 and opaque
+from half of the scale on, so that the picture is seen where there is little to say about it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nescio.evaluate.arrays import Floats, Values, listed, numbers
+from nescio.plots.kinds import PARTS
+from nescio.plots.style import COLOURS, FAINT, INK, panels
+from nescio.types import InputError, need
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PALE = 0.4  # of the way from white to black that the picture under a map takes
+ABOVE = ("#e69f0000", "#e69f00c0", "#d55e00", "#a03500", "#6b1d00")  # 0 to the top; lightness falls all the way
+BELOW = ("#56b4e900", "#56b4e9c0", "#0072b2", "#00517e", "#00304d")
+
+
+def maps(
+    parts: Mapping[str, Values],
+    picture: Values | None = None,
+    *,
+    values: Mapping[str, float] | None = None,
+    title: str = "",
+    unit: str = "nats per pixel",
+    side: float = 2.5,
+) -> Figure:
+    """A picture [H, W] or [channels, H, W], and maps [H, W] of it by name, such as {"epistemic": map, "total": map}.
+
+    values: the uncertainty that each map is about, written above it. A picture with values outside of [0, 1] is
+    stretched to its own range; one that has neither 1 nor 3 channels is shown as their mean. unit: of the colour bar.
+    side: width of a panel in inches.
+    """
+    named = {name: _finite(one, name, 2, "a map [H, W]") for name, one in _some(parts).items()}
+    shapes = {one.shape for one in named.values()}
+    if len(shapes) > 1:
+        raise InputError(f"parts: expected maps of one shape, but got {', '.join(str(list(s)) for s in shapes)}")
+    high, wide = shapes.pop()
+    shown = None if picture is None else _shown(picture, (high, wide))
+    count = len(named) + (shown is not None)
+    tall = side * min(max(high / wide, 0.3), 3.0)
+    width = count * side + 0.7
+    title = _wrapped(title, width)
+    figure, every = panels(width, tall + 0.4 + 0.2 * len(title.splitlines()), columns=count)
+    for ax in every:
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_visible(False)
+    scale = _scale(named.values())
+    rest = every
+    if shown is not None:
+        first, *rest = every
+        look: dict[str, Any] = {} if shown.ndim == 3 else {"cmap": "gray", "vmin": 0, "vmax": 1}
+        first.imshow(shown, interpolation="nearest", **look)
+        first.set_title("input", fontsize="medium")
+    image = None
+    for ax, (name, one) in zip(rest, named.items(), strict=True):
+        if shown is not None:
+            grey = shown if shown.ndim == 2 else shown.mean(2)
+            ax.imshow(1 - PALE * (1 - grey), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        image = ax.imshow(one, interpolation="nearest", **scale)
+        ax.set_title(_heading(name, values), fontsize="medium", parse_math=False)
+    _colour_bar(figure, image, rest[-1], unit)
+    _entitle(figure, title)
+    return figure
+
+
+def feature_bars(
+    parts: Mapping[str, Values],
+    names: Sequence[str],
+    *,
+    values: Mapping[str, float] | None = None,
+    title: str = "",
+    unit: str = "nats",
+    most: int = 12,
+    width: float = 6.4,
+) -> Figure:
+    """Bars of the features or tokens with the largest share of the last of the parts, each [F], the largest on top.
+
+    What the others have together is the lowest bar, so that nothing is left out.
+    """
+    named = {name: _finite(one, name, 1, "one number for each feature, [F]") for name, one in _some(parts).items()}
+    sizes = {one.size for one in named.values()} | {len(names)}
+    if len(sizes) > 1:
+        raise InputError(
+            f"names: expected one for each feature of every part, but got {len(names)} names and "
+            f"{', '.join(f'{one.size} of {name}' for name, one in named.items())}"
+        )
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise InputError(f"most: expected a number of features of at least 1, but got {most!r}")
+    order = np.argsort(-np.abs(list(named.values())[-1]), kind="stable")
+    order, others = (order, order[:0]) if len(names) <= most + 1 else (order[:most], order[most:])
+    labels = [names[at] for at in order] + ([f"{len(others)} others together"] if len(others) else [])
+    rows, thick = len(labels), 0.8 / len(named)
+    title = _wrapped(title, width)
+    figure, (ax,) = panels(width, 1.1 + rows * (0.14 + 0.11 * len(named)) + 0.2 * len(title.splitlines()))
+    for place, (name, one) in enumerate(named.items()):
+        lengths = [*one[order], *([one[others].sum()] if len(others) else [])]
+        at = np.arange(rows) + (place - (len(named) - 1) / 2) * thick
+        ax.barh(at, lengths, thick, color=COLOURS[place % len(COLOURS)], label=_heading(name, values, ", "))
+    ax.set(ylim=(rows - 0.45, -0.55), yticks=range(rows), xlabel=f"part of the uncertainty ({unit})")
+    ax.set_yticklabels([_short(label) for label in labels], parse_math=False)
+    ax.axvline(0, color=INK, linewidth=0.8)
+    ax.legend(frameon=False, labelcolor=INK, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1))
+    _entitle(figure, title)
+    return figure
+
+
+def _some(parts: Mapping[str, Values]) -> Mapping[str, Values]:
+    if not isinstance(parts, Mapping) or not parts:
+        raise InputError("parts: expected at least one map by name, such as {'total': map}, but got none")
+    return parts
+
+
+def _finite(given: Values, name: str, dims: int, what: str) -> Floats:
+    array = numbers(given, name, what).astype(np.float64, copy=False)
+    if array.ndim != dims or array.size == 0:
+        raise InputError(f"{name}: expected {what} of a single input, but got shape {list(array.shape)}")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        raise InputError(f"{name}: expected finite numbers, but {bad.sum()} are not (at {listed(bad.ravel())})")
+    return array
+
+
+def _shown(picture: Values, shape: tuple[int, int]) -> Floats:
+    """The picture as matplotlib takes it, [H, W] or [H, W, 3] in [0, 1]."""
+    array = numbers(picture, "picture", "a picture").astype(np.float64, copy=False)
+    if array.ndim not in (2, 3) or array.shape[-2:] != shape or array.size == 0 or not np.isfinite(array).all():
+        raise InputError(
+            f"picture: expected finite numbers [H, W] or [channels, H, W] with the {shape[0]} × {shape[1]} pixels of "
+            f"the maps, but got shape {list(array.shape)}"
+        )
+    low, high = float(array.min()), float(array.max())
+    if low < 0 or high > 1:
+        array = (array - low) / ((high - low) or 1.0)
+    if array.ndim == 3:
+        array = np.moveaxis(array, 0, 2) if len(array) == 3 else array.mean(0)
+    return array
+
+
+def _scale(every: Iterable[Floats]) -> dict[str, Any]:
+    """Colours and the range that all maps share."""
+    everything = np.concatenate([one.ravel() for one in every])
+    low, high = float(everything.min()), float(everything.max())
+    colours = need("matplotlib.colors", "demo").LinearSegmentedColormap
+    if low < 0:
+        reach = max(-low, high)
+        signed = colours.from_list("signed", [*BELOW[::-1], *ABOVE])
+        return {"cmap": signed, "vmin": -reach, "vmax": reach}
+    return {"cmap": colours.from_list("rising", ABOVE), "vmin": 0.0, "vmax": high or 1.0}  # no doubt: nothing coloured
+
+
+def _colour_bar(figure: Figure, image: Any, ax: Axes, unit: str) -> None:
+    bar: Any = figure.colorbar(image, cax=ax.inset_axes((1.05, 0.0, 0.07, 1.0)))
+    bar.outline.set_edgecolor(FAINT)
+    bar.ax.tick_params(colors=INK, labelcolor=INK, labelsize="small")
+    bar.ax.yaxis.set_major_locator(need("matplotlib.ticker", "demo").MaxNLocator(5))
+    bar.formatter.set_powerlimits((-3, 3))
+    bar.set_label(unit, color=INK, fontsize="small")
+
+
+def _heading(name: str, values: Mapping[str, float] | None, between: str = "\n") -> str:
+    words = PARTS.get(name, name)
+    return words if values is None or name not in values else f"{words}{between}{values[name]:.3g} nats"
+
+
+def _wrapped(title: str, width: float) -> str:
+    """Lines that fit into so many inches."""
+    return "\n".join(textwrap.fill(line, max(20, int(13 * width))) for line in title.splitlines())
+
+
+def _entitle(figure: Figure, title: str) -> None:
+    if title:
+        figure.suptitle(title, color=INK, fontsize="medium", x=0.01, ha="left", parse_math=False)
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= 40 else label[:39] + "…"
