@@ -3,20 +3,56 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from nescio.data.sources import Rows
     from nescio.models import Classifier
+    from nescio.models.sources import Source
+
+SPEC = "torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.pt2, PACKAGE.MODULE:FACTORY or a folder that nescio has kept"
+DATA = "a folder of pictures, a .txt list of them, .npz, .parquet, .csv, or a data set of Hugging Face on disk"
 
 
 def add_model(command: argparse.ArgumentParser) -> None:
     """Where the model comes from."""
+    command.add_argument("--model", required=True, metavar="MODEL", help=SPEC)
     command.add_argument(
-        "--model", required=True, metavar="PACKAGE.MODULE:FACTORY", help="a function that makes the model"
+        "--weights", metavar="FILE",
+        help="its weights: .safetensors, or a file of torch.save; or published ones to fetch: DEFAULT for torchvision, "
+        "pretrained for timm",
+    )  # fmt: skip
+
+
+def add_data(command: argparse.ArgumentParser, required: bool = True) -> None:
+    """Where the data come from, and how a row is made ready for the model."""
+    command.add_argument("--data", required=required, metavar="PATH", help=DATA)
+    command.add_argument(
+        "--x", "--key", dest="x", metavar="NAME",
+        help="the array or column of inputs; several columns of numbers with commas (default: by usual names)",
+    )  # fmt: skip
+    command.add_argument(
+        "--label", default="auto", metavar="NAME", help="the array or column of labels, or none (default: usual names)"
     )
-    command.add_argument("--weights", metavar="FILE", help="its weights: .safetensors, or a file of torch.save")
+    command.add_argument(
+        "--name", default="auto", metavar="NAME", help="the column that names rows, or none (default: usual names)"
+    )
+    command.add_argument(
+        "--on-error", choices=("stop", "skip"), default="stop",
+        help="at rows that cannot be used: stop, or skip them and say which (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument("--base", metavar="MODEL", help="the model under a saved posterior that does not name it")
+    command.add_argument(
+        "--size", type=_size, metavar="N", help="resize pictures to a side of N, or HxW; 0: not (default: the model's)"
+    )
+    command.add_argument("--crop", type=_size, metavar="N", help="then cut this out of the middle; 0: not")
+    command.add_argument(
+        "--mean", type=_channels, metavar="A,B,C", help="normalise with this mean of each channel in [0, 1], or none"
+    )
+    command.add_argument("--std", type=_channels, metavar="A,B,C", help="and this standard deviation, or none")
 
 
 def add_running(command: argparse.ArgumentParser) -> None:
@@ -29,6 +65,55 @@ def add_running(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--trust-pickle", action="store_true", help="read weights that may run code; only for files you trust"
     )
+
+
+def opened_model(args: argparse.Namespace) -> Source:
+    """The model of --model, --weights, --base and the pre-processing flags, on the device of --device."""
+    from nescio.study.opening import open_source
+
+    own = {name: getattr(args, name, None) for name in ("base", "output", "size", "crop", "mean", "std")}
+    source = open_source(args.model, args.weights, trust_pickle=args.trust_pickle, **own)
+    if args.device is not None:
+        for classifier in getattr(source.model, "classifiers", [source.model]):
+            move(classifier, args.device)
+    return source
+
+
+def opened_data(args: argparse.Namespace, source: Source, path: str | None = None) -> Rows:
+    """The rows of --data, or of another path, for that model."""
+    from nescio.data.sources import open_data
+
+    x = args.x.split(",") if args.x is not None and "," in args.x else args.x
+    return open_data(
+        args.data if path is None else path,
+        preprocess=source.preprocess,
+        x=x,
+        label=_or_none(args.label),
+        name=_or_none(args.name),
+        classes=source.classes,
+        on_error=args.on_error,
+    )
+
+
+def tell_opened(source: Source, rows: Rows) -> None:
+    """On standard error what was opened and what is done to each row; nothing for numbers as they are."""
+    if source.preprocess is None and rows.store.kind == "numbers":
+        return
+    print(f"model: {source.about}", file=sys.stderr)
+    print(f"data: {rows.about}", file=sys.stderr)
+    print(f"pre-processing: {rows.preprocess}", file=sys.stderr)
+
+
+def tell_problems(rows: Rows, most: int = 5) -> None:
+    """On standard error how many rows could not be used, and the first of them by name."""
+    found = rows.problems
+    if not found:
+        return
+    print(f"nescio: {len(found)} of {len(rows)} rows could not be used and were left out:", file=sys.stderr)
+    for problem in found[:most]:
+        print(f"  {problem}", file=sys.stderr)
+    if len(found) > most:
+        print(f"  and {len(found) - most} more", file=sys.stderr)
 
 
 def tensor(array: Any) -> Tensor:
@@ -58,3 +143,23 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got '{text}'")
     return int(text)
+
+
+def _size(text: str) -> int | tuple[int, int]:
+    parts = text.lower().split("x")
+    if len(parts) > 2 or not all(part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"expected a number of pixels or HEIGHTxWIDTH, got '{text}'")
+    return int(parts[0]) if len(parts) == 1 else (int(parts[0]), int(parts[1]))
+
+
+def _channels(text: str) -> tuple[float, ...]:
+    if text == "none":
+        return ()
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected numbers with commas, or none, got '{text}'") from error
+
+
+def _or_none(text: str) -> str | None:
+    return None if text == "none" else text

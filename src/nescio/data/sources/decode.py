@@ -1,0 +1,49 @@
+"""A picture file as an upright picture of Pillow in grey ("L") or colour ("RGB"), eight bits to a channel.
+
+Grey of sixteen bits is divided by 257; a palette, CMYK and the like become RGB, transparency is dropped as the loaders
+of torchvision, timm and transformers drop it; the rotation that a camera noted (EXIF) is carried out.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nescio.types import InputError, need
+
+ENDINGS = (
+    *(".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".avif"),
+    *(".ppm", ".pgm", ".pbm", ".pnm"),
+)
+
+
+def decode(source: str | Path | bytes) -> Any:
+    """The picture in the file, or in these bytes; of an animation the first."""
+    image = need("PIL.Image", "data")
+    try:
+        with image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as opened:
+            opened.load()
+            upright = need("PIL.ImageOps", "data").exif_transpose(opened)
+            return _plain(upright, image)
+    except image.UnidentifiedImageError as error:
+        raise InputError("it is no picture, or one of an unknown kind") from error
+    except (image.DecompressionBombError, image.DecompressionBombWarning) as error:
+        raise InputError(f"it has too many pixels ({error})") from error
+
+
+def _plain(picture: Any, image: Any) -> Any:
+    if picture.mode in ("L", "RGB"):
+        return picture.copy()  # not bound to the file
+    if picture.mode in ("1", "LA", "La"):
+        return picture.convert("L")
+    if picture.mode.startswith("I"):
+        values = np.asarray(picture)
+        if values.size and (int(values.min()) < 0 or int(values.max()) > 65535):
+            raise InputError("it has 32 bits to a pixel, whose range is not known; save it with 8 or 16")
+        return image.fromarray(np.round(values / 257).astype(np.uint8))
+    if picture.mode == "F":
+        raise InputError("it has floating-point pixels, whose range is not known; save it with 8 or 16 bits")
+    return picture.convert("RGBA").convert("RGB") if "transparency" in picture.info else picture.convert("RGB")

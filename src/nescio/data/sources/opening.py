@@ -1,0 +1,105 @@
+"""`open_data`: the ending of the path, or what lies in the folder, says which kind of data it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nescio.data.sources import files
+from nescio.data.sources.arrays import ArrayRows
+from nescio.data.sources.arrow_files import HubTable, ParquetTable, hub_folder
+from nescio.data.sources.csv_file import CsvTable
+from nescio.data.sources.rows import Kind, OnError, Preprocess, Rows, Store
+from nescio.data.sources.tables import Columns, TableRows
+from nescio.inputs import Inputs
+from nescio.types import InputError
+
+FORMS = "a folder of pictures, a .txt list, .npz, .npy, .parquet, .csv, .tsv or a data set of Hugging Face on disk"
+
+
+def open_data(
+    path: str | os.PathLike[str],
+    *,
+    preprocess: Preprocess | None = None,
+    x: Columns = None,
+    label: str | None = "auto",
+    name: str | None = "auto",
+    classes: Sequence[str] | None = None,
+    on_error: OnError = "stop",
+) -> Rows:
+    """The rows of what lies at the path; see the package's docstring.
+
+    x: the array, the column or the columns of the input; label, name: those of labels and names, "auto" to find them by
+    their usual names, None for none. classes: the model's class names. on_error: "stop" raises at the first row that
+    cannot be used, "skip" leaves such rows out; both keep them in `Rows.problems`.
+    """
+    if on_error not in ("stop", "skip"):
+        raise InputError(f"on_error: expected 'stop' or 'skip', got {on_error!r}")
+    place = Path(path)
+    if not place.exists():
+        raise InputError(f"expected a data file at {path}, but there is none (seen from {Path.cwd()})")
+    want = None if preprocess is None else preprocess.kind
+    store = _store(place, want, x, label, name)
+    given = preprocess
+    if given is None:
+        if store.kind == "texts":
+            raise InputError(
+                f"expected numbers or pictures from {path} for this model, got texts; a model of texts (hf:FOLDER) "
+                "brings the tokenizer that they need. Or name the columns of numbers with x (--x)"
+            )
+        given = Plain(store.kind)
+    elif store.kind != given.kind and not (store.kind == "numbers" and given.kind == "pictures"):
+        raise InputError(f"expected {given.kind}, as the model takes, but {path} holds {store.kind}")
+    return Rows(store, given, classes=classes, on_error=on_error)
+
+
+def _store(place: Path, want: Kind | None, x: Columns, label: str | None, name: str | None) -> Store:
+    """Where the rows lie."""
+    ending = place.suffix.lower()
+    if place.is_dir():
+        if (hub := hub_folder(place)) is not None:
+            return TableRows(HubTable(hub), want, x, label, name)
+        inside = sorted(entry for entry in place.iterdir() if not entry.name.startswith(("_", ".")))
+        parts = [entry for entry in inside if entry.suffix.lower() == ".parquet"]
+        if parts and not any(entry.is_dir() for entry in inside):
+            return TableRows(ParquetTable(place, parts), want, x, label, name)
+        return files.folder(place)
+    if ending == ".txt":
+        return files.listed(place)
+    if ending in (".npz", ".npy"):
+        if x is not None and not isinstance(x, str):
+            raise InputError(f"expected the name of one array in {place}, got {list(x)}")
+        return ArrayRows(place, x, label)
+    if ending == ".parquet":
+        return TableRows(ParquetTable(place, [place]), want, x, label, name)
+    if ending in (".csv", ".tsv"):
+        return TableRows(CsvTable(place), want, x, label, name)
+    raise InputError(f"expected {FORMS}, got {place}")
+
+
+class Plain:
+    """Rows for a model that says nothing of its pre-processing: pictures in [0, 1], numbers as they are."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+
+    def __call__(self, row: Any) -> Inputs:
+        if isinstance(row, Tensor):
+            return row
+        x = torch.from_numpy(np.array(row.convert("RGB"), dtype=np.uint8))
+        return x.permute(2, 0, 1).contiguous().float().div(255)
+
+    def collate(self, rows: Sequence[Inputs]) -> Inputs:
+        """A batch of rows."""
+        return torch.stack([row for row in rows if isinstance(row, Tensor)])
+
+    def __str__(self) -> str:
+        if self.kind == "pictures":
+            return "none known: pictures as large as they are, values in [0, 1] (--size, --mean, --std change that)"
+        return "none: numbers as they are"

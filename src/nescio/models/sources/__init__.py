@@ -1,0 +1,33 @@
+"""Any model by one word: where it comes from, what it does to a row of data first, and the names of its classes.
+
+    source = open_model("torchvision:resnet18", "weights.safetensors")
+    source.model        a Classifier, with the normalisation of pictures inside
+    source.preprocess   from one row (a picture, a text, an array) to what the model takes; None: not known
+    source.classes      the names of the classes, or None
+    source.about        in words what it is
+
+    open_model(spec, weights=None, *, trust_pickle=False, output=None,
+               size=None, crop=None, mean=None, std=None) -> Source
+
+spec                      what it is
+``torchvision:NAME``      a model of torchvision, with the transform of its published weights
+``timm:NAME``             a model of timm, with its data configuration
+``hf:PATH-OR-ID``         a classifier of images or texts of transformers, with its image processor or tokenizer
+``FILE.pt2``              an archive of torch.export
+``package.module:name``   a function that makes a model, a Classifier or a module; its ``.transform``, where it has one
+
+A saved study or posterior is opened one floor up, by `nescio.study.opening.open_source`, which takes all of these too.
+
+Preprocess, for whoever feeds the model (``nescio.data.sources`` does): ``kind`` is "pictures", "texts" or "numbers";
+``preprocess(row)`` gives the tensor or mapping of one row, without a batch dimension, and may be called from several
+threads; ``preprocess.collate(rows)`` makes a batch of them; ``str(preprocess)`` is one line for people. Pictures come
+out with values in [0, 1]: mean and standard deviation are the model's own first step, so that noise and maps are in
+the units of the picture.
+"""
+
+from nescio.models.sources.base import Numbers, Preprocess, Source
+from nescio.models.sources.opening import open_model
+from nescio.models.sources.pictures import Normalise, Pictures, Transformed
+from nescio.models.sources.texts import Texts
+
+__all__ = ["open_model", "Source", "Preprocess", "Pictures", "Transformed", "Texts", "Numbers", "Normalise"]

@@ -1,0 +1,99 @@
+"""What every kind of model source gives: the model, what it does to a row of data first, and what it is in words."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from nescio.inputs import Inputs
+from nescio.models.classifier import Classifier
+from nescio.types import InputError, Posterior
+
+Kind = Literal["pictures", "texts", "numbers"]
+
+
+class Preprocess(ABC):
+    """From one row of data to what the model takes: a pure function, which several threads may call at once."""
+
+    kind: ClassVar[Kind]
+
+    @abstractmethod
+    def __call__(self, row: Any) -> Inputs:
+        """The tensor, or the mapping of tensors, of one row, without a batch dimension."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """One line for people."""
+
+    def collate(self, rows: Sequence[Inputs]) -> Inputs:
+        """A batch of rows."""
+        first = rows[0]
+        if isinstance(first, Tensor):
+            return torch.stack([row for row in rows if isinstance(row, Tensor)])
+        named = [row for row in rows if isinstance(row, Mapping)]
+        return {name: torch.stack([row[name] for row in named]) for name in first}
+
+    @property
+    def normalise(self) -> nn.Module | None:
+        """What the model does to a batch first, where that is a step of its own."""
+        return None
+
+    def changed(self, size: Size | None, crop: Size | None, mean: Channels | None, std: Channels | None) -> Preprocess:
+        """The same with other sizes or another normalisation, as a person asked for."""
+        raise InputError(
+            f"expected a model of pictures where a size, crop, mean or std is given, got one of {self.kind}; "
+            "leave those out"
+        )
+
+
+@dataclass(frozen=True)
+class Numbers(Preprocess):
+    """Rows of numbers as they are, floats of any width as float32."""
+
+    kind = "numbers"
+
+    def __call__(self, row: Any) -> Inputs:
+        value = torch.as_tensor(row)
+        return value.float() if value.is_floating_point() else value
+
+    def __str__(self) -> str:
+        return "numbers as they are"
+
+
+Size = int | tuple[int, int]
+"""A side in pixels, or (height, width); 0 for none."""
+Channels = Sequence[float]
+"""One number for each channel, or one for all; empty for none."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model that was opened."""
+
+    model: Classifier | Posterior
+    preprocess: Preprocess | None
+    """What it does to a row first; None where the source says nothing of it."""
+    about: str
+    """In words what it is."""
+    classes: tuple[str, ...] | None = None
+    """The names of its classes, where they are known."""
+
+    @property
+    def kind(self) -> Kind | None:
+        """What a row is to it: a picture, a text, numbers; None where the source says nothing of it."""
+        return None if self.preprocess is None else self.preprocess.kind
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one kind of source finds, before a person's own settings."""
+
+    model: Classifier | Callable[..., Any]
+    about: str
+    preprocess: Preprocess | None = None
+    classes: tuple[str, ...] | None = None

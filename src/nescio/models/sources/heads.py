@@ -1,0 +1,50 @@
+"""An architecture by name, and weights for it that may have been trained for another number of classes.
+
+The number is read from the weights: where they differ from the architecture as it is published in nothing but the
+length of its last tensors, the architecture is built with that many classes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nescio.models.weights import _renamed, fill, read_weights
+
+Weights = str | os.PathLike[str]
+
+
+def built(make: Callable[..., nn.Module], weights: Weights | None, trust_pickle: bool) -> nn.Module:
+    """What `make()` gives, or `make(num_classes=K)` where the weights have K classes, filled with the weights."""
+    if weights is None:
+        return make()
+    state = read_weights(weights, trust_pickle=trust_pickle)
+    with torch.device("meta"):
+        published = make().state_dict()
+    classes = _classes(published, _renamed(state, published))
+    model = make() if classes is None else make(num_classes=classes)
+    fill(model, state, os.fspath(weights))
+    return model
+
+
+def size(model: nn.Module) -> str:
+    """How many parameters it has, in words."""
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return f"{count / 1e6:.1f} million parameters" if count >= 1e6 else f"{count} parameters"
+
+
+def _classes(published: Mapping[str, Any], given: Mapping[str, Any]) -> int | None:
+    """The number of classes of the weights, where it alone differs."""
+    other = [
+        (tuple(published[name].shape), tuple(value.shape))
+        for name, value in given.items()
+        if isinstance(value, Tensor) and name in published and published[name].shape != value.shape
+    ]
+    lengths = {(old[:1], new[:1]) for old, new in other}
+    if len(lengths) != 1 or any(old[1:] != new[1:] for old, new in other):
+        return None
+    return int(other[0][1][0])

@@ -1,0 +1,142 @@
+"""``hf:PATH-OR-ID``: a classifier of images or texts of transformers, with its own image processor or tokenizer.
+
+A folder is read without the network and without executing code of its own. An id is fetched from the Hugging Face Hub
+or its cache. `weights` replaces the weights of the folder, which may then hold the configuration alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nescio.models.sources.base import Found, Preprocess
+from nescio.models.sources.heads import Weights, size
+from nescio.models.sources.pictures import Transformed
+from nescio.models.sources.texts import Texts
+from nescio.models.weights import fill, read_weights
+from nescio.types import InputError, ModelError, need
+
+
+def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
+    """The model of that folder or id."""
+    transformers = need("transformers", "hf")
+    local = _folder(name)
+    config = _read(name, local, "its configuration", transformers.AutoConfig)
+    names = getattr(config, "architectures", None) or []
+    images = any("ImageClassification" in one for one in names)
+    if not images and not any("SequenceClassification" in one for one in names):
+        raise ModelError(
+            f"expected a classifier of images or texts in hf:{name} (…ForImageClassification or "
+            f"…ForSequenceClassification), got {', '.join(names) or 'a configuration that names no architecture'}"
+        )
+    auto = transformers.AutoModelForImageClassification if images else transformers.AutoModelForSequenceClassification
+    if weights is None:
+        model = _read(name, local, "its weights", auto)
+    else:
+        model = auto.from_config(config)
+        fill(model, read_weights(weights, trust_pickle=trust_pickle), str(weights))
+    model.float().eval()
+    preprocess = _images(name, local, transformers) if images else _texts(name, local, transformers, model)
+    labels = [str(label) for _, label in sorted(config.id2label.items())]
+    known = None if all(label == f"LABEL_{i}" for i, label in enumerate(labels)) else tuple(labels)
+    about = f"hf:{name}, {type(model).__name__}, {size(model)}" + ("" if weights is None else f", weights of {weights}")
+    return Found(model, about, preprocess, known)
+
+
+def _folder(name: str) -> bool:
+    """Whether the name is a folder; what looks like a path and is none is an error, and not looked for elsewhere."""
+    path = Path(name)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise InputError(
+                f"expected a model of transformers in the folder {name}, but it has no config.json; save it with "
+                "model.save_pretrained(folder) and its tokenizer or image processor likewise"
+            )
+        return True
+    if not name or path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or path.exists():
+        raise InputError(f"expected a folder of transformers at {name!r}, but there is none (seen from {Path.cwd()})")
+    return False
+
+
+def _read(name: str, local: bool, what: str, auto: Any) -> Any:
+    try:
+        with _quiet():
+            return auto.from_pretrained(name, local_files_only=local, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        reason = " ".join(str(error).split())[:300]
+        remedy = (
+            "save it again with save_pretrained"
+            if local
+            else "check the name and the connection, or download the folder where there is one and give its path"
+        )
+        raise ModelError(f"expected to read {what} from hf:{name}, but: {reason}; {remedy}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the progress bar for every file that is read."""
+    logging = need("transformers.utils.logging", "hf")
+    before = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if before:
+            logging.enable_progress_bar()
+
+
+def _images(name: str, local: bool, transformers: Any) -> Preprocess:
+    processor = _read(name, local, "its image processor", transformers.AutoImageProcessor)
+    mean, std = getattr(processor, "image_mean", None), getattr(processor, "image_std", None)
+    lifted = bool(getattr(processor, "do_normalize", False) and mean and std)
+
+    def applied(picture: Any) -> torch.Tensor:
+        more = {"do_normalize": False} if lifted else {}  # the model does that
+        return processor(picture, return_tensors="pt", **more)["pixel_values"][0]
+
+    own = (_tuple(mean), _tuple(std)) if lifted else ((), ())
+    return Transformed(applied, _words(processor), mean=own[0], std=own[1])
+
+
+def _tuple(value: Any) -> tuple[float, ...]:
+    return tuple(float(one) for one in value) if isinstance(value, list | tuple) else (float(value),)
+
+
+def _words(processor: Any) -> str:
+    """What an image processor does, in words."""
+
+    def sides(value: Any) -> str:
+        given = {key: side for key, side in dict(value or {}).items() if side is not None}
+        if {"height", "width"} <= given.keys():
+            return f"{given['height']}x{given['width']}"
+        return " ".join(f"{key.replace('_', ' ')} {side}" for key, side in given.items()).replace("shortest edge ", "")
+
+    words = []
+    if getattr(processor, "do_resize", False):
+        words.append(f"resize {sides(processor.size)}")
+    if getattr(processor, "do_center_crop", False):
+        words.append(f"centre crop {sides(processor.crop_size)}")
+    return ", ".join([*words, f"by {type(processor).__name__}"])
+
+
+def _texts(name: str, local: bool, transformers: Any, model: Any) -> Preprocess:
+    tokenizer = _read(name, local, "its tokenizer", transformers.AutoTokenizer)
+    config = model.config
+    if tokenizer.pad_token_id is None:  # as language models have none: its place in a batch is masked out anyway
+        tokenizer.pad_token = tokenizer.eos_token
+    if getattr(config, "pad_token_id", None) is None:
+        config.pad_token_id = tokenizer.pad_token_id
+    most = getattr(config, "max_position_embeddings", None)
+    if most is not None and "roberta" in config.model_type:
+        most -= (config.pad_token_id or 0) + 1  # its positions begin after that of the padding
+    limits = [limit for limit in (most, tokenizer.model_max_length) if limit is not None and 0 < limit < 1_000_000]
+    if len(tokenizer) > config.vocab_size:
+        raise ModelError(
+            f"expected a tokenizer of at most {config.vocab_size} words in hf:{name}, as the model knows, got "
+            f"{len(tokenizer)}; save the tokenizer that belongs to the model"
+        )
+    return Texts(tokenizer, min(limits) if limits else None)

@@ -1,0 +1,72 @@
+"""`open_model`: the word before the colon, or the ending of the file, says which kind of source it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nescio.models.classifier import Classifier
+from nescio.models.sources import exported, factory, huggingface, timm_models, torchvision_models
+from nescio.models.sources.base import Channels, Found, Size, Source
+from nescio.models.sources.heads import Weights
+from nescio.models.sources.pictures import Pictures
+from nescio.types import InputError
+
+KINDS: dict[str, Callable[[str, Weights | None, bool], Found]] = {
+    "torchvision": torchvision_models.find,
+    "timm": timm_models.find,
+    "hf": huggingface.find,
+}
+FORMS = "package.module:factory, torchvision:NAME, timm:NAME, hf:PATH-OR-ID or FILE.pt2"
+
+
+def open_model(
+    spec: str,
+    weights: Weights | None = None,
+    *,
+    trust_pickle: bool = False,
+    output: str | None = None,
+    size: Size | None = None,
+    crop: Size | None = None,
+    mean: Channels | None = None,
+    std: Channels | None = None,
+) -> Source:
+    """The model that `spec` names, ready to be run, and what it does to a row of data first.
+
+    weights: a file of weights (see `nescio.models.read_weights`), or for torchvision and timm the name of published
+    ones. output: what the model returns, as `Classifier` takes it. size, crop, mean, std: pre-processing of pictures
+    other than the source's own; size is one side (of the crop too) or (height, width), 0 or () leaves a step out.
+    """
+    kind, colon, name = spec.partition(":")
+    if colon and kind in KINDS:
+        found = KINDS[kind](name, weights, trust_pickle)
+    elif Path(spec).suffix == ".pt2":
+        found = exported.find(spec, weights, trust_pickle)
+    elif not colon:
+        raise InputError(f"expected {FORMS}, got {spec!r}, which is no such thing and no saved study; check its name")
+    else:
+        found = factory.find(spec, weights, trust_pickle)
+    return settled(found, output, (size, crop, mean, std))
+
+
+def settled(
+    found: Found,
+    output: str | None,
+    changes: tuple[Size | None, Size | None, Channels | None, Channels | None],
+) -> Source:
+    """The source with a person's own settings, its normalisation inside of the Classifier."""
+    preprocess = found.preprocess
+    if any(change is not None for change in changes):
+        preprocess = (preprocess or Pictures()).changed(*changes)
+    classifier = Classifier.of(found.model, output)
+    step = None if preprocess is None else preprocess.normalise
+    if step is not None:
+        if classifier.preprocess is not None:
+            raise InputError(
+                "expected no mean and std beside a Classifier that has a function before the model already; "
+                "leave them out, or let the factory return the model alone"
+            )
+        if classifier.device is not None:
+            step.to(classifier.device)
+        classifier = Classifier(classifier.model, output=classifier.output, preprocess=step)
+    return Source(classifier, preprocess, found.about, found.classes)

@@ -1,0 +1,223 @@
+"""Pictures before a model: resized, cropped in the middle, as numbers in [0, 1]; then, in the model, normalised.
+
+    x = crop(resize(picture)) / 255   here, row by row        z = network((x − mean) / std)   in the Classifier
+
+`Pictures` does as torchvision's and timm's transforms for evaluation do, to the last bit. `Transformed` is any other
+function from a picture to a tensor, such as an image processor of transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nescio.inputs import describe
+from nescio.models.sources.base import Channels, Preprocess, Size
+from nescio.types import InputError, need
+
+
+class Normalise(nn.Module):
+    """(x − mean) / std for each channel of a batch ``[N, C, H, W]``."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Channels, std: Channels) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(list(mean), dtype=torch.float32).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(list(std), dtype=torch.float32).view(-1, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """In the type of x, on its device."""
+        return (x - self.mean.to(x)) / self.std.to(x)
+
+
+@dataclass(frozen=True)
+class _Normalised(Preprocess):
+    """Pictures whose normalisation is the model's first step; empty mean and std: there is none."""
+
+    kind = "pictures"
+    mean: tuple[float, ...] = field(default=(), kw_only=True)
+    std: tuple[float, ...] = field(default=(), kw_only=True)
+
+    @property
+    def normalise(self) -> nn.Module | None:
+        """The model's first step."""
+        return Normalise(self.mean or (0.0,), self.std or (1.0,)) if self.mean or self.std else None
+
+    @property
+    def _ending(self) -> str:
+        if not (self.mean or self.std):
+            return "values in [0, 1], not normalised"
+        return f"mean {_numbers(self.mean or (0.0,))}, std {_numbers(self.std or (1.0,))}"
+
+    def _normalisation(
+        self, channels: int, mean: Channels | None, std: Channels | None
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and std as they were, or as a person gave them, checked."""
+        found = [tuple(map(float, old if new is None else new)) for new, old in ((mean, self.mean), (std, self.std))]
+        for word, value in zip(("mean", "std"), found, strict=True):
+            if len(value) not in (0, 1, channels):
+                raise InputError(f"--{word}: expected one number or {channels}, one for each channel, got {len(value)}")
+        if any(not number > 0 for number in found[1]):
+            raise InputError(f"--std: expected numbers above 0, got {_numbers(found[1])}")
+        return found[0], found[1]
+
+    def _taken(self, x: Tensor) -> Tensor:
+        """An array of floats, which is taken as it is; not where it was normalised already."""
+        if x.ndim != 3:
+            raise InputError(f"expected a picture [C, H, W], got {describe(x)}")
+        if self.normalise is not None and x.numel() and not (float(x.min()) >= -0.01 and float(x.max()) <= 1.01):
+            raise InputError(
+                f"expected values in [0, 1], since the model normalises them itself, got {float(x.min()):.3g} to "
+                f"{float(x.max()):.3g}; give pictures in [0, 1] or of bytes, or say --mean none --std none"
+            )
+        return x.float()
+
+
+@dataclass(frozen=True)
+class Pictures(_Normalised):
+    """A picture resized, cropped and as floats ``[channels, H, W]`` in [0, 1].
+
+    resize: the shorter side, or (height, width), or None; crop: (height, width) around the middle, or None, where what
+    is missing is black. Arrays of bytes, ``[H, W]``, ``[H, W, C]`` or ``[C, H, W]``, are pictures too; arrays of floats
+    are taken as they are.
+    """
+
+    resize: Size | None = None
+    crop: tuple[int, int] | None = None
+    interpolation: str = "bilinear"
+    channels: int = 3
+
+    def __call__(self, row: Any) -> Tensor:
+        if isinstance(row, np.ndarray | Tensor):
+            x = torch.as_tensor(row)
+            if x.is_floating_point():
+                return self._taken(x)
+            row = as_picture(x)
+        row = _coloured(row, self.channels)
+        row = self._resized(row)
+        row = self._cropped(row)
+        x = torch.from_numpy(np.array(row, dtype=np.uint8))  # a copy: torch wants memory that can be written
+        return x.view(row.height, row.width, self.channels).permute(2, 0, 1).contiguous().float().div(255)
+
+    def __str__(self) -> str:
+        words = []
+        if self.resize is not None:
+            shape = _side(self.resize)
+            words.append(f"resize {shape}" + ("" if self.interpolation == "bilinear" else f" {self.interpolation}"))
+        if self.crop is not None:
+            words.append(f"centre crop {_side(self.crop)}")
+        if self.channels == 1:
+            words.append("grey")
+        return ", ".join([*words, self._ending])
+
+    def changed(self, size: Size | None, crop: Size | None, mean: Channels | None, std: Channels | None) -> Pictures:
+        """One side alone as size is also the crop, unless another crop is given: the model gets that size."""
+        found = self
+        if size is not None:
+            side = _checked_side(size, "size")
+            found = replace(found, resize=side or None, crop=_pair(side) if side and isinstance(side, int) else None)
+        if crop is not None:
+            side = _checked_side(crop, "crop")
+            found = replace(found, crop=_pair(side) if side else None)
+        mean, std = self._normalisation(self.channels, mean, std)
+        return replace(found, mean=mean, std=std)
+
+    def _resized(self, picture: Any) -> Any:
+        if self.resize is None:
+            return picture
+        if isinstance(self.resize, tuple):
+            height, width = self.resize
+        else:  # as torchvision rounds
+            short, long = sorted(picture.size)
+            longer = int(self.resize * long / short)
+            width, height = (self.resize, longer) if picture.width <= picture.height else (longer, self.resize)
+        if (width, height) == picture.size:
+            return picture
+        method = getattr(need("PIL.Image", "data").Resampling, self.interpolation.upper())
+        return picture.resize((width, height), method)
+
+    def _cropped(self, picture: Any) -> Any:
+        if self.crop is None:
+            return picture
+        height, width = self.crop
+        left, top = _margin(picture.width, width), _margin(picture.height, height)
+        return picture.crop((left, top, left + width, top + height))
+
+
+@dataclass(frozen=True)
+class Transformed(_Normalised):
+    """A picture through a function that gives a tensor ``[C, H, W]``; `words` says what it does."""
+
+    function: Callable[[Any], Any]
+    words: str
+    channels: int = 3
+
+    def __call__(self, row: Any) -> Tensor:
+        if isinstance(row, np.ndarray | Tensor):
+            x = torch.as_tensor(row)
+            if x.is_floating_point():
+                return self._taken(x)
+            row = as_picture(x)
+        found = self.function(_coloured(row, self.channels))
+        if not isinstance(found, Tensor):
+            raise InputError(f"expected the model's transform to give a tensor, got {describe(found)}")
+        return found.float()
+
+    def __str__(self) -> str:
+        return self.words if not (self.mean or self.std) else f"{self.words}, {self._ending}"
+
+    def changed(self, size: Size | None, crop: Size | None, mean: Channels | None, std: Channels | None) -> Preprocess:
+        """With another size the function is no longer used, but the normalisation is."""
+        mean, std = self._normalisation(self.channels, mean, std)
+        if size is None and crop is None:
+            return replace(self, mean=mean, std=std)
+        return Pictures(channels=self.channels, mean=mean, std=std).changed(size, crop, None, None)
+
+
+def as_picture(x: Tensor) -> Any:
+    """An array of bytes as a picture."""
+    value = x
+    if x.ndim == 3 and x.shape[0] in (1, 3) and x.shape[2] not in (1, 3):
+        value = x.permute(1, 2, 0)
+    if value.dtype != torch.uint8 or value.ndim not in (2, 3) or (value.ndim == 3 and value.shape[2] not in (1, 3)):
+        raise InputError(f"expected a picture: bytes [H, W, C] or [C, H, W] with 1 or 3 channels, got {describe(x)}")
+    array = np.ascontiguousarray(value.numpy())
+    return need("PIL.Image", "data").fromarray(array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array)
+
+
+def _coloured(picture: Any, channels: int) -> Any:
+    mode = "L" if channels == 1 else "RGB"
+    return picture if picture.mode == mode else picture.convert(mode)
+
+
+def _margin(there: int, wanted: int) -> int:
+    """Where the middle part begins, as torchvision rounds; below 0 where it is larger than the picture."""
+    return round((there - wanted) / 2) if there >= wanted else -((wanted - there) // 2)
+
+
+def _checked_side(size: Size, word: str) -> Size:
+    sides = _pair(size)
+    if any(side < 0 for side in sides) or (isinstance(size, tuple) and 0 in sides):
+        raise InputError(f"--{word}: expected a number of pixels, height and width, or 0 for none, got {size}")
+    return size
+
+
+def _pair(size: Size) -> tuple[int, int]:
+    return size if isinstance(size, tuple) else (size, size)
+
+
+def _side(size: Size) -> str:
+    if isinstance(size, int):
+        return str(size)
+    return str(size[0]) if size[0] == size[1] else f"{size[0]}x{size[1]}"
+
+
+def _numbers(values: Channels) -> str:
+    return " ".join(f"{value:g}" for value in values)

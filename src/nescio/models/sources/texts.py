@@ -1,0 +1,56 @@
+"""Texts before a model: the tokens of each, and a batch padded to its longest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio.inputs import Inputs, describe
+from nescio.models.sources.base import Preprocess
+from nescio.types import InputError
+
+
+@dataclass(frozen=True)
+class Texts(Preprocess):
+    """A text through a tokenizer of transformers, cut to `length` tokens where that is not None."""
+
+    kind = "texts"
+    tokenizer: Any
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        self(
+            "x"
+        )  # the first call settles the tokenizer's state, so that later ones change nothing and may run together
+
+    def __call__(self, row: Any) -> Inputs:
+        if not isinstance(row, str):
+            raise InputError(f"expected a text, got {describe(row)}")
+        found = self.tokenizer(row, truncation=self.length is not None, max_length=self.length)
+        return {name: torch.tensor(value) for name, value in found.items()}
+
+    def collate(self, rows: Sequence[Any]) -> Inputs:
+        """Padded on the tokenizer's side; the attention mask says where."""
+        longest = max(len(row["input_ids"]) for row in rows)
+        fill = {
+            "input_ids": self.tokenizer.pad_token_id or 0,
+            "token_type_ids": getattr(self.tokenizer, "pad_token_type_id", 0),
+        }
+        left = self.tokenizer.padding_side == "left"
+        return {
+            name: torch.stack([_padded(row[name], longest, fill.get(name, 0), left) for row in rows])
+            for name in rows[0]
+        }
+
+    def __str__(self) -> str:
+        most = "" if self.length is None else f", at most {self.length} tokens"
+        return f"tokens of the model's own tokenizer ({len(self.tokenizer)} words){most}"
+
+
+def _padded(values: Tensor, length: int, fill: int, left: bool) -> Tensor:
+    missing = values.new_full((length - len(values),), fill)
+    return torch.cat([missing, values] if left else [values, missing])

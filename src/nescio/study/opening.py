@@ -1,0 +1,150 @@
+"""`open_source`: any model that a word can name, those too that nescio itself has kept in a folder.
+
+a folder of ``nescio train``           trained.json, weights.pt: a network of the zoo, by its plan and seed
+a folder of ``posterior.save(...)``    posterior.json: a distribution over a model; the model is code, so its name is in
+                                       ``model.json`` beside it (`remember` writes that), or given as `base`
+anything else                          `nescio.models.sources.open_model`
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from nescio import posteriors
+from nescio.data import replacing
+from nescio.data.sets import SETS
+from nescio.models.sources import Pictures, Source, open_model
+from nescio.models.sources.base import Channels, Found, Size
+from nescio.models.sources.heads import size as parameters
+from nescio.models.sources.opening import FORMS, settled
+from nescio.models.weights import fill, read_weights
+from nescio.posteriors.saving import RECORD
+from nescio.types import InputError
+from nescio.zoo.trained import FACTS, WEIGHTS, named
+
+MODEL = "model.json"
+_SIDES = {"mnist": 28, "digits": 8}
+_KEPT = ("model", "weights", "output", "size", "crop", "mean", "std")
+
+
+def open_source(
+    spec: str,
+    weights: str | os.PathLike[str] | None = None,
+    *,
+    base: str | None = None,
+    trust_pickle: bool = False,
+    output: str | None = None,
+    size: Size | None = None,
+    crop: Size | None = None,
+    mean: Channels | None = None,
+    std: Channels | None = None,
+) -> Source:
+    """The model that `spec` names, as `nescio.models.sources.open_model` has it, or a folder that nescio has kept.
+
+    base: the model under a saved posterior, where its folder does not say; `weights` are then those of that model.
+    """
+    place = Path(spec)
+    settings: dict[str, Any] = {"output": output, "size": size, "crop": crop, "mean": mean, "std": std}
+    if place.name in (WEIGHTS, FACTS) and (place.parent / FACTS).is_file():
+        place = place.parent
+    if (place / RECORD).is_file():
+        return _posterior(place, base, weights, trust_pickle, settings)
+    if base is not None:
+        raise InputError(f"expected a folder of a saved posterior beside a base, got {spec!r}; leave the base out")
+    if (place / FACTS).is_file():
+        changes = (size, crop, mean, std)
+        return settled(_trained(place, weights, trust_pickle), output, changes)
+    if place.is_dir():
+        hint = f"; say hf:{spec} for a model of transformers" if (place / "config.json").is_file() else ""
+        raise InputError(
+            f"expected {FORMS}, or a folder with {FACTS} (nescio train) or {RECORD} (a saved posterior), got the "
+            f"folder {spec}, which has neither{hint}"
+        )
+    return open_model(spec, weights, trust_pickle=trust_pickle, **settings)
+
+
+def remember(
+    folder: str | os.PathLike[str], spec: str, weights: str | os.PathLike[str] | None = None, **settings: Any
+) -> None:
+    """Write beside a saved posterior which model it belongs to, so that `open_source(folder)` needs nothing more.
+
+    settings: output, size, crop, mean, std, as given to `open_source`.
+    """
+    if unknown := settings.keys() - set(_KEPT):
+        raise InputError(f"expected settings of {', '.join(_KEPT[2:])}, got {', '.join(sorted(unknown))}")
+    kind, _, rest = spec.partition(":")
+    if kind == "hf" and Path(rest).exists():
+        spec = f"hf:{Path(rest).resolve()}"
+    elif Path(spec).exists():
+        spec = str(Path(spec).resolve())
+    path = None if weights is None else str(Path(weights).resolve() if Path(weights).exists() else weights)
+    record = {"format": "nescio.model", "version": 1, "model": spec, "weights": path, **settings}
+    with replacing(Path(folder) / MODEL) as part:
+        part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _posterior(
+    place: Path,
+    base: str | None,
+    weights: str | os.PathLike[str] | None,
+    trust_pickle: bool,
+    settings: dict[str, Any],
+) -> Source:
+    """A saved distribution over its model."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    if base is None:
+        record = _record(place / MODEL)
+        base, weights = record["model"], weights if weights is not None else record.get("weights")
+        kept = {name: _plain(record[name]) for name in settings if record.get(name) is not None}
+        given = {**kept, **given}
+    under = open_source(base, weights, trust_pickle=trust_pickle, **given)
+    found = posteriors.load(place, under.model)
+    about = f"{type(found).__name__} of {place} over {under.about}"
+    return Source(found, under.preprocess, about, under.classes)
+
+
+def _trained(place: Path, weights: str | os.PathLike[str] | None, trust_pickle: bool) -> Found:
+    """A network that `nescio train` has kept."""
+    facts = _json(place / FACTS)
+    try:
+        plan, seed = named(facts["identity"]["plan"]), int(facts["identity"]["seed"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"expected the plan and seed of a trained network in {place / FACTS}, but: {error}; train it again"
+        ) from error
+    model = plan.model(seed)
+    file = place / WEIGHTS if weights is None else Path(weights)
+    fill(model, read_weights(file, trust_pickle=trust_pickle), str(file))
+    side = _SIDES.get(plan.data, 32)
+    about = f"{plan.name}, seed {seed}, of {place}, {parameters(model)}"
+    return Found(model.eval(), about, Pictures((side, side), channels=len(model.mean)), SETS[plan.data].classes)
+
+
+def _record(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise InputError(
+            f"expected to know which model the posterior in {file.parent} belongs to, but there is no {file.name}; "
+            "name the model as base (--base), with its weights"
+        )
+    record = _json(file)
+    if record.get("format") != "nescio.model" or not isinstance(record.get("model"), str):
+        raise InputError(f"expected the name of a model in {file}, got another file; name it as base (--base)")
+    return record
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {file}: {error}; it is damaged") from error
+    if not isinstance(found, dict):
+        raise InputError(f"expected a record in {file}, got another file")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no tuples."""
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,135 @@
+"""Models that nescio itself has kept: trained networks and saved posteriors."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import nescio
+from nescio import posteriors, zoo
+from nescio.models import Classifier
+from nescio.models.sources import Source, open_model
+from nescio.study.opening import open_source, remember
+from nescio.types import InputError, ModelError
+
+FACTORY = """
+import torch
+from torch import nn
+
+def build():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
+"""
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """A network of the zoo, trained for a moment by `nescio train`."""
+    pytest.importorskip("sklearn")
+    folder = tmp_path_factory.mktemp("models")
+    return folder / "digits-0-limit20-epochs1", zoo.trained("digits", 0, folder, limit=20, epochs=1)
+
+
+@pytest.fixture
+def factory(tmp_path, monkeypatch):
+    (tmp_path / "opening_factory.py").write_text(FACTORY)
+    monkeypatch.chdir(tmp_path)
+    yield "opening_factory:build"
+    sys.modules.pop("opening_factory", None)
+
+
+def test_a_trained_network_is_opened_by_its_folder_or_its_files(network):
+    folder, trained = network
+    x = torch.rand(3, 1, 8, 8)
+    for place in (folder, folder / "weights.pt", folder / "trained.json"):
+        source = open_source(str(place))
+        assert torch.equal(source.model.logits(x), trained.model(x))
+        assert source.classes == tuple("0123456789")
+        assert str(source.preprocess) == "resize 8, grey, values in [0, 1], not normalised"
+        assert source.about.startswith(f"digits, seed 0, of {folder}, ")
+    grey = source.preprocess(np.zeros((20, 20, 3), dtype=np.uint8))
+    assert torch.equal(grey, torch.zeros(1, 8, 8))
+
+
+def test_a_trained_network_takes_other_weights(network, tmp_path):
+    folder, _ = network
+    other = zoo.RECIPES["digits"].model(1)
+    torch.save(other.state_dict(), tmp_path / "w.pt")
+    x = torch.rand(2, 1, 8, 8)
+    assert torch.equal(open_source(str(folder), tmp_path / "w.pt").model.logits(x), other.eval()(x))
+
+
+def test_a_broken_record_of_training_is_told(network, tmp_path):
+    folder, _ = network
+    for text, words in (("{", "it is damaged"), ("{}", "plan and seed"), ("[]", "expected a record")):
+        (tmp_path / "trained.json").write_text(text)
+        with pytest.raises(InputError, match=words):
+            open_source(str(tmp_path))
+    (tmp_path / "trained.json").write_text(json.dumps({"identity": {"plan": "digitz", "seed": 0}}))
+    with pytest.raises(InputError, match="expected the name of a plan, got 'digitz'"):
+        open_source(str(tmp_path))
+    (tmp_path / "trained.json").write_text((folder / "trained.json").read_text())
+    with pytest.raises(InputError, match=r"expected a file of weights, but there is no .*weights\.pt"):
+        open_source(str(tmp_path))
+
+
+def test_a_saved_posterior_remembers_its_model(factory, tmp_path):
+    pytest.importorskip("safetensors")
+    torch.manual_seed(5)
+    other = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
+    torch.save(other.state_dict(), tmp_path / "w.pt")
+    settings = {"size": (2, 2), "mean": [0.5], "std": [0.5]}
+    base = open_model(factory, "w.pt", **settings)
+    posterior = posteriors.MCDropout(base.model, samples=4, seed=1)
+    posterior.save(tmp_path / "kept")
+    x = torch.rand(3, 3, 2, 2)
+    with pytest.raises(InputError, match=r"there is no model\.json; name the model as base \(--base\)"):
+        open_source("kept")
+    given = open_source("kept", "w.pt", base=factory, **settings)
+    remember(tmp_path / "kept", factory, "w.pt", **settings)
+    for source in (given, open_source(str(tmp_path / "kept"))):
+        assert isinstance(source, Source)
+        assert torch.equal(source.model.predict(x), posterior.predict(x))
+        assert str(source.preprocess) == "resize 2, mean 0.5, std 0.5"
+        assert source.about.startswith("MCDropout of ")
+        assert f"over {factory}" in source.about
+        assert (nescio.score(source.model, x, "mutual_information") >= 0).all()
+    with pytest.raises(ModelError, match="with other weights"):
+        open_source("kept", base=factory, **settings)
+    with pytest.raises(InputError, match="expected settings of output, size, crop, mean, std, got sizes"):
+        remember(tmp_path / "kept", factory, sizes=3)
+    (tmp_path / "kept" / "model.json").write_text("{}")
+    with pytest.raises(InputError, match="expected the name of a model in"):
+        open_source("kept")
+
+
+def test_a_posterior_over_a_trained_network(network, tmp_path):
+    pytest.importorskip("safetensors")
+    folder, trained = network
+    x = torch.rand(40, 1, 8, 8)
+    y = trained.model(x).argmax(1)
+    y[::4] = 3  # not all answers are right
+    fitted = posteriors.Temperature(open_source(str(folder)).model).fit((x, y))
+    fitted.save(tmp_path / "t")
+    remember(tmp_path / "t", str(folder))
+    source = open_source(str(tmp_path / "t"))
+    assert torch.equal(source.model.predict(x), fitted.predict(x))
+    assert source.classes == tuple("0123456789")
+
+
+def test_other_words_go_to_the_sources_of_models(factory):
+    source = open_source(factory, output="logits")
+    assert isinstance(source.model, Classifier)
+    with pytest.raises(InputError, match="expected a folder of a saved posterior beside a base"):
+        open_source(factory, base=factory)
+
+
+def test_a_folder_that_is_no_model_is_told(tmp_path):
+    with pytest.raises(InputError, match=r"or a folder with trained\.json \(nescio train\) or posterior\.json"):
+        open_source(str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InputError, match=f"say hf:{tmp_path} for a model of transformers"):
+        open_source(str(tmp_path))
