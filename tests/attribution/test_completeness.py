@@ -15,6 +15,7 @@ from nescio.attribution import Attribution, explain
 from nescio.attribution.paths import PATHS
 from nescio.attribution.uncertainty import KINDS, by_class, by_logit, slopes, value
 from nescio.scores.decomposition import decompose
+from nescio.types import InputError
 
 BOUND = {torch.float32: 1e-6, torch.float64: 1e-12}
 
@@ -137,3 +138,24 @@ def test_slopes_are_the_gradient_of_the_uncertainty(of: str) -> None:
     (wanted,) = torch.autograd.grad(u, z)
     torch.testing.assert_close(slopes(z.detach(), of), wanted, rtol=1e-9, atol=1e-14)
     torch.testing.assert_close(value(z.detach(), of).sum(), u.detach(), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("method", ["ua_backprop", "gradient"])
+def test_several_kinds_at_once_are_those_one_by_one(method):
+    posterior = posteriors.DeepEnsemble([network(seed, 2, 4, 3.0, True).double() for seed in range(3)])
+    x = torch.randn(5, 2, 7, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    more = {"parts": True} if method == "ua_backprop" else {}
+    found = explain(posterior, x, method, of=KINDS, chunk=2, **more)
+    assert tuple(found) == KINDS
+    for kind, one in found.items():
+        alone = explain(posterior, x, method, of=kind, **more)
+        assert (one.of, one.about) == (kind, alone.about)
+        torch.testing.assert_close(one.maps, alone.maps, rtol=1e-12, atol=1e-15)
+        torch.testing.assert_close(one.uncertainty, alone.uncertainty, rtol=1e-12, atol=0)
+        assert (one.parts is None) == (alone.parts is None)
+        if one.parts is not None:
+            torch.testing.assert_close(one.parts, alone.parts, rtol=1e-12, atol=1e-15)
+    with pytest.raises(InputError, match="at least one kind of uncertainty, got none"):
+        explain(posterior, x, method, of=())
+    with pytest.raises(InputError, match="expected of= to be one of 'epistemic'"):
+        explain(posterior, x, method, of=("total", "both"))

@@ -2,6 +2,7 @@
 
     maps = nescio.explain(posterior, x)                                    # UA-Backprop over FullGrad, epistemic
     maps = nescio.explain(posterior, x, of="total", path="gradcam")
+    maps = nescio.explain(posterior, x, of=("epistemic", "aleatoric"))["aleatoric"]     # several kinds at once
     maps = nescio.explain(model, x)                                        # a single network, with dropout inserted
     maps = nescio.explain(posterior, x, "integrated_gradients", steps=100)
 
@@ -15,7 +16,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -41,13 +44,25 @@ METHODS: dict[str, Any] = {
     m.name: m for m in (UABackprop, Gradient, SmoothGrad, FullGrad, IntegratedGradients, BlurIG, CLUE, DeltaCLUE)
 }
 
+_Found = tuple[Tensor, Tensor, Tensor]  # maps, uncertainty and parts of a chunk
+
+
+@overload
+def explain(
+    posterior: Any, x: Any, method: Any = ..., *, of: uncertainty.Of = ..., **more: Any
+) -> Attribution: ...  # one kind
+@overload
+def explain(
+    posterior: Any, x: Any, method: Any = ..., *, of: Sequence[uncertainty.Of], **more: Any
+) -> dict[str, Attribution]: ...  # several
+
 
 def explain(
     posterior: Any,
     x: Any,
     method: Any = "ua_backprop",
     *,
-    of: uncertainty.Of = "epistemic",
+    of: uncertainty.Of | Sequence[uncertainty.Of] = "epistemic",
     parts: bool = False,
     channels: Channels = "auto",
     data: Any = None,
@@ -55,7 +70,7 @@ def explain(
     chunk: int | None = None,
     progress: bool | None = None,
     **settings: Any,
-) -> Attribution:
+) -> Attribution | dict[str, Attribution]:
     """Which part of each input causes its uncertainty.
 
     Args:
@@ -64,7 +79,7 @@ def explain(
         x: a batch (pictures ``[N, channels, H, W]``, features ``[N, F]``, embeddings ``[N, T, D]``, token indices
             ``[N, T]``, or a mapping with one of these), or an iterable of batches.
         method: the name of a method, or a method with its settings, such as ``UABackprop(tau2=0.05)``.
-        of: "epistemic", "aleatoric" or "total".
+        of: "epistemic", "aleatoric" or "total"; or several of them, which UA-Backprop explains in one pass.
         parts: also keep what each member gave.
         channels: the dimension of x that is no place but features; "auto": 1 for pictures, the last of ``[N, T, D]``.
         data: labelled training data for a single network.
@@ -74,36 +89,59 @@ def explain(
         settings: those of the method: path, tau1, tau2, copies, steps, baseline, vae …
 
     Returns:
-        `Attribution` with maps ``[N, H, W]``, ``[N, F]`` or ``[N, T]`` in float64 on the CPU.
+        `Attribution` with maps ``[N, H, W]``, ``[N, F]`` or ``[N, T]`` in float64 on the CPU; of several kinds of
+        uncertainty one each, by its name.
     """
     chosen = _method(method, settings)
     if parts and not isinstance(chosen, UABackprop):
         raise InputError(f"expected parts=True with method='ua_backprop' only, got it with {chosen.name!r}")
     if chunk is not None:
         whole_number("chunk", chunk, 1)
+    kinds: tuple[str, ...] = (of,) if isinstance(of, str) else tuple(dict.fromkeys(of))
+    if not kinds:
+        raise InputError("expected of= to name at least one kind of uncertainty, got none")
     model, words = distribution(posterior, data, output)
-    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    found: dict[str, list[_Found]] = {kind: [] for kind in kinds}
     count = 0
     with preserved(model), running(model), bar(total(x), show=progress, description="explaining") as shown:
         for batch in inputs.batches(x):
             if inputs.size(batch) == 0:
                 raise InputError("expected batches of at least one input, got none; leave empty batches out")
             all_members = [as_floats(member, batch) for member in members(model, batch)]
-            uncertainty.check_kind(of, len(all_members))
+            for kind in kinds:
+                uncertainty.check_kind(kind, len(all_members))
             source = Source.of(inputs.as_inputs(all_members[0].before(batch)), channels)
             count = len(all_members)
 
             def step(
                 start: int, stop: int, batch: Inputs = batch, own: Any = all_members, source: Source = source
-            ) -> Any:
-                problem = Problem(own, source, of, inputs.take(batch, slice(start, stop)))
-                maps = chosen.attribute(problem)
+            ) -> dict[str, _Found]:
+                problem = Problem(own, source, kinds[0], inputs.take(batch, slice(start, stop)))
+                every = _attributed(chosen, problem, kinds)
                 shown.update(stop - start)
-                return maps.sum(0), uncertainty.value(problem.logits, of), maps if parts else maps[:0]
+                return {
+                    kind: (maps.sum(0), uncertainty.value(problem.logits, kind), maps if parts else maps[:0])
+                    for kind, maps in zip(kinds, every, strict=True)
+                }
 
             size = 1 if any(member.alone for member in all_members) else chunk
             size = _at_once(batch, chosen, all_members[0], source) if size is None else size
-            found += in_chunks(inputs.size(batch), size, step)
+            for piece in in_chunks(inputs.size(batch), size, step):
+                for kind, value in piece.items():
+                    found[kind].append(value)
+    about = f"uncertainty of {words} ({count} members), by {chosen.words}"
+    results = {kind: _result(found[kind], kind, chosen, f"{kind} {about}", parts) for kind in kinds}
+    return results[of] if isinstance(of, str) else results
+
+
+def _attributed(method: Any, problem: Problem, kinds: tuple[str, ...]) -> Sequence[Tensor]:
+    """What each member gives for each kind."""
+    if isinstance(method, UABackprop):
+        return list(method.several(problem, kinds))
+    return [method.attribute(replace(problem, of=kind)) for kind in kinds]
+
+
+def _result(found: list[_Found], of: str, method: Any, about: str, parts: bool) -> Attribution:
     _check_shapes([maps for maps, _, _ in found])
     maps, value = torch.cat([m for m, _, _ in found]), torch.cat([u for _, u, _ in found])
     if not bool(maps.isfinite().all()):
@@ -115,8 +153,8 @@ def explain(
         uncertainty=value,
         residual=maps.flatten(1).sum(1) - value,
         of=of,
-        method=chosen.name,
-        about=f"{of} uncertainty of {words} ({count} members), by {chosen.words}",
+        method=method.name,
+        about=about,
         parts=torch.cat([p for _, _, p in found], dim=1) if parts else None,
     )
 

@@ -8,7 +8,7 @@ of `nescio.attribution.paths`. All of them are positive, so a map is too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -61,8 +61,13 @@ class UABackprop:
 
     def attribute(self, problem: Problem) -> Tensor:
         """What each member gives, float64 [S, N, *places], which add up to the map."""
+        return self.several(problem, (problem.of,))[0]
+
+    def several(self, problem: Problem, kinds: Sequence[str]) -> Tensor:
+        """The same for several kinds of uncertainty, [K, S, N, *places]: the maps of the logits serve all of them."""
         logits, places = problem.logits, problem.places
-        shares = uncertainty.by_logit(logits, uncertainty.by_class(logits, problem.of), self.tau1) / len(logits)
+        parts = [uncertainty.by_logit(logits, uncertainty.by_class(logits, kind), self.tau1) for kind in kinds]
+        shares = torch.stack(parts, 1) / len(logits)
         found = []
         for member, share in zip(problem.members, shares, strict=True):
             keep = paths.keeper(self.path, self._module(member.network().module))
@@ -71,8 +76,8 @@ class UABackprop:
             else:
                 with forward(member, problem.x, problem.source, unchanged, keep) as run:
                     flat = _blocks(share, lambda part, run=run: self._maps(run, places, part), places, self.tau2)  # type: ignore[misc]
-            found.append(flat.unflatten(1, places.shape))
-        return torch.stack(found)
+            found.append(flat.unflatten(2, places.shape))
+        return torch.stack(found, 1)
 
     def _gradients(self, run: Run, places: Places, classes: Tensor) -> Tensor:
         """What the path's reader makes of these logits, [K, N, ...]."""
@@ -90,7 +95,7 @@ class UABackprop:
         places, sums = problem.places, list[Tensor]()
         for copy in range(self.copies):
             with forward(member, problem.x, problem.source, noisy(self.noise, self.seed, copy)) as run:
-                parts = torch.arange(share.shape[1]).split(CLASSES_AT_ONCE)
+                parts = torch.arange(share.shape[-1]).split(CLASSES_AT_ONCE)
                 found = [self._gradients(run, places, part) / self.copies for part in parts]
             sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
         return _blocks(share, lambda part: places.mean(sums[int(part[0]) // CLASSES_AT_ONCE].abs()), places, self.tau2)
@@ -114,17 +119,17 @@ def _hot(run: Run, classes: Tensor) -> Tensor:
 
 
 def _blocks(share: Tensor, maps: Callable[[Tensor], Tensor], places: Places, tau2: float) -> Tensor:
-    """Σ_i U_{z_i} softmax(M_i/τ₂), float64 [N, P], from U_{z_i} [N, C] and `maps` of some classes."""
+    """Σ_i U_{z_i} softmax(M_i/τ₂), float64 [U, N, P], from U_{z_i} [U, N, C] and `maps` of some classes."""
     # as shares of U, which may be smaller than the smallest float32
-    whole = share.sum(1)
-    relative = share / whole.clamp(min=torch.finfo(torch.float64).tiny).unsqueeze(1)
+    whole = share.sum(2, keepdim=True)
+    relative = share / whole.clamp(min=torch.finfo(torch.float64).tiny)
     total: Tensor | None = None
-    for part in torch.arange(share.shape[1]).split(CLASSES_AT_ONCE):
+    for part in torch.arange(share.shape[2]).split(CLASSES_AT_ONCE):
         m = maps(part)
         m = m.float() if m.dtype in (torch.float16, torch.bfloat16) else m
         shares = places.shares(m, tau2)
-        weights = relative[:, part].T.to(shares.device) / shares.sum(2, dtype=torch.float64)
-        found = torch.einsum("kn,knp->np", weights.to(shares.dtype), shares).to("cpu", torch.float64)
+        weights = relative[:, :, part].transpose(1, 2).to(shares.device) / shares.sum(2, dtype=torch.float64)
+        found = torch.einsum("ukn,knp->unp", weights.to(shares.dtype), shares).to("cpu", torch.float64)
         total = found if total is None else total + found
     assert total is not None
-    return total * whole.unsqueeze(1)
+    return total * whole

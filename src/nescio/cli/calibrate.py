@@ -57,15 +57,18 @@ def run(args: argparse.Namespace) -> int:
     from nescio import plots
     from nescio.data import replacing
     from nescio.evaluate import nll, reliability
+    from nescio.models import Classifier
     from nescio.posteriors import Deterministic, Temperature
     from nescio.study.opening import remember
-    from nescio.types import need
+    from nescio.types import InputError, need
 
     folder = _checked_folder(args.out)
     need("matplotlib.figure", "demo")
     need("safetensors.torch", "files")
     fit, test, whose = _parts(args)
     classifier = opened_model(args).model
+    if not isinstance(classifier, Classifier):
+        raise InputError(f"--model: expected one network to calibrate, but {args.model} holds a distribution of them")
 
     inputs, labels = test[0].split(args.batch_size), test[1]
     before = Deterministic(classifier).predict(inputs)[0]

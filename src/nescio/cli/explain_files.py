@@ -69,10 +69,8 @@ class Explainer:
         self.members = len(p)
         self.kinds = list(dict.fromkeys(self.asked or (KINDS if len(p) > 1 else ("total",))))
         doubt, mean = decompose(p), p.mean(0)
-        found: dict[str, Attribution] = {}
-        for kind in self.kinds:
-            of: Any = kind
-            found[kind] = explain(self.posterior, batch, self.method, of=of, channels=self.channels, progress=False)
+        of: Any = self.kinds
+        found = explain(self.posterior, batch, self.method, of=of, channels=self.channels, progress=False)
         for at, name in enumerate(names):
             values = {kind: float(getattr(doubt, kind)[at]) for kind in KINDS}
             values |= {kind: float(one.uncertainty[at]) for kind, one in found.items()}  # what the residual is about
