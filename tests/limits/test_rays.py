@@ -301,3 +301,13 @@ def test_doubt_between_two_breakpoints_is_not_passed_over() -> None:
     found = limits.ray(model, torch.zeros(1, 1).double(), torch.ones(1))
     assert len(found.breakpoints[0]) == 0 and found.probabilities.tolist() == [[1.0, 0.0]]
     assert found.settles("max_probability", 0.01).item() == pytest.approx(10 + math.log(99), abs=1e-6)
+
+
+def test_a_bar_counts_the_faces_that_are_crossed(capsys):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 3)).double()
+    x, d = torch.randn(4, 3, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
+    crossed = sum(len(found) for found in limits.ray(model, x, d, progress=True).breakpoints)
+    assert f"{crossed} face" in capsys.readouterr().err
+    limits.ray(model, x, d)
+    assert not capsys.readouterr().err  # not a terminal

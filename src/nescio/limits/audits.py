@@ -135,6 +135,7 @@ def audit(
     seed: int = 0,
     batch: int = 1024,
     output: Any = None,
+    progress: bool | None = None,
 ) -> Audit:
     """The table of a model, a list of models or a posterior, from data ``[N, ...]``.
 
@@ -145,7 +146,8 @@ def audit(
     they are called. within: how near to its limit a score is settled (relative to the largest value that was met, for
     a score that is measured and not made of probabilities). exact: True refuses what is not piecewise linear, False
     measures all, None measures what cannot be proven, or not within minutes. fit: labelled training data, for
-    scores that need them. batch: inputs that are measured at a time.
+    scores that need them. batch: inputs that are measured at a time. progress: True shows bars, False none, None those
+    that take long.
     """
     data = inputs.as_inputs(x)
     if not isinstance(data, Tensor) or data.ndim < 2 or len(data) < 2 or not data.is_floating_point():
@@ -179,7 +181,7 @@ def audit(
         try:
             if exact is None:
                 check_work(members(model, output), every, d)
-            rays, reason = ray(model, every, d, output=output), ""
+            rays, reason = ray(model, every, d, output=output, progress=progress), ""
         except ModelError as error:
             if exact:
                 raise
@@ -189,7 +191,7 @@ def audit(
     if rest:
         points = torch.stack([every + alpha * d for alpha in distances]).flatten(0, 1)
         inputs_of = [part.to(torch.float32 if single else torch.float64) for part in points.split(batch)]
-        found = _measured(source, inputs_of, rest, fit, output, single, rays is None)
+        found = _measured(source, inputs_of, rest, fit, output, single, rays is None, progress)
         measured = {name: values.view(len(distances), len(ways), -1) for name, values in found.items()}
     sure, answers, sure_from = _certainty(rays, measured, len(ways), distances)
     curves = {
@@ -227,7 +229,14 @@ def _proven(rays: Ray, name: str, ways: int, within: float, distances: Sequence[
 
 
 def _measured(
-    source: Any, batches: list[Tensor], names: Sequence[str], fit: Any, output: Any, single: bool, probabilities: bool
+    source: Any,
+    batches: list[Tensor],
+    names: Sequence[str],
+    fit: Any,
+    output: Any,
+    single: bool,
+    probabilities: bool,
+    progress: bool | None,
 ) -> dict[str, Tensor]:
     """The scores of all points by name; with the confidence and the class, if probabilities are to be measured."""
     made = [name for name in names if name in SCORES and (name not in ("max_probability", "entropy") or not single)]
@@ -235,13 +244,13 @@ def _measured(
         raise InputError(f"expected several models or a posterior for {', '.join(made)}, got one model")
     found: dict[str, Tensor] = {}
     if made or probabilities:
-        p = (Deterministic(source, output=output) if single else source).predict(batches, progress=False)
+        p = (Deterministic(source, output=output) if single else source).predict(batches, progress=progress)
         found["confidence"], found["class"] = p.mean(0).max(-1)
         kinds = decompose(p)
         found |= {name: getattr(kinds, SCORES[name]) for name in made}
     other = [name for name in names if name not in made]
     if other:
-        found |= measure(source, batches, other, fit=fit, output=output if single else None, progress=False)
+        found |= measure(source, batches, other, fit=fit, output=output if single else None, progress=progress)
     return found
 
 

@@ -5,6 +5,7 @@ The logits of member s are w ⊙ z_s(x) + b, with w = 1/T for a temperature T, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,9 +29,9 @@ class Member:
     scale: Tensor | float = 1.0
     shift: Tensor | float = 0.0
 
-    def paths(self, x: Tensor, d: Tensor, most: int) -> list[Path]:
-        """The logits along each ray."""
-        found = walk(self.network, x, d, most)
+    def paths(self, x: Tensor, d: Tensor, most: int, done: Callable[[int], object] = int) -> list[Path]:
+        """The logits along each ray; `done` hears of faces as they are crossed."""
+        found = walk(self.network, x, d, most, done)
         return [Path(p.breakpoints, p.logits * self.scale + self.shift, p.slope * self.scale) for p in found]
 
     def work(self, x: Tensor, d: Tensor) -> float:

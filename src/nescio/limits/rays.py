@@ -21,6 +21,7 @@ from nescio.limits.members import members
 from nescio.limits.settling import SCORES, settled
 from nescio.limits.walk import Path
 from nescio.posteriors.base import whole_number
+from nescio.progress import bar
 from nescio.scores.decomposition import decompose
 from nescio.types import Decomposition, InputError
 
@@ -92,19 +93,31 @@ class Ray:
         return {}
 
 
-def ray(model: Any, x: Any, direction: Any, *, most: int = 100_000, output: str | None = None) -> Ray:
+def ray(
+    model: Any,
+    x: Any,
+    direction: Any,
+    *,
+    most: int = 100_000,
+    output: str | None = None,
+    progress: bool | None = None,
+) -> Ray:
     """Every breakpoint along x + α·direction, α > 0, found exactly, and the limits behind the last.
 
     model: a piecewise-linear classifier, a list of them, a `DeepEnsemble`, or a `Temperature` on one; x: ``[N, ...]``;
     direction: one for all inputs or one for each. Many rays at once take far less time than one after another.
-    most: breakpoints along a ray beyond which it gives up.
+    most: breakpoints along a ray beyond which it gives up. progress: True shows a bar of the faces crossed, False none,
+    None one where it takes long.
     """
     found = members(model, output)
     whole_number("most", most, 1)
     network = found[0].network
     starts = network.given(x)
     d = network.along(starts, direction)
-    paths = tuple(tuple(m.paths(m.network.given(starts), m.network.given(d, "direction"), most)) for m in found)
+    with bar(None, show=progress, description="walking rays", unit="face") as shown:
+        paths = tuple(
+            tuple(m.paths(m.network.given(starts), m.network.given(d, "direction"), most, shown.update)) for m in found
+        )
     if len({path.slope.shape for each in paths for path in each}) > 1:
         raise InputError("expected models with the same classes, got others")
     slopes = torch.stack([torch.stack([path.slope for path in each]) for each in paths])

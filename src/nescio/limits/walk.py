@@ -9,6 +9,7 @@ m ← m + t r, and worked out anew from the input every few steps, so that round
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -44,13 +45,16 @@ class Path:
         return torch.addcmul(self.logits[place], (alpha - knots[place])[:, None], slopes[place])
 
 
-def walk(network: Network, x: Tensor, d: Tensor, most: int) -> list[Path]:
-    """The paths of x + α d, α from 0 to infinity, for inputs and directions ``[N, ...]``."""
+def walk(network: Network, x: Tensor, d: Tensor, most: int, done: Callable[[int], object] = int) -> list[Path]:
+    """The paths of x + α d, α from 0 to infinity, for inputs and directions ``[N, ...]``.
+
+    `done` is told how many faces were crossed since it was told last.
+    """
     with network.working():
         _, z = network.settle(x[:1], d[:1])
         network.check(x[:1], z[0])
         chunk = max(1, min(_AT_ONCE, _BYTES // (4 * network.numbers)))  # half of the numbers are rates, 8 bytes each
-        parts = [_Walk(network, x[i : i + chunk], d[i : i + chunk], most).run() for i in range(0, len(x), chunk)]
+        parts = [_Walk(network, x[i : i + chunk], d[i : i + chunk], most, done).run() for i in range(0, len(x), chunk)]
     return [path for part in parts for path in part]
 
 
@@ -65,8 +69,8 @@ class _Walk:
     tape: Tape
     fresh: bool
 
-    def __init__(self, network: Network, x: Tensor, d: Tensor, most: int) -> None:
-        self.network, self.x, self.d, self.most = network, x, d, most
+    def __init__(self, network: Network, x: Tensor, d: Tensor, most: int, done: Callable[[int], object]) -> None:
+        self.network, self.x, self.d, self.most, self.done = network, x, d, most, done
         self.sites, _ = network.settle(x, d)
         self.rays = torch.arange(len(x), device=x.device)
         self.alpha = x.new_zeros(len(x))
@@ -101,6 +105,7 @@ class _Walk:
             self.turn()
             if len(self.steps) % _ANEW == 0:
                 self.anew()
+            self.done(walking)
             if walking == t.shape[0]:
                 self.steps.append((self.rays, self.alpha, self.logits))
             else:
