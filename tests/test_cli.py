@@ -88,7 +88,7 @@ def fails(capsys, status, run):
 def test_score_writes_index_methods_prediction_and_probability(folder, capsys):
     assert score("--method", "entropy", "--method", "exgrad") == 0
     found = read_csv("scores.csv")
-    assert list(found) == ["index", "entropy", "exgrad", "predicted", "probability"]
+    assert list(found) == ["index", "entropy", "exgrad", "predicted", "probability", "label"]
     expected = nescio.score(model(), inputs(folder), ["entropy", "exgrad"])
     assert found["index"] == list(range(7))
     assert found["entropy"] == expected["entropy"].tolist()
@@ -96,6 +96,7 @@ def test_score_writes_index_methods_prediction_and_probability(folder, capsys):
     probability, predicted = model()(inputs(folder)).softmax(dim=1).max(dim=1)
     assert found["predicted"] == predicted.tolist()
     assert found["probability"] == pytest.approx(probability.tolist(), rel=1e-6)
+    assert found["label"] == list(range(7))
     assert capsys.readouterr().out == "Wrote 7 rows to scores.csv: entropy, exgrad\n"
 
 
@@ -116,7 +117,7 @@ def test_methods_that_need_training_data_are_fitted_to_a_file(folder):
     training = (torch.from_numpy(x), torch.from_numpy(y))
     expected = nescio.score(model(), inputs(folder), methods, fit=training)
     found = read_csv("scores.csv")
-    assert list(found) == ["index", "mahalanobis", "knn", "laplace", "entropy", "predicted", "probability"]
+    assert list(found) == ["index", "mahalanobis", "knn", "laplace", "entropy", "predicted", "probability", "label"]
     for name, truth in expected.items():
         assert found[name] == pytest.approx(truth.tolist(), rel=1e-3)
 

@@ -183,3 +183,14 @@ def test_what_is_not_there_is_said(tmp_path):
     write_table(tmp_path / "t.csv", COLUMNS)
     with pytest.raises(InputError, match=r"expected the column 'energy' in .*, but it has: index, regrad, entropy"):
         read_table(tmp_path / "t.csv", ["energy"])
+
+
+def test_a_folder_of_parquet_files_is_one_table(tmp_path):
+    folder = tmp_path / "scores"
+    folder.mkdir()
+    with pytest.raises(InputError, match="is a folder, and without Parquet files"):
+        read_table(folder)
+    write_table(folder / "part-2.parquet", {"index": np.arange(3, 5), "u": np.array([0.5, 0.25])})
+    write_table(folder / "part-1.parquet", {"index": np.arange(3), "u": np.array([1.0, 2.0, 3.0])})
+    found = read_table(folder, ["u"])
+    assert found["index"].tolist() == [0, 1, 2, 3, 4] and found["u"].tolist() == [1.0, 2.0, 3.0, 0.5, 0.25]

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.own_model import add_model, add_running, opened_model, tensor
+from nescio.cli.own_model import add_model, add_running, opened_model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -133,6 +133,7 @@ def _labelled(path: str, key: str, labels_key: str) -> tuple[Tensor, Tensor]:
     import numpy as np
 
     from nescio.data import read_npz
+    from nescio.study.jobs import tensor
     from nescio.types import InputError
 
     x, y = read_npz(path, key), read_npz(path, labels_key)

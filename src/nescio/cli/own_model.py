@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from nescio.data.sources import Rows
-    from nescio.models import Classifier
     from nescio.models.sources import Source
 
 SPEC = "torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.pt2, PACKAGE.MODULE:FACTORY or a folder that nescio has kept"
@@ -60,7 +57,7 @@ def add_running(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--output", choices=("logits", "probabilities", "binary"), help="what the model returns (default: logits)"
     )
-    command.add_argument("--batch-size", type=_positive, default=256, metavar="N", help="default: %(default)s")
+    command.add_argument("--batch-size", type=positive, default=256, metavar="N", help="default: %(default)s")
     command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
     command.add_argument(
         "--trust-pickle", action="store_true", help="read weights that may run code; only for files you trust"
@@ -69,6 +66,7 @@ def add_running(command: argparse.ArgumentParser) -> None:
 
 def opened_model(args: argparse.Namespace) -> Source:
     """The model of --model, --weights, --base and the pre-processing flags, on the device of --device."""
+    from nescio.study.jobs import move
     from nescio.study.opening import open_source
 
     own = {name: getattr(args, name, None) for name in ("base", "output", "size", "crop", "mean", "std")}
@@ -116,30 +114,8 @@ def tell_problems(rows: Rows, most: int = 5) -> None:
         print(f"  and {len(found) - most} more", file=sys.stderr)
 
 
-def tensor(array: Any) -> Tensor:
-    """An array of a file as a tensor."""
-    import numpy as np
-    import torch
-
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        array = array.astype(np.float64)  # torch has no wider number
-    return torch.from_numpy(array)
-
-
-def move(classifier: Classifier, device: str) -> None:
-    """Bring the model to the device that was named."""
-    from nescio.types import InputError
-
-    if classifier.module is None:
-        raise InputError("--device: expected a torch.nn.Module to move, but the factory gives a plain function")
-    try:
-        for root in classifier.roots:
-            root.to(device)
-    except (RuntimeError, AssertionError, ValueError, NotImplementedError) as error:
-        raise InputError(f"--device: cannot use '{device}' here: {error}") from error
-
-
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got '{text}'")
     return int(text)

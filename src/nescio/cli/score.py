@@ -1,46 +1,69 @@
-"""`nescio score`: a model, its weights and a file of inputs in; a table with one row for each input out."""
+"""`nescio score`: a model and data in; a table with one row for each input out, however many there are.
+
+The work is done in parts, each kept as soon as it is done (`nescio.data.parts`): a run that was cut off, by whatever,
+goes on where it was when the same command is given again, and ends with the same bytes.
+"""
 
 from __future__ import annotations
 
 import argparse
 import ast
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.own_model import add_model, add_running, move, tensor
+from nescio.cli.decide import apart
+from nescio.cli.own_model import add_data, add_model, add_running, positive, tell_opened, tell_problems
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from nescio.models import Classifier
-    from nescio.types import Method, Scored
+    from nescio.data.parts import Parts
+    from nescio.models.sources import Source
+    from nescio.study.jobs import DataAt, Job, Ready
+    from nescio.study.streaming import Usage
+    from nescio.types import Method
 
+LONG = 30.0
+"""Seconds from which on people are told how the time was spent."""
 EXAMPLES = """examples:
+  nescio score --model timm:resnet18 --weights resnet18.safetensors --data photos --on-error skip --out scores.parquet
+  nescio score --model timm:resnet18 --weights resnet18.safetensors --data photos --out scores/
+  nescio score --model hf:FOLDER --data reviews.csv --x text --method exgrad --out scores.csv
   nescio score --model torchvision.models:resnet18 --weights resnet18.safetensors --data x.npz --out scores.parquet
   nescio score --model mymodels:build --data x.npz --method regrad --method entropy --out scores.csv
   nescio score --model mymodels:build --data x.npz --set layer_decay=0.2 --set samples=0 --out scores.json
   nescio score --model mymodels:build --data x.npz --method regrad --method exgrad --set regrad.power=1 --out s.csv
   nescio score --model mymodels:build --data x.npz --method mahalanobis --fit train.npz --out scores.csv
+  nescio score --model timm:resnet18 --weights resnet18.safetensors --data photos --out s/ --engine ray --device cuda
 
-The model comes from a function without arguments, found from the current folder too. The data file is written with
+A model of your own comes from a function without arguments, found from the current folder too. Arrays are written by
 numpy.savez("x.npz", x=array): one row for each input, in the form that the model takes. Training data have the class
-indices beside it: numpy.savez("train.npz", x=array, y=labels). The table has the columns index, one for each method
-(higher = more uncertain), predicted (class) and probability (of that class)."""
+indices beside it: numpy.savez("train.npz", x=array, y=labels). The table has the columns index, name (where rows have
+one), one for each method (higher = more uncertain), predicted (class) and probability (of that class), and where they
+are known the class's name (predicted_class), label and label_class.
+
+Memory does not grow with the data, and no work is lost: rows are kept in parts, in the folder that --out names or
+beside its file in FILE.parts, which is removed at the end. After a kill, an interrupt, a full disk or a broken input
+the same command goes on from there and ends with the same bytes. What is missing is said in _manifest.json."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
     command = commands.add_parser(
         "score",
-        help="score the inputs of a file with your own model",
-        description="Scores every input of a .npz file with a model of your own and writes a table.",
+        help="score the inputs of a folder or file with your own model",
+        description="Scores every input of a folder, a list or a table with a model of your own, and writes a table.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[common],
     )
     add_model(command)
-    command.add_argument("--data", required=True, metavar="FILE.npz", help="the inputs: the array x, or the only array")
-    command.add_argument("--key", metavar="NAME", help="another array of the data file")
-    command.add_argument("--out", required=True, metavar="FILE", help="the table: .parquet, .csv or .json")
+    add_data(command)
+    command.add_argument(
+        "--out", required=True, metavar="PATH", help="the table: .parquet, .csv or .json, or a folder for its parts"
+    )
     command.add_argument(
         "--method", action="append", type=_method, metavar="NAME",
         help="a name that `nescio methods` lists; may be repeated (default: regrad)",
@@ -50,8 +73,24 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         help="a setting of the methods that have it, or with METHOD.KEY=VALUE of one alone; may be repeated",
     )  # fmt: skip
     command.add_argument(
-        "--fit", metavar="FILE.npz", help="training data, arrays x and y, for the methods that need them"
+        "--fit", metavar="PATH", help="labelled training data, such as a .npz file, for the methods that need them"
     )
+    command.add_argument("--fresh", action="store_true", help="drop what an earlier run has kept, and begin anew")
+    command.add_argument(
+        "--part-rows",
+        type=positive,
+        metavar="N",
+        help="rows that are kept at a time (default: by how many there are)",
+    )
+    command.add_argument(
+        "--engine", choices=("local", "ray"), default="local",
+        help="local: in this process; ray: in many, on many GPUs or machines (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--workers", type=positive, metavar="N",
+        help="threads that read rows (default: by cores and kind of data); with ray: processes with a model each",
+    )  # fmt: skip
+    command.add_argument("--address", metavar="HOST:PORT", help="with ray: the cluster (default: this machine alone)")
     add_running(command)
     command.set_defaults(run=run)
     plain = command.format_help  # the names are looked up when help is asked for, since that imports torch
@@ -59,54 +98,176 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load, score, write."""
-    import numpy as np
+    """Open, score what is missing, join."""
+    from nescio.data.parts import Parts, clean, part_rows
+    from nescio.study.jobs import identity, machine
+    from nescio.study.streaming import Usage, stream
+    from nescio.types import NescioError
 
-    from nescio import models
-    from nescio.data import check_ending, check_writable, read_npz, write_table
-    from nescio.study.scoring import score
-
-    check_ending(args.out)
-    check_writable(args.out)
-    chosen = _configured(args.method or ["regrad"], args.set)
-    x = tensor(read_npz(args.data, args.key))
-    training = None if args.fit is None else _training(args.fit, args.batch_size)
-    model = models.load(args.model, args.weights, trust_pickle=args.trust_pickle)
-    classifier = models.Classifier.of(model, output=args.output)
-    if args.device is not None:
-        move(classifier, args.device)
-    batches = list(x.split(args.batch_size))
-    output: Any = classifier.output
-    found = score(classifier, batches, chosen, fit=training, output=output, report=True)
-    predicted, probability = _predicted(classifier, batches)
-    columns = {"index": np.arange(len(x)), **{name: scored.scores.numpy() for name, scored in found.items()}}
-    write_table(args.out, columns | {"predicted": predicted.numpy(), "probability": probability.numpy()})
-    print(f"Wrote {len(x)} rows to {args.out}: {', '.join(found)}")
-    for name, scored in found.items():
-        if scored.error is not None and len(scored.error):
-            print(f"{name}: {_error(scored)}")
+    folder, ending = _out(args)
+    job = _job(args)
+    ray = _on_ray(args)
+    ready = job.open(tell_opened) if ray is None else ray.opened(job, tell_opened)
+    if ready.training is not None:
+        tell_problems(ready.training)
+    total = len(ready.rows)
+    size = part_rows(total, args.batch_size, args.part_rows)
+    about = {"machine": machine(ready) if ray is None else None, **_about(args, ready)}
+    kept = Parts(folder, total, size, identity(job, ready), about=about, ending=ending, fresh=args.fresh)
+    with kept as parts:
+        _tell_kept(parts)
+        usage = Usage() if ray is None else ray.Usage()
+        began, end = datetime.now(UTC).isoformat(timespec="seconds"), "failed"
+        try:
+            if ray is None:
+                stream(ready, parts, usage=usage)
+            else:
+                ray.stream(ready, parts, workers=args.workers, address=args.address, usage=usage, tell=_say)
+            end = "done"
+            rows, notes = parts.rows, parts.notes
+            if folder != Path(args.out):
+                clean(args.out)
+                parts.join(args.out)
+        except KeyboardInterrupt:
+            if getattr(args, "debug", False):
+                raise
+            end = "interrupted"
+            parts.settle()
+            print(f"nescio: interrupted; {parts}", file=sys.stderr)
+            return 130
+        except NescioError as error:
+            parts.settle()
+            raise type(error)(f"{error}; {parts}" if parts.rows else str(error)) from error
+        except Exception:
+            if parts.rows:
+                print(f"nescio: {parts}", file=sys.stderr)
+            raise
+        finally:
+            parts.log({"began": began, "end": end, "machine": parts.about["machine"], **usage.record()})
+        tell_problems(parts)  # type: ignore[arg-type]  # it has problems and a length, as rows have
+        if folder != Path(args.out):
+            parts.remove()
+    there = folder == Path(args.out) and rows == parts.before > 0
+    words = f"All {rows} rows were in {args.out} already" if there else f"Wrote {rows} rows to {args.out}"
+    _tell(words, ready, notes, usage)
     return 0
 
 
-def _training(path: str, batch_size: int) -> list[tuple[Tensor, Tensor]]:
-    """The training data in batches."""
-    from nescio.data import read_npz
-    from nescio.types import InputError
+def _out(args: argparse.Namespace) -> tuple[Path, str]:
+    """The folder for parts, and what kind of files they are; raises now where --out cannot be written."""
+    from nescio.data import check_ending, check_writable
+    from nescio.data.parts import MANIFEST
 
-    x, y = (tensor(read_npz(path, key)) for key in ("x", "y"))
-    if len(x) != len(y):
-        raise InputError(f"--fit: expected as many labels y as inputs x in {path}, but got {len(y)} and {len(x)}")
-    return list(zip(x.split(batch_size), y.split(batch_size), strict=True))
+    out = Path(args.out)
+    for option, path in {"--data": args.data, "--weights": args.weights, "--fit": args.fit}.items():
+        apart({option: path, "--out": args.out})
+    if not (args.out.endswith(("/", "\\")) or out.is_dir() or not out.suffix):
+        ending = check_ending(out)
+        check_writable(out)
+        return out.with_name(f"{out.name}.parts"), ending
+    check_ending("part.parquet")
+    check_writable(out / MANIFEST if out.is_dir() else out)
+    return out, ".parquet"
 
 
-def _error(scored: Scored) -> str:
-    """What is known of the error of scores that were estimated."""
-    assert scored.error is not None
-    middle, largest = scored.error.median(), scored.error.max()
-    text = f"estimated; standard error {middle:.1%} in the middle, {largest:.1%} at most"
-    if scored.check is not None:
-        inputs = "1 input" if scored.check.inputs == 1 else f"{scored.check.inputs} inputs"
-        text += f"; {scored.check.worst:.1%} off at most for {inputs} computed exactly"
+def _job(args: argparse.Namespace) -> Job:
+    """What is to be scored, in plain values."""
+    from nescio.study.jobs import Job, ModelAt
+
+    model = ModelAt(
+        args.model, args.weights, args.base, args.trust_pickle, args.output, args.size, args.crop, args.mean, args.std,
+        args.device,
+    )  # fmt: skip
+    methods = tuple(_configured(args.method or ["regrad"], args.set))
+    fit = None if args.fit is None else _data(args, args.fit)
+    readers = args.workers if args.engine == "local" else None
+    return Job(model, _data(args, args.data), methods, fit, args.batch_size, readers)
+
+
+def _data(args: argparse.Namespace, path: str) -> DataAt:
+    from nescio.study.jobs import DataAt
+
+    x = tuple(args.x.split(",")) if args.x is not None and "," in args.x else args.x
+    label, name = (None if text == "none" else text for text in (args.label, args.name))
+    return DataAt(path, x, label, name, args.on_error)
+
+
+def _training(args: argparse.Namespace, source: Source) -> list[tuple[Any, Tensor]]:
+    """The training data of --fit in batches, for other commands that fit."""
+    from nescio.study.jobs import labelled
+
+    data, rows = labelled(_data(args, args.fit), source, args.batch_size)
+    found = list(data)
+    if rows is not None:
+        tell_problems(rows)
+    return found
+
+
+def _about(args: argparse.Namespace, ready: Ready) -> dict[str, Any]:
+    """What people want to know of where the scores come from."""
+    plain = {name: value for name, value in vars(args).items() if name not in ("run", "fresh", "debug", "set")}
+    return {
+        "model": ready.source.about,
+        "data": ready.rows.about,
+        "pre-processing": str(ready.rows.preprocess),
+        "settings": plain,
+        "set": [f"{f'{only}.' if only else ''}{key}={value!r}" for only, key, value in args.set],
+    }
+
+
+def _on_ray(args: argparse.Namespace) -> Any:
+    """The module of the other engine, where that is asked for."""
+    from nescio.types import InputError, need
+
+    if args.engine == "local":
+        if args.address is not None:
+            raise InputError("--address: expected --engine ray beside it; the local engine has no cluster")
+        return None
+    need("ray", "ray")
+    from nescio.study import on_ray
+
+    return on_ray
+
+
+def _say(words: str) -> None:
+    print(f"nescio: {words}", file=sys.stderr)
+
+
+def _tell_kept(parts: Parts) -> None:
+    """On standard error what an earlier run has left."""
+    if parts.damaged:
+        listed = ", ".join(parts.damaged[:3]) + (" …" if len(parts.damaged) > 3 else "")
+        print(f"nescio: {listed} in {parts.folder} was lost or changed, and is made again", file=sys.stderr)
+    if parts.before and parts.missing:
+        print(f"nescio: going on after {parts.before} of {len(parts)} rows in {parts.folder}", file=sys.stderr)
+        before, now = parts.earlier.get("machine"), parts.about["machine"]
+        if now is not None and before != now:  # Ray tells when it knows
+            print(f"nescio: warning: they are of {before}, not of {now}: last digits may differ", file=sys.stderr)
+
+
+def _tell(words: str, ready: Ready, notes: list[tuple[int, Any]], usage: Usage) -> None:
+    """On standard output what was written, what is known of its error and, after a long run, how long it took."""
+    print(f"{words}: {', '.join(ready.columns)}")
+    for name in ready.columns:
+        own = [(count, note[name]) for count, note in notes if name in note]
+        if own:
+            print(f"{name}: {_error(own)}")
+    if usage.seconds >= LONG:
+        print(usage)
+
+
+def _error(notes: list[tuple[int, dict[str, float]]]) -> str:
+    """What is known of the error of scores that were estimated, from what each part has noted."""
+    half, middle = sum(count for count, _ in notes) / 2, 0.0
+    for count, note in sorted(notes, key=lambda one: one[1]["middle"]):
+        middle, half = note["middle"], half - count
+        if half <= 0:
+            break
+    text = f"estimated; standard error {middle:.1%} in the middle, {max(n['largest'] for _, n in notes):.1%} at most"
+    if checked := sum(int(note.get("checked", 0)) for _, note in notes):
+        inputs = "1 input" if checked == 1 else f"{checked} inputs"
+        worst = max(note.get("worst", 0.0) for _, note in notes)
+        text += f"; {worst:.1%} off at most for {inputs} computed exactly"
     return text
 
 
@@ -133,22 +294,6 @@ def _infos(names: list[str]) -> dict[str, Any]:
 
     table = {info.name: info for info in methods()}
     return {name: table[name] for name in names}  # a name that is given twice counts once
-
-
-def _predicted(classifier: Classifier, batches: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """The most probable class of each input, and its probability in float64."""
-    import torch
-
-    from nescio.modes import predicting, preserved
-
-    best = []
-    with preserved(classifier), predicting(classifier):
-        for batch in batches:
-            if len(batch):
-                best.append(classifier.logits(classifier.prepare(batch)).double().softmax(dim=1).max(dim=1))
-    empty = torch.empty(0, dtype=torch.float64)
-    probability = torch.cat([empty, *(found.values.cpu() for found in best)])
-    return torch.cat([empty.long(), *(found.indices.cpu() for found in best)]), probability
 
 
 def _names() -> str:

@@ -56,13 +56,18 @@ def write_table(path: str | Path, columns: Columns) -> None:
 def read_table(path: str | Path, columns: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
     """The columns of the file by their names, in order; those named in `columns` must be among them.
 
-    Text, and columns with cells that hold nothing, are arrays of objects.
+    Text, and columns with cells that hold nothing, are arrays of objects. A folder of Parquet files, as `nescio score`
+    writes it, is one table in the order of their names.
     """
-    ending, path = check_ending(path), Path(path)
+    path = Path(path)
+    if path.is_dir() and any(path.glob("*.parquet")):
+        ending = ".parquet"
+    elif path.is_dir():
+        raise InputError(f"expected a table, but {path} is a folder, and without Parquet files")
+    else:
+        ending = check_ending(path)
     if not path.exists():
         raise InputError(f"expected a table at {path}, but there is none")
-    if path.is_dir():
-        raise InputError(f"expected a table, but {path} is a folder")
     reader = {".parquet": _read_parquet, ".csv": _read_csv, ".json": _read_json}[ending]
     try:
         found = reader(path)
@@ -104,8 +109,10 @@ def _json(path: Path, columns: Columns) -> None:
 
 def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
     arrow = need("pyarrow", "files")
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     try:
-        table = need("pyarrow.parquet", "files").ParquetFile(path).read()
+        parquet = need("pyarrow.parquet", "files")
+        table = arrow.concat_tables([parquet.ParquetFile(file).read() for file in files])
     except (arrow.ArrowException, OSError) as error:
         raise _foreign(path, "Parquet", str(error).strip().rstrip(".")) from error
     _check_names(path, table.column_names)

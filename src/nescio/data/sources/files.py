@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 from nescio.data.sources.decode import ENDINGS, decode
@@ -27,8 +28,13 @@ class PictureFiles:
         self._root, self._files, self._values = root, names, values
         self.about = about
         self.names = [os.fsencode(name).decode("utf-8", "backslashreplace") for name in names]
-        content = "\n".join([*self.names, *(values or [])])
-        self.identity = hashlib.sha256(content.encode("utf-8", "backslashreplace")).hexdigest()
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the names, the labels, and the size and time of every file: a picture that changes is another."""
+        stamps = [_stamp(self._root / name) for name in self._files]
+        content = "\n".join([*self.names, *(self._values or []), *stamps])
+        return hashlib.sha256(content.encode("utf-8", "backslashreplace")).hexdigest()
 
     def __len__(self) -> int:
         return len(self._files)
@@ -71,6 +77,14 @@ def listed(file: Path) -> PictureFiles:
     names, values = [path for path, _ in parted], [value for _, value in parted]
     labelled = 2 * sum(map(bool, values)) > len(values)
     return PictureFiles(file.parent, names, values if labelled else None, f"{len(names)} pictures of {file}")
+
+
+def _stamp(file: Path) -> str:
+    try:
+        found = file.stat()
+    except OSError:  # it is told as a problem when it is read
+        return ""
+    return f"{found.st_size} {found.st_mtime_ns}"
 
 
 def _parted(line: str, tabbed: bool, root: Path) -> tuple[str, str]:

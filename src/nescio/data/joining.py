@@ -1,0 +1,58 @@
+"""Files of one kind, with the same columns, made into one, part by part: memory does not grow with what they hold.
+
+The bytes are those that `nescio.data.tables` would have written for all rows at once (CSV, JSON), or depend on the rows
+alone, and not on how they were parted (Parquet).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nescio.types import need
+
+GROUP = 1 << 16
+"""Rows that lie together in a joined Parquet file."""
+
+
+def _join_csv(files: Sequence[Path], joined: Path) -> None:
+    """The first line of each is the names of the columns."""
+    with joined.open("wb") as out:
+        for number, file in enumerate(files):
+            with file.open("rb") as part:
+                names = part.readline()
+                if number == 0:
+                    out.write(names)
+                shutil.copyfileobj(part, out)
+
+
+def _join_json(files: Sequence[Path], joined: Path) -> None:
+    """Each is a list that begins with a line of its own, and ends with one."""
+    with joined.open("wb") as out:
+        between = b"[\n"
+        for file in files:
+            if body := file.read_bytes()[len(b"[\n") : -len(b"\n]\n")]:
+                out.write(between + body)
+                between = b",\n"
+        out.write(b"[\n\n]\n" if between == b"[\n" else b"\n]\n")
+
+
+def _join_parquet(files: Sequence[Path], joined: Path) -> None:
+    """Groups of rows as large as readers like them, whatever the parts are."""
+    arrow, parquet = need("pyarrow", "files"), need("pyarrow.parquet", "files")
+    held: list[Any] = []
+    with parquet.ParquetWriter(joined, parquet.read_schema(files[0])) as out:
+        for number, file in enumerate(files):
+            held.append(parquet.ParquetFile(file).read())
+            table = arrow.concat_tables(held)
+            last = number + 1 == len(files)
+            while len(table) >= GROUP or (last and len(table)):
+                out.write_table(table.slice(0, GROUP))
+                table = table.slice(GROUP)
+            held = [table]
+
+
+JOIN = {".parquet": _join_parquet, ".csv": _join_csv, ".json": _join_json}
+"""By the ending of the files: a function of the files, in order, and of the path to write to."""

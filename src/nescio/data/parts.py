@@ -1,0 +1,312 @@
+"""A long table as a folder of parts, so that work on it can be cut off at any moment and goes on where it was.
+
+    part-000000.parquet …   rows 0 to n − 1, n to 2n − 1, …, each written as a whole or not at all
+    _manifest.json          what the rows were made from (`identity`), which parts are there with their sha256, which
+                            rows are missing, and which could not be used
+    _runs.jsonl             a line for each run: how long, how fast; for people
+
+A part counts when the manifest lists it and its bytes are what the manifest says. The manifest is written after the
+part, so what a kill takes away is computed again, and nothing counts twice. Part k holds the same rows in every run,
+and no file but ``_runs.jsonl`` holds a time: the same work gives the same bytes, however often it was cut off. Readers
+of Parquet leave out names that begin with an underscore, and take the folder as one table. `Parts.join` makes one file
+of it, part by part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from nescio.data.atomic import replacing
+from nescio.data.joining import JOIN
+from nescio.data.sources.rows import Problem
+from nescio.data.tables import Columns, check_ending, write_table
+from nescio.types import InputError
+
+MANIFEST, RUNS = "_manifest.json", "_runs.jsonl"
+FORMAT, VERSION = "nescio.parts", 1
+PATIENCE = 20
+"""The manifest is not written again before so many times the time that took has passed, if it can be helped."""
+_OWN = re.compile(r"part-\d{6,}\.(parquet|csv|json)|_manifest\.json|_runs\.jsonl")
+_CUT_OFF = re.compile(r"\..*\.[a-z0-9_]{8}\.part")  # what `replacing` leaves when it is killed
+
+
+def part_rows(total: int, batch: int, wanted: int | None = None) -> int:
+    """How many rows a part has: a multiple of the batch, about a twentieth of few rows, a thousandth of many."""
+    least = max(1, wanted if wanted is not None else max(min(1024, total // 20), total // 1000))
+    return -(-least // batch) * batch
+
+
+class Parts:
+    """The parts of a table of `total` rows of input, `size` to a part; a context, which holds the folder meanwhile.
+
+    identity: what the rows are made from, as JSON can hold it. A folder with parts of another identity is refused,
+    or emptied where `fresh` is True. The folder is made with the first part. about: more for people to know, which may
+    differ; `earlier` is what an earlier run has said. ending: the kind of files.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        total: int,
+        size: int,
+        identity: Mapping[str, Any],
+        *,
+        about: Mapping[str, Any] | None = None,
+        ending: str = ".parquet",
+        fresh: bool = False,
+    ) -> None:
+        check_ending(f"part{ending}")
+        self.folder, self.total, self.size, self.ending = Path(folder), total, size, ending
+        self.identity: dict[str, Any] = json.loads(json.dumps(dict(identity)))
+        self.about, self.earlier = dict(about or {}), dict(about or {})
+        self.damaged: list[str] = []
+        """Files that the manifest lists, but that are gone or changed."""
+        self._entries: dict[int, dict[str, Any]] = {}
+        self._problems: dict[int, list[Problem]] = {}
+        self._listed: set[int] = set()
+        self._lock: int | None = None
+        self._made = False
+        self._written, self._took = 0.0, 0.0
+        if self.folder.exists():
+            self._hold()
+            try:
+                self._find(fresh)
+            except BaseException:
+                self._release()
+                raise
+        self.before = self.rows
+        """Rows that were there from the start."""
+
+    def __len__(self) -> int:
+        """The number of rows of the input."""
+        return self.total
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that are kept."""
+        return sum(entry["rows"] for entry in self._entries.values())
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Rows of the parts that are there that could not be used, in order."""
+        return [problem for number in sorted(self._problems) for problem in self._problems[number]]
+
+    @property
+    def notes(self) -> list[tuple[int, dict[str, Any]]]:
+        """The number of rows of each part that is there, and what was noted with it."""
+        return [(self._entries[number]["rows"], self._entries[number]["notes"]) for number in sorted(self._entries)]
+
+    @property
+    def missing(self) -> list[range]:
+        """The parts that are still to be made, as ranges of rows; one without rows for a table without any."""
+        return [part for number, part in enumerate(self._grid()) if number not in self._entries]
+
+    def add(self, part: range, columns: Columns, problems: Sequence[Problem] = (), notes: Any = None) -> None:
+        """Keep the rows of a part, which is one of `missing`. notes: anything that JSON can hold."""
+        number = part.start // self.size
+        file = self.folder / f"part-{number:06d}{self.ending}"
+        if self._lock is None:
+            self._make()
+        write_table(file, columns)
+        self._entries[number] = {
+            "file": file.name,
+            "start": part.start,
+            "stop": part.stop,
+            "rows": len(next(iter(columns.values()))),
+            "sha256": _sha256(file),
+            "notes": {} if notes is None else notes,
+        }
+        if problems:
+            self._problems[number] = list(problems)
+        if time.monotonic() - self._written >= PATIENCE * self._took:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the manifest."""
+        began = time.monotonic()
+        missing = _merged(self.missing)
+        record = {
+            "format": FORMAT,
+            "version": VERSION,
+            "identity": self.identity,
+            "about": self.about,
+            "rows": self.total,
+            "part_rows": self.size,
+            "complete": not missing,
+            "missing": missing,
+            "problems": [vars(problem) for problem in self.problems],
+            "parts": [self._entries[number] for number in sorted(self._entries)],
+        }
+        with replacing(self.folder / MANIFEST) as file:
+            file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        self._listed = set(self._entries)
+        self._written = time.monotonic()
+        self._took = self._written - began
+
+    def settle(self) -> None:
+        """Write the manifest; where that fails, as on a full disk, what it does not list does not count."""
+        try:
+            self.flush()
+        except InputError:
+            for number in self._entries.keys() - self._listed:
+                del self._entries[number]
+                self._problems.pop(number, None)
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Add a line on this run to the log; where that fails, nothing else does."""
+        with suppress(OSError), (self.folder / RUNS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def join(self, file: str | os.PathLike[str]) -> None:
+        """All parts as one file, of the same kind as they are, written as a whole or not at all."""
+        if self.missing or check_ending(Path(file)) != self.ending:
+            raise InputError(f"expected all parts, as {self.ending}, to make {file} of, got others")
+        files = [self.folder / self._entries[number]["file"] for number in sorted(self._entries)]
+        with replacing(Path(file)) as joined:
+            JOIN[self.ending](files, joined)
+
+    def remove(self) -> None:
+        """Remove the folder, less what is not of these parts; the manifest goes last, for it says what was there."""
+        own = [path for path in self._inside() if _OWN.fullmatch(path.name) or _CUT_OFF.fullmatch(path.name)]
+        for path in sorted(own, key=lambda path: path.name == MANIFEST):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):  # it holds other files
+            self.folder.rmdir()
+        self._entries, self._problems = {}, {}
+
+    def __str__(self) -> str:
+        """What is kept and how to go on, for a message."""
+        if not self.rows:
+            return "nothing was kept"
+        return f"{self.rows} of {self.total} rows are kept in {self.folder}: the same command goes on from there"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is None:
+            return
+        if self._entries:
+            self.settle()
+        if self._made and not self.rows and self.total:
+            self.remove()
+        self._release()
+
+    def _grid(self) -> Iterator[range]:
+        for start in range(0, max(self.total, 1), self.size):
+            yield range(start, min(start + self.size, self.total))
+
+    def _make(self) -> None:
+        """The folder, with a manifest that lists no part yet."""
+        try:
+            self.folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make the folder {self.folder}: {error.strerror or error}") from error
+        self._made = True
+        self._hold()
+        self.flush()
+
+    def _hold(self) -> None:
+        """Keep other runs out; the system ends that with the process, whatever ends it."""
+        if not self.folder.is_dir():
+            raise InputError(f"expected a folder to write to, but {self.folder} is a file; remove it or name another")
+        try:
+            import fcntl
+
+            self._lock = os.open(self.folder, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._release()
+            raise InputError(
+                f"expected no other run at work in {self.folder}, but there is one; wait for it, or name another --out"
+            ) from error
+        except (ImportError, OSError):  # a system, or a file system, without such locks
+            self._lock = -1 if self._lock is None else self._lock
+
+    def _release(self) -> None:
+        if self._lock is not None and self._lock >= 0:
+            os.close(self._lock)
+        self._lock = None
+
+    def _find(self, fresh: bool) -> None:
+        """What an earlier run has left."""
+        known = (self.folder / MANIFEST).is_file()
+        for path in self._inside():
+            if _CUT_OFF.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+            elif not (known and _OWN.fullmatch(path.name)):
+                raise InputError(
+                    f"expected an empty folder, or one that this command has written, but {self.folder} holds "
+                    f"{path.name}; name another folder"
+                )
+        if fresh:
+            for path in self._inside():
+                path.unlink(missing_ok=True)
+        if fresh or not known:
+            self.flush()
+            return
+        record = _record(self.folder / MANIFEST)
+        own = {**self.identity, "rows": self.total, "part_rows": self.size}
+        theirs = {**record["identity"], "rows": record["rows"], "part_rows": record["part_rows"]}
+        if different := [key for key in {**own, **theirs} if own.get(key) != theirs.get(key)]:
+            raise InputError(
+                f"{self.folder} holds rows of another run: not the same {', '.join(different)}. Give the command of "
+                "that run to go on with it, --fresh to begin anew, or another --out"
+            )
+        self.earlier = record["about"]
+        for entry in record["parts"]:
+            file, number = self.folder / entry["file"], entry["start"] // self.size
+            if file.is_file() and _sha256(file) == entry["sha256"]:
+                self._entries[number] = entry
+            else:
+                self.damaged.append(file.name)
+        for told in record["problems"]:
+            if (number := told["index"] // self.size) in self._entries:
+                self._problems.setdefault(number, []).append(Problem(**told))
+
+    def _inside(self) -> list[Path]:
+        return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
+
+
+def clean(file: str | os.PathLike[str]) -> None:
+    """Remove what a killed `replacing` of this file has left beside it; only for one who knows that none is at work."""
+    target = Path(os.path.realpath(file))
+    left = re.compile(rf"\.{re.escape(target.name[:100])}\.[a-z0-9_]{{8}}\.part")
+    for path in target.parent.iterdir():
+        if left.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+def _record(file: Path) -> dict[str, Any]:
+    """What the manifest says."""
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if record["format"] != FORMAT or record["version"] != VERSION:
+            raise ValueError(f"it is {record['format']} {record['version']}")
+        return {key: record[key] for key in ("identity", "about", "rows", "part_rows", "parts", "problems")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"cannot read {file}: {error}; --fresh begins anew") from error
+
+
+def _merged(ranges: Sequence[range]) -> list[list[int]]:
+    """Ranges of rows, neighbours as one: [[first, after the last], …]."""
+    merged: list[list[int]] = []
+    for part in ranges:
+        if merged and merged[-1][1] == part.start:
+            merged[-1][1] = part.stop
+        else:
+            merged.append([part.start, part.stop])
+    return merged
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,209 @@
+"""Tables in parts: what is kept, what is refused, and that the joined file does not depend on how it was parted."""
+
+import errno
+import json
+import os
+
+import numpy as np
+import pytest
+
+from nescio.data import read_table, write_table
+from nescio.data.parts import MANIFEST, RUNS, Parts, clean, part_rows
+from nescio.data.sources import Problem
+from nescio.types import InputError
+
+ENDINGS = [".parquet", ".csv", ".json"]
+
+
+def columns(part):
+    index = np.arange(part.start, part.stop)
+    return {"index": index, "name": np.array([f"a,\n{i}" for i in index], dtype=np.str_), "score": np.sqrt(index)}
+
+
+def opened(folder, total=10, size=4, identity=None, **more):
+    return Parts(folder, total, size, identity or {"model": "m"}, **more)
+
+
+def fill(parts, most=None):
+    for part in parts.missing[:most]:
+        parts.add(part, columns(part), notes={"sum": part.stop})
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("total", [0, 1, 8, 10])
+def test_the_joined_file_is_the_table_whatever_the_parts_were(tmp_path, ending, total):
+    found = []
+    for size in (1, 3, 20):
+        with opened(tmp_path / f"{size}", total, size, ending=ending) as parts:
+            fill(parts)
+            parts.join(tmp_path / f"{size}{ending}")
+            parts.remove()
+        assert not (tmp_path / f"{size}").exists()
+        found.append((tmp_path / f"{size}{ending}").read_bytes())
+    assert found[0] == found[1] == found[2]
+    write_table(tmp_path / f"whole{ending}", columns(range(total)))
+    table, truth = (read_table(tmp_path / f"{name}{ending}") for name in ("3", "whole"))
+    assert {name: column.tolist() for name, column in table.items()} == {n: c.tolist() for n, c in truth.items()}
+    if ending != ".parquet":
+        assert found[0] == (tmp_path / f"whole{ending}").read_bytes()
+
+
+def test_groups_of_rows_in_parquet_do_not_depend_on_the_parts(tmp_path, monkeypatch):
+    import pyarrow.parquet
+
+    monkeypatch.setattr("nescio.data.joining.GROUP", 7)
+    for size in (2, 5, 30):
+        with opened(tmp_path / "p", 30, size) as parts:
+            fill(parts)
+            parts.join(tmp_path / f"{size}.parquet")
+            parts.remove()
+    files = [tmp_path / f"{size}.parquet" for size in (2, 5, 30)]
+    assert len({file.read_bytes() for file in files}) == 1
+    metadata = pyarrow.parquet.ParquetFile(files[0]).metadata
+    assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [7, 7, 7, 7, 2]
+
+
+def test_work_goes_on_where_it_was_and_the_manifest_says_what_is_missing(tmp_path):
+    problem = Problem(2, "two", "it is broken")
+    with opened(tmp_path / "p", about={"machine": "a"}) as parts:
+        assert parts.missing == [range(0, 4), range(4, 8), range(8, 10)]
+        assert not (tmp_path / "p").exists()  # made with the first part
+        parts.add(range(4, 8), columns(range(4, 8)))
+        part = {name: column[[0, 1, 3]] for name, column in columns(range(0, 4)).items()}
+        parts.add(range(0, 4), part, [problem], {"sum": 3})
+        assert str(parts) == f"7 of 10 rows are kept in {tmp_path / 'p'}: the same command goes on from there"
+    record = json.loads((tmp_path / "p" / MANIFEST).read_text())
+    assert (record["complete"], record["missing"]) == (False, [[8, 10]])
+    assert record["problems"] == [{"index": 2, "name": "two", "reason": "it is broken"}]
+    assert [(one["file"], one["start"], one["stop"], one["rows"]) for one in record["parts"]] == [
+        ("part-000000.parquet", 0, 4, 3),
+        ("part-000001.parquet", 4, 8, 4),
+    ]
+    with opened(tmp_path / "p", about={"machine": "b"}) as parts:
+        assert (parts.before, parts.earlier, parts.problems) == (7, {"machine": "a"}, [problem])
+        assert parts.notes == [(3, {"sum": 3}), (4, {})]
+        fill(parts)
+        assert (parts.rows, parts.missing) == (9, [])
+    assert json.loads((tmp_path / "p" / MANIFEST).read_text())["complete"] is True
+
+
+def test_the_folder_is_a_table_for_readers_of_parquet(tmp_path):
+    import pyarrow.parquet
+
+    with opened(tmp_path / "p") as parts:
+        fill(parts)
+        parts.log({"rows": 10})
+    assert pyarrow.parquet.read_table(tmp_path / "p").column("index").to_pylist() == list(range(10))
+    assert json.loads((tmp_path / "p" / RUNS).read_text()) == {"rows": 10}
+
+
+def test_parts_that_were_lost_or_changed_are_made_again(tmp_path):
+    with opened(tmp_path / "p") as parts:
+        fill(parts)
+    before = {file.name: file.read_bytes() for file in (tmp_path / "p").iterdir()}
+    (tmp_path / "p" / "part-000000.parquet").unlink()
+    (tmp_path / "p" / "part-000002.parquet").write_bytes(b"PAR1")
+    (tmp_path / "p" / ".part-000002.parquet.abcdefgh.part").write_bytes(b"cut off")
+    with opened(tmp_path / "p") as parts:
+        assert parts.damaged == ["part-000000.parquet", "part-000002.parquet"]
+        assert parts.missing == [range(0, 4), range(8, 10)]
+        fill(parts)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "p").iterdir()} == before
+
+
+def test_another_run_is_refused_unless_one_begins_anew(tmp_path):
+    with opened(tmp_path / "p", identity={"model": "m", "batch size": 2}) as parts:
+        fill(parts, 1)
+    before = sorted(os.listdir(tmp_path / "p"))
+    for change, words in [
+        ({"identity": {"model": "n", "batch size": 2}}, "not the same model. Give"),
+        ({"identity": {"model": "m"}}, "not the same batch size. Give"),
+        ({"identity": {"model": "m", "batch size": 2}, "total": 11}, "not the same rows. Give"),
+        ({"identity": {"model": "m", "batch size": 2}, "size": 2}, "not the same part_rows. Give"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            opened(tmp_path / "p", **change)
+    assert sorted(os.listdir(tmp_path / "p")) == before
+    with opened(tmp_path / "p", identity={"model": "n"}, fresh=True) as parts:
+        assert (parts.before, os.listdir(tmp_path / "p")) == (0, [MANIFEST])
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+    (tmp_path / "p").mkdir()
+    for name in ("notes.txt", "part-000000.parquet"):
+        (tmp_path / "p" / name).write_text("mine")
+        for fresh in (False, True):
+            with pytest.raises(InputError, match=f"expected an empty folder.* holds {name}"):
+                opened(tmp_path / "p", fresh=fresh)
+        (tmp_path / "p" / name).unlink()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file; remove it or name another"):
+        opened(tmp_path / "file")
+
+
+def test_one_run_at_a_time(tmp_path):
+    pytest.importorskip("fcntl")
+    with opened(tmp_path / "p") as parts:
+        fill(parts, 1)
+        with pytest.raises(InputError, match="expected no other run at work"):
+            opened(tmp_path / "p")
+    opened(tmp_path / "p").__exit__()
+
+
+def test_a_damaged_manifest_is_said(tmp_path):
+    with opened(tmp_path / "p") as parts:
+        fill(parts, 1)
+    (tmp_path / "p" / MANIFEST).write_text("{")
+    with pytest.raises(InputError, match="--fresh begins anew"):
+        opened(tmp_path / "p")
+    opened(tmp_path / "p", fresh=True).__exit__()
+
+
+@pytest.mark.parametrize(("patience", "good", "kept"), [(0, 0, 0), (0, 1, 0), (0, 3, 4), (0, 6, 8), (1e9, 6, 0)])
+def test_a_full_disk_leaves_what_the_manifest_lists(tmp_path, monkeypatch, patience, good, kept):
+    calls, real = [0], os.fsync
+
+    def full(descriptor):
+        calls[0] += 1
+        if calls[0] > good:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    monkeypatch.setattr("nescio.data.parts.PATIENCE", patience)
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(InputError, match="No space left on device"), opened(tmp_path / "p", 40) as parts:
+        fill(parts)
+    monkeypatch.undo()
+    assert str(parts).startswith(f"{kept} of 40 rows are kept" if kept else "nothing was kept")
+    assert (tmp_path / "p").exists() == (kept > 0)
+    with opened(tmp_path / "p", 40) as parts:
+        assert parts.before == kept
+        fill(parts)
+        parts.join(tmp_path / "all.parquet")
+    assert read_table(tmp_path / "all.parquet")["index"].tolist() == list(range(40))
+
+
+def test_a_table_is_joined_of_all_parts_alone(tmp_path):
+    with opened(tmp_path / "p") as parts:
+        fill(parts, 2)
+        with pytest.raises(InputError, match="expected all parts"):
+            parts.join(tmp_path / "x.parquet")
+        fill(parts)
+        with pytest.raises(InputError, match=r"expected all parts, as \.parquet"):
+            parts.join(tmp_path / "x.csv")
+
+
+def test_what_a_kill_left_beside_a_file_is_removed(tmp_path):
+    for name in (".s.csv.abc_e0gh.part", "s.csv", ".other.csv.abcdefgh.part", ".s.csv.part"):
+        (tmp_path / name).write_text("")
+    clean(tmp_path / "s.csv")
+    assert sorted(os.listdir(tmp_path)) == [".other.csv.abcdefgh.part", ".s.csv.part", "s.csv"]
+
+
+@pytest.mark.parametrize(
+    ("total", "batch", "wanted", "size"),
+    [(0, 256, None, 256), (500, 256, None, 256), (100_000, 256, None, 1024), (10_000_000, 256, None, 10_240),
+     (100, 1, None, 5), (100, 8, 9, 16), (100, 8, 1, 8), (100, 300, None, 300)],
+)  # fmt: skip
+def test_parts_hold_whole_batches(total, batch, wanted, size):
+    assert part_rows(total, batch, wanted) == size

@@ -1,0 +1,92 @@
+"""Reading ahead: the same batches in the same order, problems in their turn, and never much more than is used."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from nescio.data.prefetch import read_ahead
+from nescio.data.sources import Rows, open_data
+from nescio.types import InputError
+
+
+@pytest.fixture
+def rows(tmp_path):
+    x = np.arange(60, dtype=np.float32).reshape(30, 2)
+    x[[4, 5, 6, 7, 17], 1] = np.nan
+    np.savez(tmp_path / "x.npz", x=x, y=np.arange(30))
+    return lambda on_error="skip": open_data(tmp_path / "x.npz", on_error=on_error)
+
+
+def ranges(size, start=0):
+    return [range(first, min(first + size, 30)) for first in range(start, 30, size)]
+
+
+@pytest.mark.parametrize("workers", [None, 1, 3])
+@pytest.mark.parametrize("size", [1, 4, 7, 100])
+def test_batches_are_those_of_the_rows_themselves(rows, workers, size):
+    plain = rows()
+    truth = list(plain.batches(size))
+    found = list(read_ahead(rows(), ranges(size), workers=workers))
+    assert [read.places for read in found] == ranges(size)
+    batches = [read.batch for read in found if read.batch is not None]
+    assert len(batches) == len(truth)
+    for ours, theirs in zip(batches, truth, strict=True):
+        assert ours.names == theirs.names
+        for a, b in zip(
+            (ours.indices, ours.inputs, ours.labels), (theirs.indices, theirs.inputs, theirs.labels), strict=True
+        ):
+            assert torch.equal(a, b)
+    assert [problem for read in found for problem in read.problems] == plain.problems
+    assert all(problem.index in read.places for read in found for problem in read.problems)
+
+
+def test_a_problem_is_raised_in_its_turn(rows):
+    reads = read_ahead(rows("stop"), ranges(2), workers=2)
+    assert [next(reads).places, next(reads).places] == [range(0, 2), range(2, 4)]
+    with pytest.raises(InputError, match=r"x.npz\[4\] \(row 4\): it has NaN"):
+        next(reads)
+
+
+def test_no_more_is_read_than_a_few_batches_ahead_and_closing_ends_the_threads(rows, monkeypatch):
+    asked, real = set(), Rows.attempt
+    monkeypatch.setattr(Rows, "attempt", lambda self, index: (asked.add(index), real(self, index))[1])
+    reads = read_ahead(rows(), ranges(5), workers=1)
+    next(reads)
+    end = time.monotonic() + 10
+    while max(asked) < 14 and time.monotonic() < end:  # two more batches are read while the first is in use
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert max(asked) == 14
+    reads.close()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("nescio")]
+    assert max(asked) == 14
+    assert list(read_ahead(rows(), [])) == []
+
+
+def test_threads_read_side_by_side(rows, monkeypatch):
+    together = threading.Barrier(3, timeout=10)  # three rows at a time, or none
+    real = Rows.attempt
+    monkeypatch.setattr(Rows, "attempt", lambda self, index: (together.wait(), real(self, index))[1])
+    assert len(list(read_ahead(rows(), ranges(6), workers=3))) == 5
+
+
+def test_what_a_row_cannot_help_is_raised(rows, monkeypatch):
+    def out(self, index):
+        raise MemoryError("full")
+
+    monkeypatch.setattr(Rows, "attempt", out)
+    with pytest.raises(MemoryError, match="full"):
+        next(read_ahead(rows(), ranges(4)))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_batches_come_to_the_gpu(rows):
+    device = torch.device("cuda")
+    for ours, theirs in zip(read_ahead(rows(), ranges(4), device=device), read_ahead(rows(), ranges(4)), strict=True):
+        assert (ours.batch is None) == (theirs.batch is None)
+        if ours.batch is not None:
+            assert ours.batch.inputs.is_cuda
+            assert torch.equal(ours.batch.inputs.cpu(), theirs.batch.inputs)

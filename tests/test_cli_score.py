@@ -1,0 +1,312 @@
+"""`nescio score` as work that survives: kills, interrupts, full disks and broken rows."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nescio.cli import main
+from nescio.data import read_table
+from nescio.data.parts import MANIFEST, RUNS
+
+MODELS = """
+import torch
+from torch import nn
+
+def build():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+def many():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 9))
+
+def other():
+    model = build()
+    nn.init.zeros_(model[0].bias)
+    return model
+"""
+ROWS = 40
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "survivors.py").write_text(MODELS)
+    x = np.random.default_rng(0).normal(size=(ROWS, 4)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    monkeypatch.setattr("nescio.data.parts.PATIENCE", 0)
+    yield tmp_path
+    sys.modules.pop("survivors", None)
+
+
+def score(*more, out="s.csv", model="survivors:build", data="x.npz", method="entropy", batch="4"):
+    given = ["--model", model, "--data", data, "--method", method, "--batch-size", batch, "--part-rows", batch]
+    return main(["score", *given, "--out", out, *more])
+
+
+RUNNER = """
+import os, random, signal, sys, time
+import torch
+from nescio.cli import main
+
+torch.set_num_threads(1)
+kills, out, arguments = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+parts = out + ".parts"
+assert main(["score", *arguments, "--out", "whole" + os.path.splitext(out)[1]]) == 0
+arguments += ["--out", out]
+draw = random.Random(0)
+done = lambda: len(os.listdir(parts)) if os.path.isdir(parts) else 0
+seen = []
+for _ in range(kills):
+    child = os.fork()
+    if child == 0:
+        os._exit(main(["score", *arguments]))
+    wanted = done() + draw.randint(0, 4)
+    while done() < wanted:
+        time.sleep(0.0005)
+    time.sleep(draw.uniform(0, 0.02))
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    seen.append(done() if os.WIFSIGNALED(status) else -1)
+print(seen, flush=True)
+sys.exit(main(["score", *arguments]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_undisturbed_run(folder):
+    x = np.random.default_rng(1).normal(size=(400, 4)).astype(np.float32)
+    np.savez("many.npz", x=x, y=np.arange(400) % 3)
+    given = ["--model", "survivors:build", "--data", "many.npz", "--batch-size", "8", "--part-rows", "8"]
+    given += ["--method", "perturb_x", "--method", "perturb_theta", "--method", "entropy", "--set", "samples=5"]
+    command = [sys.executable, "-c", RUNNER, "6", "killed.parquet", *given]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[1])
+    assert len(seen) == 6
+    assert -1 not in seen, "every kill came before the end"
+    assert max(seen) > 5
+    assert "nescio: going on after" in done.stderr
+    assert Path("killed.parquet").read_bytes() == Path("whole.parquet").read_bytes()
+    assert not [name for name in os.listdir() if name.startswith((".killed", "killed.parquet."))]
+
+
+def test_a_folder_is_a_table_in_parts_with_a_manifest(folder, capsys):
+    import pyarrow.parquet
+
+    assert score(out="scores/") == 0
+    assert capsys.readouterr().out == f"Wrote {ROWS} rows to scores/: entropy\n"
+    assert score(out="s.parquet") == 0
+    table = pyarrow.parquet.read_table("scores")
+    assert table.equals(pyarrow.parquet.read_table("s.parquet"))
+    record = json.loads(Path("scores", MANIFEST).read_text())
+    assert (record["complete"], record["missing"], record["rows"]) == (True, [], ROWS)
+    assert record["identity"]["methods"] == {"entropy": "Entropy()"}
+    assert record["about"]["settings"]["model"] == "survivors:build"
+    assert len(record["parts"]) == ROWS // 4
+    (run,) = [json.loads(line) for line in Path("scores", RUNS).read_text().splitlines()]
+    assert (run["end"], run["rows"]) == ("done", ROWS)
+    assert run["rows_per_second"] > 0
+    assert 0 < run["busy"] < 1
+    capsys.readouterr()
+    before = {file: file.read_bytes() for file in Path("scores").glob("*[!l]")}
+    assert score(out="scores/") == 0
+    assert capsys.readouterr().out == f"All {ROWS} rows were in scores/ already: entropy\n"
+    assert {file: file.read_bytes() for file in Path("scores").glob("*[!l]")} == before
+
+
+def test_what_another_command_has_begun_is_refused_unless_one_begins_anew(folder, capsys):
+    assert score(out="scores/") == 0
+    for change, words in [
+        ({"model": "survivors:other"}, "not the same model, weights. Give"),
+        ({"method": "energy"}, "not the same methods. Give"),
+        ({"batch": "8"}, "not the same batch size, part_rows. Give"),
+    ]:
+        capsys.readouterr()
+        assert score(out="scores/", **change) == 2
+        error = capsys.readouterr().err
+        assert words in error
+        assert "--fresh to begin anew" in error
+    assert score("--fresh", out="scores/", method="energy") == 0
+    assert score("--fresh", out="scores/", batch="16") == 0
+    assert sorted(os.listdir("scores")) == [MANIFEST, RUNS, *(f"part-00000{i}.parquet" for i in range(3))]
+
+
+def test_an_interrupt_says_how_to_go_on(folder, capsys):
+    assert score(out="whole.csv") == 0
+    real = []
+
+    def stopping(*given, **more):
+        real.append(1)
+        if len(real) == 4:
+            raise KeyboardInterrupt
+        return whole(*given, **more)
+
+    from nescio.study import streaming
+
+    whole = streaming.score
+    capsys.readouterr()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "score", stopping)
+        assert score() == 130
+    error = capsys.readouterr().err
+    assert (
+        error
+        == f"nescio: interrupted; 12 of {ROWS} rows are kept in s.csv.parts: the same command goes on from there\n"
+    )
+    assert not Path("s.csv").exists()
+    run = json.loads(Path("s.csv.parts", RUNS).read_text())
+    assert (run["end"], run["rows"]) == ("interrupted", 12)
+    assert score() == 0
+    assert capsys.readouterr().err == f"nescio: going on after 12 of {ROWS} rows in s.csv.parts\n"
+    assert Path("s.csv").read_bytes() == Path("whole.csv").read_bytes()
+    assert not Path("s.csv.parts").exists()
+    real.clear()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(streaming, "score", stopping)
+        score("--debug")
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("good", [5, 18])
+def test_a_full_disk_keeps_what_was_done_and_says_so(folder, capsys, monkeypatch, ending, good):
+    assert score(out=f"whole.{ending}") == 0
+    calls, real = [0], os.fsync
+
+    def full(descriptor):
+        calls[0] += 1
+        if calls[0] > good:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        assert score(out=f"s.{ending}") == 2
+    error = capsys.readouterr().err
+    kept = 4 * ((good - 1) // 2)
+    assert "No space left on device" in error
+    assert f"{kept} of {ROWS} rows are kept in s.{ending}.parts: the same command goes on from there" in error
+    assert error.count("\n") == 1
+    record = json.loads(Path(f"s.{ending}.parts", MANIFEST).read_text())
+    assert record["missing"] == [[kept, ROWS]]
+    first = read_table(Path(f"s.{ending}.parts", record["parts"][0]["file"]))
+    assert first["index"].tolist() == [0, 1, 2, 3]
+    assert score(out=f"s.{ending}") == 0
+    assert Path(f"s.{ending}").read_bytes() == Path(f"whole.{ending}").read_bytes()
+
+
+def test_no_room_for_the_joined_file_keeps_all_parts(folder, capsys, monkeypatch):
+    def full(files, joined):
+        joined.write_bytes(b"index")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nescio.data.parts.JOIN", {".csv": full})
+        assert score() == 2
+    assert f"{ROWS} of {ROWS} rows are kept in s.csv.parts" in capsys.readouterr().err
+    assert sorted(name for name in os.listdir() if "s.csv" in name) == ["s.csv.parts"]
+    assert score() == 0
+    assert capsys.readouterr().out == f"Wrote {ROWS} rows to s.csv: entropy\n"
+    assert read_table("s.csv")["index"].tolist() == list(range(ROWS))
+
+
+def test_a_broken_row_keeps_what_came_before_and_may_be_left_out(folder, capsys):
+    x = np.load("x.npz")["x"]
+    x[[9, 30], 2] = np.nan
+    np.savez("broken.npz", x=x)
+    assert score(data="broken.npz") == 2
+    error = capsys.readouterr().err
+    assert "cannot use broken.npz[9] (row 9): it has NaN or infinite values" in error
+    assert f"8 of {ROWS} rows are kept in s.csv.parts" in error
+    assert score("--on-error", "skip", data="broken.npz") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"nescio: going on after 8 of {ROWS} rows in s.csv.parts"
+    assert lines[1] == f"nescio: 2 of {ROWS} rows could not be used and were left out:"
+    assert read_table("s.csv")["index"].tolist() == [i for i in range(ROWS) if i not in (9, 30)]
+
+
+def test_what_is_unforeseen_keeps_parts_too(folder, capsys):
+    from nescio.study import streaming
+
+    whole, calls = streaming.score, []
+
+    def broken(*given, **more):
+        calls.append(1)
+        if len(calls) > 2:
+            raise SystemError("the universe")
+        return whole(*given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "score", broken)
+        assert score() == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"nescio: 8 of {ROWS} rows are kept in s.csv.parts: the same command goes on from there"
+    assert "SystemError: the universe" in lines[1]
+
+
+def test_a_changed_part_is_made_again_and_said(folder, capsys):
+    assert score(out="scores/") == 0
+    before = Path("scores/part-000003.parquet").read_bytes()
+    Path("scores/part-000003.parquet").write_bytes(before[:-1])
+    assert score(out="scores/") == 0
+    assert "part-000003.parquet in scores was lost or changed, and is made again" in capsys.readouterr().err
+    assert Path("scores/part-000003.parquet").read_bytes() == before
+
+
+def test_another_machine_is_said(folder, capsys):
+    assert score(out="scores/") == 0
+    record = json.loads(Path("scores", MANIFEST).read_text())
+    record["about"]["machine"] = "an abacus"
+    record["parts"].pop()
+    Path("scores", MANIFEST).write_text(json.dumps(record))
+    assert score(out="scores/") == 0
+    assert "nescio: warning: they are of an abacus, not of cpu" in capsys.readouterr().err
+
+
+def test_errors_of_estimates_are_told_over_all_parts(folder, capsys):
+    from nescio.cli.score import _error
+
+    notes = [
+        (10, {"middle": 0.01, "largest": 0.5, "checked": 2, "worst": 0.02}),
+        (30, {"middle": 0.03, "largest": 0.4}),
+    ]
+    words = (
+        "estimated; standard error 3.0% in the middle, 50.0% at most; 2.0% off at most for 2 inputs computed exactly"
+    )
+    assert _error(notes) == words
+    assert score("--set", "classes=3", method="exgrad", model="survivors:many") == 0
+    assert "exgrad: estimated; standard error " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("nowhere/scores/", "does not exist; create it first"),
+        ("x.npz", "--out: expected another file than that of --data"),
+        ("mine", "expected an empty folder, or one that this command has written, but mine holds notes.txt"),
+        ("file", "is a file; remove it or name another"),
+    ],
+)
+def test_places_that_cannot_be_written_to(folder, capsys, out, words):
+    Path("mine").mkdir()
+    Path("mine/notes.txt").write_text("")
+    Path("file").write_text("")
+    assert score(out=out) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_after_a_long_run_people_are_told_how_the_time_was_spent(folder, capsys, monkeypatch):
+    monkeypatch.setattr("nescio.cli.score.LONG", 0.0)
+    assert score("--workers", "2") == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    assert "rows/s in " in line
+    assert "% of that time and waited" in line
