@@ -53,7 +53,7 @@ clean:  ## remove the environments, caches and written reports
 
 # --- setting up -----------------------------------------------------------------------------------------------------
 
-.venv/.installed-test: EXTRAS := test,files,demo,data,dev
+.venv/.installed-test: EXTRAS := test,files,demo,data,serve,app,dev
 .venv/.installed-demo: EXTRAS := demo,files
 .venv/.installed-bench: EXTRAS := bench,files
 

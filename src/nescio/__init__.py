@@ -71,6 +71,8 @@ __all__ = [
     "plots",
     "report",
     "reproduce",
+    "serve",
+    "app",
     "__version__",
 ]
 
@@ -89,7 +91,7 @@ _HOME = {
 _ROOMS = frozenset(
     {
         *("trace", "posteriors", "scores", "evaluate", "decide", "types", "models", "quantities", "study", "data"),
-        *("attribution", "mitigate", "limits", "training", "zoo", "plots", "report", "reproduce"),
+        *("attribution", "mitigate", "limits", "training", "zoo", "plots", "report", "reproduce", "serve", "app"),
     }
 )
 

@@ -1,0 +1,194 @@
+"""`nescio serve`: a model behind HTTP, until it is told to end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nescio.cli.own_model import (
+    SPEC,
+    _channels,
+    _size,
+    opened_data,
+    opened_model,
+    positive,
+    tell_problems,
+)
+from nescio.cli.score import _configured, _method, _setting, _training
+
+if TYPE_CHECKING:
+    from nescio.models.sources import Source
+    from nescio.serve import Engine
+    from nescio.types import Decomposition
+
+TOKEN = "NESCIO_TOKEN"
+READING = {"x": None, "label": "auto", "name": "none", "on_error": "skip"}
+EXAMPLES = """examples:
+  nescio serve                                                       (bundled digits, to try it)
+  nescio serve --model timm:resnet18 --weights resnet18.safetensors --method regrad --method entropy
+  nescio serve --model mymodels:build --weights w.safetensors --policy policy.json --monitor drift.json --port 8080
+  nescio serve --model hf:FOLDER --host 0.0.0.0 --max-body 1MB --timeout 10s        (token in $NESCIO_TOKEN)
+
+  curl -F file=@picture.png http://127.0.0.1:8000/predict
+  curl -F file=@picture.png 'http://127.0.0.1:8000/explain?show=numbers'
+  curl -H 'Content-Type: application/json' -d '{"inputs": [{"text": "so so"}]}' http://127.0.0.1:8000/score
+
+The interface is described at /docs and, for programs, at /openapi.json; /metrics is for Prometheus, with the drift
+monitor over the policy's promise; /health says what is served. A token on the command line can be seen by others on
+this machine; one in the environment variable NESCIO_TOKEN cannot. Nothing of what is sent is logged or kept."""
+
+
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the sub-command."""
+    command = commands.add_parser(
+        "serve",
+        help="serve a model over HTTP: answers, doubt, scores, maps, decisions",
+        description="Serves a model over HTTP: /predict, /score, /explain, /health, /metrics, /docs.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[common],
+    )
+    command.add_argument("--model", metavar="MODEL", help=f"{SPEC} (default: bundled digits)")
+    command.add_argument("--weights", metavar="FILE", help="its weights: .safetensors, or a file of torch.save")
+    command.add_argument("--posterior", metavar="FOLDER", help="a saved distribution over it, for kinds of doubt")
+    command.add_argument(
+        "--method", action="append", type=_method, metavar="NAME",
+        help="a score of `nescio methods`; may be repeated (default: regrad)",
+    )  # fmt: skip
+    command.add_argument(
+        "--set", action="append", default=[], type=_setting, metavar="KEY=VALUE",
+        help="a setting of the methods that have it, or with METHOD.KEY=VALUE of one alone; may be repeated",
+    )  # fmt: skip
+    command.add_argument("--fit", metavar="PATH", help="labelled training data, for the methods that need them")
+    command.add_argument("--policy", metavar="FILE", help="which answers to accept: what `nescio decide` wrote")
+    command.add_argument("--monitor", metavar="FILE", help="keep the counts of the drift monitor here")
+    command.add_argument("--reference", metavar="PATH", help="known inputs, which new ones are compared with in words")
+    command.add_argument("--host", default="127.0.0.1", help="default: %(default)s, this machine alone")
+    command.add_argument("--port", type=int, default=8000, help="0 for any free one (default: %(default)s)")
+    command.add_argument("--token", help=f"what callers have to send (default: the environment variable {TOKEN})")
+    command.add_argument("--max-body", type=_amount, default="10MB", metavar="SIZE", help="default: %(default)s")
+    command.add_argument(
+        "--max-pixels", type=_amount, default="25M", metavar="N", help="in a request (default: %(default)s)"
+    )
+    command.add_argument(
+        "--max-inputs", type=positive, default=128, metavar="N", help="in a request (default: %(default)s)"
+    )
+    command.add_argument("--timeout", type=_seconds, default="30s", metavar="TIME", help="default: %(default)s")
+    command.add_argument(
+        "--batch-size", type=positive, default=32, metavar="N", help="inputs at once (default: %(default)s)"
+    )
+    command.add_argument(
+        "--batch-wait", type=_seconds, default="5ms", metavar="TIME",
+        help="that an input waits for others (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument("--output", choices=("logits", "probabilities", "binary"), help="what the model returns")
+    command.add_argument("--size", type=_size, metavar="N", help="resize pictures to a side of N, or HxW; 0: not")
+    command.add_argument("--crop", type=_size, metavar="N", help="then cut this out of the middle; 0: not")
+    command.add_argument("--mean", type=_channels, metavar="A,B,C", help="normalise with this mean, or none")
+    command.add_argument("--std", type=_channels, metavar="A,B,C", help="and this standard deviation, or none")
+    command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
+    command.add_argument(
+        "--trust-pickle", action="store_true", help="read weights that may run code; only for files you trust"
+    )
+    command.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, serve, end."""
+    from nescio import serve
+    from nescio.types import need
+
+    for package in ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "PIL"):
+        need(package, "serve")  # said before the model is opened, not after it
+    settings = serve.Settings(
+        host=args.host,
+        port=args.port,
+        token=args.token or os.environ.get(TOKEN) or None,
+        max_body=args.max_body,
+        max_pixels=args.max_pixels,
+        max_inputs=args.max_inputs,
+        timeout=args.timeout,
+        batch_size=args.batch_size,
+        batch_wait=args.batch_wait,
+    )
+    engine = _engine(args)
+    print(f"model: {engine.source.about}", file=sys.stderr)
+    if engine.source.preprocess is not None:
+        print(f"pre-processing: {engine.source.preprocess}", file=sys.stderr)
+    print(f"methods: {', '.join(engine.methods)}", file=sys.stderr)
+    print(f"policy: {'none' if engine.policy is None else engine.policy}", file=sys.stderr)
+    before = signal.signal(signal.SIGTERM, _end)  # uvicorn gives the signal back to us when all is done
+    try:
+        serve.run(engine, settings, drift_path=args.monitor)
+    except KeyboardInterrupt:
+        print("Ended; every request that had begun was answered.", file=sys.stderr)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return 0
+
+
+def _end(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _engine(args: argparse.Namespace) -> Engine:
+    from nescio import decide
+    from nescio.serve import Engine
+    from nescio.serve.bundled import bundled
+    from nescio.study.scoring import fit
+    from nescio.types import InputError
+
+    policy = None if args.policy is None else decide.load(args.policy)
+    if args.monitor is not None and policy is None and args.model is not None:
+        raise InputError("--monitor: expected a policy to watch, got none; name one with --policy")
+    methods: Any = _configured(args.method or ["regrad"], args.set) if args.method or args.set else None
+    if args.model is None:
+        options = ("weights", "posterior", "reference", "fit", "device")
+        given = [name for name in options if getattr(args, name) is not None]
+        if given:
+            raise InputError(f"--{given[0]}: expected --model with it, got none")
+        return bundled(methods, policy=policy)
+    if args.posterior is None:
+        source = opened_model(args)
+    else:
+        source = opened_model(argparse.Namespace(**{**vars(args), "model": args.posterior, "base": args.model}))
+    if args.fit is not None:
+        data = _training(argparse.Namespace(**vars(args), **READING), source)
+        under = getattr(source.model, "classifiers", [source.model])
+        methods = fit(under[0], methods or ["regrad"], data)
+    engine = Engine(source, methods, policy=policy)
+    if args.reference is not None:
+        engine.reference = _reference(args, engine, source)
+    return engine
+
+
+def _reference(args: argparse.Namespace, engine: Engine, source: Source) -> Decomposition:
+    """The doubt of known inputs."""
+    import torch
+
+    from nescio.scores.decomposition import decompose
+
+    rows = opened_data(argparse.Namespace(**{**READING, "label": "none", "data": args.reference}), source)
+    found = [engine.predict(part.inputs) for part in rows.batches(64)]
+    tell_problems(rows)
+    return decompose(torch.cat(found, dim=1))
+
+
+def _amount(text: str) -> int:
+    """10MB, 500k, 25M or a plain number."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", text.strip().lower())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected a number such as 10MB, 500k or 25M, got '{text}'")
+    return int(float(found[1]) * {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}[found[2]])
+
+
+def _seconds(text: str) -> float:
+    """5ms, 30s, 2min or plain seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|)", text.strip().lower())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected a time such as 5ms, 30s or 2min, got '{text}'")
+    return float(found[1]) * {"ms": 0.001, "s": 1.0, "": 1.0, "min": 60.0}[found[2]]

@@ -1,0 +1,36 @@
+"""A model behind HTTP: answers, scores and maps for whoever can send a picture, numbers or a text.
+
+    engine = Engine(open_source("torchvision:resnet18", "w.safetensors"), ["regrad", "entropy"], policy=policy)
+    run(engine, Settings(port=8000, token="…"))                        # until SIGTERM or Ctrl-C
+    application(engine, Settings())                                    # the ASGI application, for a server of one's own
+
+    request ─► guard ─► reading ─► batching ─► engine ─► answers
+               token,   bytes to   requests    probabilities, doubt,
+               limits   rows       joined      scores, maps
+
+One thread owns the model. What a request gets does not depend on the requests that it is joined with (see `engine`).
+Nothing of what is sent is logged or kept, and nothing is fetched from outside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nescio.serve.engine import Engine
+from nescio.serve.server import listening, run
+from nescio.serve.settings import Settings
+from nescio.types import need
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+__all__ = ["Engine", "Settings", "application", "listening", "run"]
+
+
+def application(engine: Engine, settings: Settings | None = None, **more: Any) -> FastAPI:
+    """The ASGI application; its lifespan starts and ends the thread that owns the model. more: see `serve.app.make`."""
+    for package in ("fastapi", "prometheus_client", "python_multipart", "PIL"):
+        need(package, "serve")
+    from nescio.serve.app import make  # its types are FastAPI's own, so it cannot be loaded without
+
+    return make(engine, settings or Settings(), **more)

@@ -1,0 +1,45 @@
+"""The map of an input as a picture of bytes: over the input where that is a picture, else bars of what weighs most."""
+
+from __future__ import annotations
+
+import base64
+import io
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from nescio import plots
+from nescio.attribution.source import Source
+from nescio.inputs import Inputs
+from nescio.serve.engine import stacked
+
+_one_at_a_time = threading.Lock()  # matplotlib keeps fonts and caches for the whole process
+
+
+def places(engine_source: Any, row: Inputs) -> list[str] | None:
+    """What the places of a map are called: the tokens of a text; None for others."""
+    preprocess = engine_source.preprocess
+    if preprocess is None or preprocess.kind != "texts" or isinstance(row, Tensor):
+        return None
+    found: list[str] = preprocess.tokenizer.convert_ids_to_tokens(row["input_ids"].tolist())
+    return found
+
+
+def overlay(map_: Tensor, row: Inputs, of: str, uncertainty: float, names: Sequence[str] | None) -> str | None:
+    """A PNG as base64; None for a map that is neither a picture nor a list."""
+    values = {of: uncertainty}
+    with _one_at_a_time:
+        if map_.ndim == 2:
+            batch = stacked([row], 1)
+            picture = Source.of(batch, "auto").tensor(batch)[0].cpu()
+            figure = plots.maps({of: map_.numpy()}, picture.numpy(), values=values)
+        elif map_.ndim == 1:
+            labels = [f"{at}: {names[at]}" if names is not None else f"feature {at}" for at in range(len(map_))]
+            figure = plots.feature_bars({of: map_.numpy()}, labels, values=values)
+        else:
+            return None
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=110)
+    return base64.b64encode(file.getvalue()).decode()

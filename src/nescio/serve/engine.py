@@ -1,0 +1,216 @@
+"""What the service knows of an input: probabilities, kinds of doubt, scores, maps; the same whatever it is joined with.
+
+**Batches.** Sums in float32 are added in another order for another shape of batch, which moves a score by some 1e-6. So
+every pass has exactly `rows` inputs of one shape: more are cut, and what is missing is filled up with copies of the
+last one. Inputs of other shapes (texts of another length) go into passes of their own, never padded to each other.
+Methods that look at a batch to choose what they estimate (a tolerance) are computed exactly. Maps are made one by one.
+A distribution predicts each input alone: its sums over samples are added in an order that depends on the place too.
+
+**Doubt.** With a distribution over predictions: total, aleatoric and epistemic. A single network has the total alone.
+Methods that need nothing but probabilities score the distribution where there is one, the others the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio import attribution, inputs, scores
+from nescio.attribution import Attribution
+from nescio.decide import ConformalPolicy, Policy
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.models.sources import Source
+from nescio.posteriors import Deterministic
+from nescio.scores.decomposition import decompose
+from nescio.study.scoring import score
+from nescio.types import Decomposition, InputError, Logits, Method, ModelError, Predictions, need
+
+ROWS = 8
+"""Inputs of a pass on a CPU: a lone request pays for so many, and more at once would gain little."""
+MAPS = tuple(name for name in attribution.METHODS if "clue" not in name)
+"""Methods of attribution that need nothing but the model."""
+
+
+@dataclass(frozen=True)
+class Assessed:
+    """What is known of one input: probabilities ``[C]``, doubt in nats, scores by method."""
+
+    probabilities: Tensor
+    total: float
+    aleatoric: float
+    epistemic: float
+    samples: int
+    scores: Mapping[str, float]
+
+
+class Engine:
+    """A model with the methods, the policy and the known inputs that it is asked by.
+
+    source: the model, or a distribution over it, as `nescio.study.opening.open_source` gives it. methods: names or
+    objects, fitted where they need it; None: "regrad", or "mutual_information" where there is no single network.
+    posterior: a distribution for the doubt, where the source is a single network. policy: which answers to accept.
+    reference: the doubt of known, held-out inputs, which new ones are ranked among. rows: inputs of a pass; None: 8 on
+    a CPU, else 32.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        methods: Sequence[str | Method] | None = None,
+        *,
+        posterior: Any = None,
+        policy: Policy | ConformalPolicy | None = None,
+        reference: Decomposition | None = None,
+        rows: int | None = None,
+    ) -> None:
+        single = isinstance(source.model, Classifier)
+        if not single and posterior is not None:
+            raise InputError("expected one distribution, got a source that is one already and a posterior beside it")
+        self.source, self.policy, self.reference = source, policy, reference
+        self.posterior: Any = posterior if single else source.model
+        under: list[Classifier] = list(getattr(source.model, "classifiers", [source.model] if single else []))
+        self.network = under[0] if len(under) == 1 else None
+        self._predicts: Any = Deterministic(under[0]) if self.posterior is None else self.posterior
+        device = under[0].device if under else None
+        self.rows = rows or (ROWS if device is None or device.type == "cpu" else 32)
+        default = "mutual_information" if self.network is None else "regrad"
+        chosen = [self._settled(scores.get(method)) for method in (methods or [default])]
+        self.methods: dict[str, Method] = {method.name: method for method in chosen}
+        self.decider: str | None = None
+        """The method whose score the policy judges."""
+        if isinstance(policy, Policy):
+            self.decider = policy.about.get("score", next(iter(self.methods)))
+            if self.decider not in self.methods:
+                self.methods[self.decider] = self._settled(scores.get(self.decider))
+        for name in self.methods:
+            self._whose(name)
+
+    @property
+    def kind(self) -> str | None:
+        """What an input is: "pictures", "texts" or "numbers"; None where the source says nothing of it."""
+        return self.source.kind
+
+    def name(self, place: int) -> str | None:
+        """The name of a class, where it is known."""
+        classes = self.source.classes
+        return classes[place] if classes is not None and place < len(classes) else None
+
+    def predict(self, batch: Inputs) -> Tensor:
+        """Probabilities ``[S, N, C]`` of a batch; S = 1 for a single network."""
+        found: Tensor = self._predicts.predict(batch, progress=False)
+        return found
+
+    def assess(self, rows: Sequence[Inputs], methods: Sequence[str] = ()) -> list[Assessed]:
+        """What is known of each of the rows, with the scores of these methods."""
+        groups: dict[Any, list[int]] = {}
+        for place, row in enumerate(rows):
+            groups.setdefault(_shape(row), []).append(place)
+        found: dict[int, Assessed] = {}
+        for places in groups.values():
+            for start in range(0, len(places), self.rows):
+                some = places[start : start + self.rows]
+                found.update(zip(some, self._pass([rows[place] for place in some], methods), strict=True))
+        return [found[place] for place in range(len(rows))]
+
+    def explain(self, row: Inputs, of: Any = None, method: str = "ua_backprop") -> tuple[Assessed, Attribution]:
+        """What is known of an input, and the map of its doubt; of None: epistemic, or total where that is all."""
+        if method not in MAPS:
+            raise InputError(f"expected method to be one of {', '.join(MAPS)}, got {method!r}")
+        model = self.posterior if self.posterior is not None else self.source.model
+        known = self.assess([row], () if self.decider is None else (self.decider,))[0]
+        if of is None:  # a single network has dropout put around it for its map
+            of = "total" if self.posterior is not None and known.samples == 1 else "epistemic"
+        return known, attribution.explain(model, stacked([row], 1), method, of=of, progress=False)
+
+    def warm_up(self) -> str | None:
+        """Score a blank input, so that the first request need not wait for what is loaded once.
+
+        What is wrong, in words, where that fails; None where all is well, or nothing is known of what an input is.
+        """
+        preprocess = self.source.preprocess
+        if preprocess is None or preprocess.kind == "numbers":
+            return None
+        blank = "blank" if preprocess.kind == "texts" else need("PIL.Image", "serve").new("RGB", (64, 64))
+        try:
+            self.assess([preprocess(blank)], list(self.methods))
+        except (InputError, ModelError) as error:
+            return f"a blank input could not be scored: {error}"
+        return None
+
+    def _pass(self, rows: Sequence[Inputs], methods: Sequence[str]) -> list[Assessed]:
+        """What is known of at most `self.rows` rows of one shape."""
+        batch = stacked(rows, self.rows)
+        try:
+            if self.posterior is None:
+                each = self.predict(batch).split(1, dim=1)[: len(rows)]
+            else:
+                each = tuple(self.predict(stacked([row], 1)) for row in rows)
+        except InputError as error:
+            raise InputError(f"{error} (the first dimension is the number of inputs handled together)") from error
+        own = [self.methods[name] for name in methods if self._whose(name) is self.network]
+        values = score(self.network, batch, own, progress=False) if own else {}
+        known = [{name: float(found[at]) for name, found in values.items()} for at in range(len(rows))]
+        return [self._row(p.contiguous(), some, methods) for p, some in zip(each, known, strict=True)]
+
+    def _row(self, p: Tensor, values: dict[str, float], methods: Sequence[str]) -> Assessed:
+        """What follows from the probabilities ``[S, 1, C]`` of one input, with the network's scores of it."""
+        own = [self.methods[name] for name in methods if name not in values]
+        found = score(_Given(p), torch.zeros(1, 1), own, progress=False) if own else {}
+        values = values | {name: float(one) for name, one in found.items()}
+        doubt = decompose(p)
+        total, aleatoric, epistemic = (float(part) for part in (doubt.total, doubt.aleatoric, doubt.epistemic))
+        scored = {name: values[name] for name in methods}
+        return Assessed(p.mean(0)[0], total, aleatoric, epistemic, len(p), scored)
+
+    def _settled(self, method: Any) -> Any:
+        """The method without a tolerance, which is kept by looking at a batch, and for texts without noise."""
+        own = {f.name for f in fields(method)}
+        changes = {"tolerance": 0.0} | ({"samples": 0} if self.kind == "texts" else {})
+        changed = {name: value for name, value in changes.items() if {name, "tolerance"} <= own}
+        return replace(method, **changed) if changed else method
+
+    def _whose(self, name: str) -> Any:
+        """What a method scores: the distribution, or the network."""
+        method: Any = self.methods[name]
+        if self.posterior is not None and set(method.needs) <= {Logits(), Predictions()} and not method.needs_level:
+            return self.posterior
+        if self.network is None or Predictions() in method.needs:
+            what = "a distribution" if self.network is not None else "a single network"
+            raise InputError(
+                f"expected methods that this model can do, got '{name}', which needs {what}; see `nescio methods`"
+            )
+        if getattr(method, "needs_training_data", False) and not method.is_fitted:
+            raise InputError(f"expected '{name}' to be fitted to training data first, got it without")
+        return self.network
+
+
+class _Given:
+    """Probabilities that are known, as a distribution."""
+
+    roots = ()
+
+    def __init__(self, p: Tensor) -> None:
+        self._p = p
+
+    def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
+        """Those."""
+        return self._p
+
+
+def stacked(rows: Sequence[Inputs], count: int) -> Inputs:
+    """A batch of rows of one shape, filled up to `count` with copies of the last."""
+    full = [*rows, *([rows[-1]] * (count - len(rows)))]
+    first = full[0]
+    if isinstance(first, Tensor):
+        return torch.stack([row for row in full if isinstance(row, Tensor)])
+    return {name: torch.stack([row[name] for row in full if isinstance(row, Mapping)]) for name in first}
+
+
+def _shape(row: Inputs) -> Any:
+    names = [""] if isinstance(row, Tensor) else list(row)
+    return tuple((name, tuple(t.shape), t.dtype) for name, t in zip(names, inputs.tensors(row), strict=True))

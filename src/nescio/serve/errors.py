@@ -1,0 +1,70 @@
+"""What is wrong with a request, in one shape for all: a status, a kind for programs, a sentence for people.
+
+``{"error": {"status": 422, "kind": "bad_input", "message": "expected …, got …; do …"}}``
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nescio.types import InputError, ModelError
+
+KINDS: dict[int, tuple[str, str]] = {
+    400: ("bad_request", "the request cannot be understood"),
+    401: ("unauthorized", "a token is missing or wrong"),
+    404: ("not_found", "there is nothing at this path"),
+    405: ("method_not_allowed", "the path is there, but not for this method"),
+    408: ("slow_request", "the request did not arrive in time"),
+    413: ("too_large", "more bytes, pixels or inputs than are allowed"),
+    415: ("unsupported_type", "a content type that is not known here"),
+    421: ("wrong_host", "the service was addressed by a foreign name"),
+    422: ("bad_input", "the input cannot be used"),
+    500: ("unforeseen", "something went wrong here"),
+    503: ("busy", "too much is waiting, or the service is ending"),
+    504: ("timeout", "the answer was not ready in time"),
+}
+
+
+class Problem(Exception):
+    """A request that is refused."""
+
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, headers or {}
+
+    @property
+    def kind(self) -> str:
+        """One word for programs."""
+        return KINDS.get(self.status, ("refused", ""))[0]
+
+    def body(self) -> dict[str, Any]:
+        """What is sent."""
+        return {"error": {"status": self.status, "kind": self.kind, "message": self.message}}
+
+
+def of_input(message: object) -> Problem:
+    """An input that cannot be used."""
+    return Problem(422, " ".join(str(message).split()))
+
+
+def of_failure(error: BaseException) -> Problem:
+    """What came out of the work on an input, for whoever sent it."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, InputError | ModelError):
+        return of_input(error)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return Problem(503, "expected enough memory for this input, got too little; send less at once, or try later")
+    return unforeseen(error)
+
+
+def unforeseen(error: BaseException) -> Problem:
+    """Something of our own; its text may hold parts of the input and is kept back."""
+    return Problem(
+        500, f"expected to answer this, but something unforeseen happened ({type(error).__name__}); please report it"
+    )
+
+
+def ending() -> Problem:
+    """For requests that come too late."""
+    return Problem(503, "expected a running service, but it is ending; try again later", {"Retry-After": "5"})

@@ -1,0 +1,167 @@
+"""From what was sent to rows for the model: pictures, numbers and texts, checked before any work is done on them.
+
+A picture's size is read from its header and counted before a pixel of it is decoded; only the usual kinds of files are
+opened, since some of Pillow's others start programs. Numbers are finite and of one shape.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from nescio.data.sources.decode import decode
+from nescio.data.sources.opening import Plain
+from nescio.inputs import Inputs
+from nescio.models.sources import Source
+from nescio.serve.errors import Problem, of_input
+from nescio.types import InputError, need
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF")
+_EITHER = {"pictures": "a picture, as {'image': BASE64} or a file", "texts": "a text, as {'text': '…'}"}
+
+
+class Reader:
+    """Reads the rows of one request after another for one model."""
+
+    def __init__(self, source: Source, max_pixels: int, max_inputs: int) -> None:
+        self.preprocess, self.kind = source.preprocess, source.kind
+        self.max_pixels, self.max_inputs = max_pixels, max_inputs
+
+    @property
+    def expected(self) -> str:
+        """What the model takes, in words."""
+        return _EITHER.get(str(self.kind), "numbers, as {'numbers': […]}")
+
+    def items(self, items: Sequence[Any]) -> list[Inputs]:
+        """The rows of a request in JSON: items with one of image, numbers and text."""
+        self._count(len(items))
+        pixels = _Pixels(self.max_pixels)
+        rows = []
+        for place, item in enumerate(items):
+            what = f"input {place}: "
+            if item.image is not None:
+                rows.append(self._picture(_bytes(item.image, what), pixels, what))
+            elif item.text is not None:
+                rows.append(self._text(item.text, what))
+            else:
+                rows.append(self._numbers(item.numbers, item.dtype, what))
+        return rows
+
+    def files(self, files: Sequence[bytes]) -> list[Inputs]:
+        """The rows of pictures that were sent as files."""
+        self._count(len(files))
+        pixels = _Pixels(self.max_pixels)
+        return [self._picture(data, pixels, f"file {place}: ") for place, data in enumerate(files)]
+
+    def _count(self, count: int) -> None:
+        if count == 0:
+            raise of_input("expected at least one input, got none; send a picture, numbers or a text")
+        if count > self.max_inputs:
+            raise Problem(413, f"expected at most {self.max_inputs} inputs, got {count}; send them in several requests")
+
+    def _picture(self, data: bytes, pixels: _Pixels, what: str) -> Inputs:
+        if self.kind in ("texts", "numbers"):
+            raise of_input(f"{what}expected {self.expected}, got a picture, which this model does not take")
+        pixels.add(data, what)
+        preprocess: Any = self.preprocess or Plain("pictures")
+        try:
+            picture = decode(data)
+        except InputError as error:
+            raise of_input(f"{what}expected a picture, but {error}") from error
+        except Exception as error:  # damaged files can raise anything
+            raise of_input(
+                f"{what}expected a picture that can be read, but the file is damaged ({type(error).__name__}); "
+                "send it again, or save it anew"
+            ) from error
+        return self._ready(preprocess, picture, what)
+
+    def _text(self, text: str, what: str) -> Inputs:
+        if self.kind != "texts":
+            raise of_input(f"{what}expected {self.expected}, got a text, which this model does not take")
+        return self._ready(self.preprocess, text, what)
+
+    def _numbers(self, value: Any, dtype: str, what: str) -> Inputs:
+        if self.kind == "texts":
+            raise of_input(f"{what}expected {self.expected}, got numbers, which this model does not take")
+        if isinstance(value, dict):
+            if not value or self.kind == "pictures":
+                raise of_input(f"{what}expected an array of numbers, got an object with {len(value)} names")
+            return {name: _tensor(part, dtype, f"{what}{name!r}: ") for name, part in value.items()}
+        row = _tensor(value, dtype, what)
+        return row if self.preprocess is None else self._ready(self.preprocess, row, what)
+
+    @staticmethod
+    def _ready(preprocess: Any, row: Any, what: str) -> Inputs:
+        try:
+            ready: Inputs = preprocess(row)
+        except InputError as error:
+            raise of_input(f"{what}{error}") from error
+        return ready
+
+
+class _Pixels:
+    """The pixels of one request."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.seen = most, 0
+
+    def add(self, data: bytes, what: str) -> None:
+        """Count the pixels that the file's header announces; nothing is decoded."""
+        image = need("PIL.Image", "serve")
+        try:
+            with image.open(io.BytesIO(data), formats=FORMATS) as opened:
+                width, height = opened.size
+        except (image.DecompressionBombError, image.DecompressionBombWarning):
+            raise self._too_many(what, "far more") from None
+        except image.UnidentifiedImageError as error:
+            listed = ", ".join(FORMATS)
+            raise of_input(f"{what}expected a picture ({listed}), got {len(data)} bytes that are none") from error
+        except Exception as error:  # a damaged header can raise anything
+            raise of_input(f"{what}expected a picture, got a damaged file ({type(error).__name__})") from error
+        self.seen += width * height
+        if self.seen > self.most:
+            raise self._too_many(what, f"{width} × {height} here, {self.seen} in all")
+
+    def _too_many(self, what: str, came: str) -> Problem:
+        return Problem(
+            413,
+            f"{what}expected at most {self.most} pixels in a request, got {came}; send a smaller picture, or several "
+            "requests",
+        )
+
+
+def _bytes(text: str, what: str) -> bytes:
+    """The bytes of base64, with or without the beginning of a data URL."""
+    if text.startswith("data:"):
+        text = text.partition(",")[2]
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise of_input(f"{what}expected the picture as base64, got other text; encode the bytes of the file") from error
+
+
+def _tensor(value: Any, dtype: str, what: str) -> torch.Tensor:
+    wanted = f"{what}expected numbers in nested lists of one length each"
+    try:
+        found = np.asarray(value)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise of_input(f"{wanted}, got lists of different lengths; fill them up or send them one by one") from error
+    if found.dtype.kind not in "if" or found.size == 0:
+        got = "none" if found.size == 0 else "something else among them"
+        raise of_input(f"{wanted}, got {got}; send numbers alone")
+    if dtype == "int64":
+        if found.dtype.kind != "i":
+            raise of_input(f"{what}expected whole numbers for dtype int64, got others; leave dtype out")
+        return torch.from_numpy(found.astype(np.int64))
+    with np.errstate(over="ignore"):
+        floats = found.astype(np.float32)
+    if not math.isfinite(float(np.abs(floats).max())):
+        raise of_input(f"{what}expected finite numbers within the range of float32, got others; mend or scale them")
+    return torch.from_numpy(floats)

@@ -1,0 +1,120 @@
+"""Small models of pictures, numbers and texts, and a real server around any of them."""
+
+import base64
+import io
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from nescio import zoo
+from nescio.models import Classifier
+from nescio.models.sources import Numbers, Pictures, Source, Texts
+from nescio.serve import Engine, Settings, application, listening
+from nescio.serve.server import address, server
+
+NAMES = tuple("abcdefghij")
+
+
+def pictures(seed: int = 0) -> Source:
+    """A network for grey pictures 8 × 8, with random weights."""
+    model = zoo.small_cnn(1, 8, 10, 3, filters=4, units=16, seed=seed).eval()
+    return Source(Classifier(model), Pictures((8, 8), channels=1), "a small network", NAMES)
+
+
+def numbers(classes: int = 3) -> Source:
+    """A network for five numbers."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, classes)).eval()
+    return Source(Classifier(model), Numbers(), "five numbers")
+
+
+class Tokens:
+    """A tokenizer: a token for each letter."""
+
+    pad_token_id, padding_side = 0, "right"
+
+    def __call__(self, text: str, truncation: bool = False, max_length: int | None = None) -> dict[str, list[int]]:
+        ids = [1 + ord(letter) % 40 for letter in text][:max_length] or [1]
+        return {"input_ids": ids, "attention_mask": [1] * len(ids)}
+
+    def __len__(self) -> int:
+        return 41
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        return [f"t{one}" for one in ids]
+
+
+class Bag(nn.Module):
+    """The mean of the tokens' embeddings, and a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(41, 8), nn.Linear(8, 3)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        weights = attention_mask.unsqueeze(2).float()
+        return self.head((self.embedding(input_ids) * weights).sum(1) / weights.sum(1))
+
+
+def texts() -> Source:
+    """A network for texts of any length."""
+    torch.manual_seed(0)
+    return Source(Classifier(Bag().eval()), Texts(Tokens()), "a bag of letters", ("bad", "so so", "good"))
+
+
+class Slow(nn.Module):
+    """Takes its time; for five numbers."""
+
+    def __init__(self, seconds: float = 0.4) -> None:
+        super().__init__()
+        self.layer, self.seconds = nn.Linear(5, 3), seconds
+
+    def forward(self, x: Tensor) -> Tensor:
+        time.sleep(self.seconds)
+        return self.layer(x)
+
+
+def slow() -> nn.Module:
+    """For `nescio serve --model tests.serve.models:slow`."""
+    torch.manual_seed(0)
+    return Slow()
+
+
+def png(seed: int = 0, size: tuple[int, int] = (8, 8)) -> bytes:
+    """The file of a random grey picture."""
+    array = np.random.default_rng(seed).integers(0, 256, size[::-1], dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, "PNG")
+    return file.getvalue()
+
+
+def as_json(*files: bytes) -> dict[str, Any]:
+    return {"inputs": [{"image": base64.b64encode(file).decode()} for file in files]}
+
+
+@contextmanager
+def served(engine: Engine, settings: Settings | None = None, **more: Any) -> Iterator[httpx.Client]:
+    """A real server on a free port, and a client for it."""
+    settings = settings or Settings(port=0)
+    with listening(settings) as place:
+        running = server(application(engine, settings, **more), settings)
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [place]})
+        thread.start()
+        try:
+            while not running.started:
+                assert thread.is_alive(), "the server did not start"
+                time.sleep(0.01)
+            with httpx.Client(base_url=address(place), timeout=30) as client:
+                yield client
+        finally:
+            running.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()

@@ -1,0 +1,93 @@
+"""`nescio serve` as people start it: a process of its own."""
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from nescio.cli import main
+from nescio.cli.serve import _amount, _seconds
+
+SECRET = 271828.1828
+
+
+@contextmanager
+def started(*arguments, **environment):
+    """The process, its address, and what it writes."""
+    command = [sys.executable, "-m", "nescio", "serve", "--port", "0", *arguments]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    )
+    lines: list[str] = []
+    try:
+        for line in process.stderr:
+            lines.append(line)
+            if found := re.match(r"Serving on http://[^:]+:(\d+)", line):
+                break
+        else:
+            pytest.fail("".join(lines))
+        rest = threading.Thread(target=lambda: lines.extend(process.stderr))
+        rest.start()
+        yield process, f"http://127.0.0.1:{found[1]}", lines
+        rest.join(20)
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_what_has_begun_is_finished_and_nothing_is_logged(how):
+    body, found = {"inputs": [{"numbers": [SECRET] * 5}]}, []
+    model = ["--model", "tests.serve.models:slow", "--method", "entropy"]
+    arguments = ["--host", "0.0.0.0"] if how == signal.SIGTERM else []
+    with started(*model, *arguments) as (process, url, lines):
+        assert httpx.get(f"{url}/health").json()["status"] == "ok"
+        ask = threading.Thread(target=lambda: found.append(httpx.post(f"{url}/predict", json=body, timeout=20)))
+        ask.start()
+        time.sleep(0.3)
+        process.send_signal(how)
+        ask.join(20)
+        assert process.wait(20) == 0
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{url}/health")
+    assert found[0].status_code == 200
+    text = "".join(lines)
+    assert "Ended; every request that had begun was answered." in text
+    assert ("can be reached by other machines, and no token" in text) == (how == signal.SIGTERM)
+    assert "271828" not in text and "/predict" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--weights", "w.pt"], "--weights: expected --model with it"),
+        (["--model", "tests.serve.models:slow", "--monitor", "m.json"], "--monitor: expected a policy"),
+        (["--model", "tests.serve.models:slow", "--policy", "none.json"], "none.json"),
+        (["--model", "tests.serve.models:slow", "--method", "mutual_information"], "needs a distribution"),
+        (["--token", " "], "token: expected some characters"),
+        (
+            ["--model", "tests.serve.models:slow", "--method", "entropy", "--host", "203.0.113.1"],
+            "expected to listen on",
+        ),
+    ],
+)
+def test_wrong_arguments_are_told(arguments, words, capsys):
+    assert main(["serve", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_sizes_and_times():
+    assert [_amount(text) for text in ("10MB", "500k", "25M", "12", "1.5 kb")] == [10**7, 500_000, 25 * 10**6, 12, 1500]
+    assert [_seconds(text) for text in ("5ms", "30s", "2min", "0.5")] == [0.005, 30.0, 120.0, 0.5]
+    for call, text in ((_amount, "ten"), (_amount, "-1"), (_seconds, "1h"), (_seconds, "")):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected a"):
+            call(text)

@@ -1,0 +1,119 @@
+import pytest
+import torch
+
+import nescio
+from nescio import decide
+from nescio.models.sources import Pictures, Source
+from nescio.posteriors import DeepEnsemble, InsertedDropout, Laplace
+from nescio.serve import Engine
+from nescio.types import InputError
+from tests.serve import models
+
+
+def same(alone, joined):
+    assert torch.equal(alone.probabilities, joined.probabilities)
+    assert alone == type(alone)(
+        alone.probabilities, *[getattr(joined, f) for f in list(alone.__dataclass_fields__)[1:]]
+    )
+
+
+def trained(source):
+    x = torch.rand(40, 1, 8, 8)
+    return x, torch.arange(40) % 10
+
+
+@pytest.mark.parametrize("kind", ["pictures", "numbers", "many classes", "texts"])
+def test_results_do_not_depend_on_what_is_joined(kind):
+    if kind == "texts":
+        source, words = models.texts(), ("a", "ab", "xyz", "bla", "bla bla", "uvw", "a", "so so so", "ba", "c", "dd")
+        rows = [source.preprocess(word) for word in words]
+    elif kind == "pictures":
+        source, rows = models.pictures(), list(torch.rand(11, 1, 8, 8))
+    else:
+        source, rows = models.numbers(100 if kind == "many classes" else 3), list(torch.randn(11, 5))
+    methods = ["regrad", "entropy", "gradnorm"]
+    posterior = Laplace(source.model, samples=3).fit(trained(source)) if kind == "pictures" else None
+    posterior = InsertedDropout(source.model, samples=3) if kind == "texts" else posterior
+    engine = Engine(source, methods, posterior=posterior)
+    joined = engine.assess(rows, methods)
+    for place, row in enumerate(rows):
+        same(engine.assess([row], methods)[0], joined[place])
+    for place, found in enumerate(engine.assess(rows[::-1], methods)[::-1]):
+        same(found, joined[place])
+
+
+def test_results_are_those_of_the_library():
+    source, x = models.pictures(), torch.rand(8, 1, 8, 8)
+    posterior = InsertedDropout(source.model, samples=3)
+    found = Engine(source, ["regrad", "entropy"], posterior=posterior).assess(list(x), ["regrad", "entropy"])
+    regrad = nescio.score(source.model, x, nescio.scores.REGrad(tolerance=0), progress=False)
+    entropy = torch.cat([nescio.score(posterior, one, "entropy", progress=False) for one in x.split(1)])
+    doubt = nescio.decompose(torch.cat([posterior.predict(one) for one in x.split(1)], dim=1))
+    assert [one.scores["regrad"] for one in found] == regrad.tolist()
+    assert [one.scores["entropy"] for one in found] == entropy.tolist()
+    assert [one.epistemic for one in found] == pytest.approx(doubt.epistemic.tolist(), abs=1e-12)
+    assert {one.samples for one in found} == {3}
+
+
+def test_passes_have_one_size(monkeypatch):
+    source = models.numbers()
+    engine = Engine(source, ["entropy"], rows=4)
+    sizes = []
+    plain = engine.predict
+    monkeypatch.setattr(engine, "predict", lambda batch: sizes.append(len(batch)) or plain(batch))
+    assert len(engine.assess(list(torch.randn(9, 5)))) == 9
+    assert sizes == [4, 4, 4]
+
+
+def test_a_single_network_has_no_parts():
+    found = Engine(models.numbers(), ["entropy"]).assess([torch.randn(5)])[0]
+    assert (found.samples, found.epistemic) == (1, 0.0)
+
+
+def test_no_tolerance_is_kept_by_looking_at_the_batch():
+    engine = Engine(models.numbers(), ["regrad"])
+    assert engine.methods["regrad"].tolerance == 0.0
+    assert engine.methods["regrad"].samples == nescio.scores.REGrad().samples
+
+
+def test_the_policy_names_its_score():
+    policy = decide.quantile(torch.rand(100), 0.9, about={"score": "max_probability"})
+    engine = Engine(models.numbers(), ["entropy"], policy=policy)
+    assert (engine.decider, list(engine.methods)) == ("max_probability", ["entropy", "max_probability"])
+
+
+def test_an_ensemble_is_scored_by_what_it_can_do():
+    ensemble = DeepEnsemble([models.pictures(seed).model for seed in range(3)])
+    source = Source(ensemble, models.pictures().preprocess, "three")
+    assert list(Engine(source).methods) == ["mutual_information"]
+    with pytest.raises(InputError, match="'regrad', which needs a single network"):
+        Engine(source, ["regrad"])
+    with pytest.raises(InputError, match="one distribution"):
+        Engine(source, posterior=ensemble)
+
+
+def test_methods_that_cannot_be_done_are_refused_at_once():
+    with pytest.raises(InputError, match="'mutual_information', which needs a distribution"):
+        Engine(models.numbers(), ["mutual_information"])
+    with pytest.raises(InputError, match="'mahalanobis' to be fitted"):
+        Engine(models.numbers(), ["mahalanobis"])
+
+
+def test_maps_add_up():
+    engine = Engine(models.pictures(), ["entropy"])
+    known, found = engine.explain(torch.rand(1, 8, 8))
+    assert found.of == "epistemic"
+    assert found.maps.shape == (1, 8, 8)
+    assert abs(float(found.residual)) < 1e-6
+    assert known.samples == 1
+    with pytest.raises(InputError, match="expected method to be one of ua_backprop"):
+        engine.explain(torch.rand(1, 8, 8), method="clue")
+
+
+def test_warming_up_tells_what_cannot_be_scored():
+    assert Engine(models.pictures(), ["entropy"]).warm_up() is None
+    assert Engine(models.texts()).warm_up() is None
+    assert Engine(models.numbers()).warm_up() is None
+    source = models.pictures()
+    wrong = Source(source.model, Pictures((8, 8), channels=3), "three channels for a grey network")
+    assert "a blank input could not be scored: the model could not take" in Engine(wrong, ["entropy"]).warm_up()
