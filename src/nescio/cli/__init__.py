@@ -16,7 +16,21 @@ from contextlib import contextmanager
 from typing import NoReturn, TextIO
 
 from nescio import __version__
-from nescio.cli import apply, calibrate, decide, demo, methods, reproduce, score, train
+from nescio.cli import (
+    app,
+    apply,
+    audit,
+    calibrate,
+    decide,
+    demo,
+    explain,
+    methods,
+    report,
+    reproduce,
+    score,
+    serve,
+    train,
+)
 
 DESCRIPTION = (
     """Uncertainty for any pre-trained PyTorch classifier: one number for each input, higher = more uncertain."""
@@ -25,9 +39,14 @@ EXAMPLES = """examples:
   nescio demo                            train a small network, compare every method, write nescio-demo.html
   nescio methods                         what there is, what each needs and what it costs
   nescio score --model torchvision.models:resnet18 --weights w.safetensors --data x.npz --out scores.parquet
+  nescio explain --model mymodels:build --weights w.safetensors --data photos/ --size 224x224 --out maps
   nescio calibrate --model mymodels:build --weights w.safetensors --data held-out.npz --out calibrated
   nescio decide --scores scores.csv --column regrad --labels held-out.npz --risk 0.05 --out policy.json
   nescio apply --policy policy.json --scores new.csv --out decisions.csv
+  nescio audit --model mymodels:build --weights w.safetensors --data x.npz --out audit.html
+  nescio report --model mymodels:build --weights w.safetensors --data held-out.npz --ood other.npz --out report.html
+  nescio app                             a web page: drop a picture, see the answer, its doubt, why, and what to do
+  nescio serve                           answers, doubt, maps and decisions over HTTP; with bundled digits to try it
   nescio train mnist --data FOLDER --device cuda
   nescio reproduce table1 --scale quick --data FOLDER --device cuda
 
@@ -85,7 +104,21 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"nescio {__version__}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for command in (demo, methods, score, calibrate, decide, apply, train, reproduce):
+    for command in (
+        demo,
+        methods,
+        score,
+        explain,
+        calibrate,
+        decide,
+        apply,
+        audit,
+        report,
+        app,
+        serve,
+        train,
+        reproduce,
+    ):
         command.add(commands, common)
     return whole
 

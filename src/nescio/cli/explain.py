@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nescio.cli.asked import setting
 from nescio.cli.own_model import add_data, add_model, add_running, opened_data, opened_model, tell_opened, tell_problems
-from nescio.cli.score import _setting, _training
+from nescio.cli.score import training_data
 
 if TYPE_CHECKING:
     from nescio.data.sources import Rows
@@ -52,7 +53,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--path", choices=PATHS, help="how ua_backprop goes from logits to the input (fullgrad)")
     command.add_argument("--of", nargs="+", choices=KINDS, help="which uncertainties (default: all three)")
     command.add_argument(
-        "--set", action="append", default=[], type=_setting, metavar="KEY=VALUE",
+        "--set", action="append", default=[], type=setting, metavar="KEY=VALUE",
         help="a setting of the method, such as tau2=0.05; may be repeated",
     )  # fmt: skip
     command.add_argument("--vae", metavar="FILE", help="the auto-encoder of clue and delta_clue, by VAE.save")
@@ -80,7 +81,9 @@ def run(args: argparse.Namespace) -> int:
     source = _opened_model(args)
     rows = _opened_data(args, source)
     tell_opened(source, rows)
-    training = None if args.fit is None else _training(argparse.Namespace(**{**vars(args), "label": "auto"}), source)
+    training = (
+        None if args.fit is None else training_data(argparse.Namespace(**{**vars(args), "label": "auto"}), source)
+    )
     posterior, words = distribution(source.model, training, None)
     work = Explainer(
         *(posterior, method, folder), kinds=args.of, channels=args.channels,

@@ -7,12 +7,12 @@ goes on where it was when the same command is given again, and ends with the sam
 from __future__ import annotations
 
 import argparse
-import ast
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nescio.cli.asked import add_methods, configured
 from nescio.cli.decide import apart
 from nescio.cli.own_model import add_data, add_model, add_running, positive, tell_opened, tell_problems
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from nescio.models.sources import Source
     from nescio.study.jobs import DataAt, Job, Ready
     from nescio.study.streaming import Usage
-    from nescio.types import Method
 
 LONG = 30.0
 """Seconds from which on people are told how the time was spent."""
@@ -64,14 +63,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--out", required=True, metavar="PATH", help="the table: .parquet, .csv or .json, or a folder for its parts"
     )
-    command.add_argument(
-        "--method", action="append", type=_method, metavar="NAME",
-        help="a name that `nescio methods` lists; may be repeated (default: regrad)",
-    )  # fmt: skip
-    command.add_argument(
-        "--set", action="append", default=[], type=_setting, metavar="KEY=VALUE",
-        help="a setting of the methods that have it, or with METHOD.KEY=VALUE of one alone; may be repeated",
-    )  # fmt: skip
+    add_methods(command, "a name that `nescio methods` lists; may be repeated (default: regrad)")
     command.add_argument(
         "--fit", metavar="PATH", help="labelled training data, such as a .npz file, for the methods that need them"
     )
@@ -93,8 +85,6 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--address", metavar="HOST:PORT", help="with ray: the cluster (default: this machine alone)")
     add_running(command)
     command.set_defaults(run=run)
-    plain = command.format_help  # the names are looked up when help is asked for, since that imports torch
-    command.format_help = lambda: f"{plain()}\nmethods: {_names()}\n"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -178,7 +168,7 @@ def _job(args: argparse.Namespace) -> Job:
         args.model, args.weights, args.base, args.trust_pickle, args.output, args.size, args.crop, args.mean, args.std,
         args.device,
     )  # fmt: skip
-    methods = tuple(_configured(args.method or ["regrad"], args.set))
+    methods = tuple(configured(args.method or ["regrad"], args.set))
     fit = None if args.fit is None else _data(args, args.fit)
     readers = args.workers if args.engine == "local" else None
     return Job(model, _data(args, args.data), methods, fit, args.batch_size, readers)
@@ -192,7 +182,7 @@ def _data(args: argparse.Namespace, path: str) -> DataAt:
     return DataAt(path, x, label, name, args.on_error)
 
 
-def _training(args: argparse.Namespace, source: Source) -> list[tuple[Any, Tensor]]:
+def training_data(args: argparse.Namespace, source: Source) -> list[tuple[Any, Tensor]]:
     """The training data of --fit in batches, for other commands that fit."""
     from nescio.study.jobs import labelled
 
@@ -269,58 +259,3 @@ def _error(notes: list[tuple[int, dict[str, float]]]) -> str:
         worst = max(note.get("worst", 0.0) for _, note in notes)
         text += f"; {worst:.1%} off at most for {inputs} computed exactly"
     return text
-
-
-def _configured(names: list[str], settings: list[tuple[str | None, str, Any]]) -> list[Method]:
-    """The methods with their settings; a setting that no chosen method has is an error."""
-    from nescio import scores
-    from nescio.types import InputError
-
-    own = {name: set(info.settings) for name, info in _infos(names).items()}
-    given: dict[str, dict[str, Any]] = {name: {} for name in own}
-    for only, key, value in settings:
-        takers = [name for name in own if key in own[name] and only in (None, name)]
-        if not takers:
-            whom = f"'{only}'" if only is not None else "any of the chosen methods"
-            listed = "; ".join(f"{name}: {', '.join(sorted(keys)) or 'none'}" for name, keys in own.items())
-            raise InputError(f"--set: expected a setting of {whom}, but got '{key}'; there are {listed}")
-        for name in takers:
-            given[name][key] = value
-    return [scores.get(name, **given[name]) for name in own]
-
-
-def _infos(names: list[str]) -> dict[str, Any]:
-    from nescio.scores import methods
-
-    table = {info.name: info for info in methods()}
-    return {name: table[name] for name in names}  # a name that is given twice counts once
-
-
-def _names() -> str:
-    from nescio.scores import names
-
-    return ", ".join(names())
-
-
-def _method(name: str) -> str:
-    from nescio.scores import get
-    from nescio.types import InputError
-
-    try:
-        get(name)
-    except InputError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return name
-
-
-def _setting(text: str) -> tuple[str | None, str, Any]:
-    """`sigma=0.1` or `regrad.sigma=0.1`; a value that is no Python literal is a word."""
-    path, equals, value = text.partition("=")
-    method, dot, key = path.strip().rpartition(".")
-    if not equals or not key:
-        raise argparse.ArgumentTypeError(f"expected KEY=VALUE or METHOD.KEY=VALUE, got '{text}'")
-    try:
-        parsed = ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError):
-        parsed = value.strip()
-    return (method if dot else None), key, parsed

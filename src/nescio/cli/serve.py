@@ -9,6 +9,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from nescio.cli.asked import add_methods, configured
 from nescio.cli.own_model import (
     SPEC,
     _channels,
@@ -18,7 +19,7 @@ from nescio.cli.own_model import (
     positive,
     tell_problems,
 )
-from nescio.cli.score import _configured, _method, _setting, _training
+from nescio.cli.score import training_data
 
 if TYPE_CHECKING:
     from nescio.models.sources import Source
@@ -55,14 +56,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--model", metavar="MODEL", help=f"{SPEC} (default: bundled digits)")
     command.add_argument("--weights", metavar="FILE", help="its weights: .safetensors, or a file of torch.save")
     command.add_argument("--posterior", metavar="FOLDER", help="a saved distribution over it, for kinds of doubt")
-    command.add_argument(
-        "--method", action="append", type=_method, metavar="NAME",
-        help="a score of `nescio methods`; may be repeated (default: regrad)",
-    )  # fmt: skip
-    command.add_argument(
-        "--set", action="append", default=[], type=_setting, metavar="KEY=VALUE",
-        help="a setting of the methods that have it, or with METHOD.KEY=VALUE of one alone; may be repeated",
-    )  # fmt: skip
+    add_methods(command, "a score of `nescio methods`; may be repeated (default: regrad)")
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for the methods that need them")
     command.add_argument("--policy", metavar="FILE", help="which answers to accept: what `nescio decide` wrote")
     command.add_argument("--monitor", metavar="FILE", help="keep the counts of the drift monitor here")
@@ -145,7 +139,7 @@ def _engine(args: argparse.Namespace) -> Engine:
     policy = None if args.policy is None else decide.load(args.policy)
     if args.monitor is not None and policy is None and args.model is not None:
         raise InputError("--monitor: expected a policy to watch, got none; name one with --policy")
-    methods: Any = _configured(args.method or ["regrad"], args.set) if args.method or args.set else None
+    methods: Any = configured(args.method or ["regrad"], args.set) if args.method or args.set else None
     if args.model is None:
         options = ("weights", "posterior", "reference", "fit", "device")
         given = [name for name in options if getattr(args, name) is not None]
@@ -157,7 +151,7 @@ def _engine(args: argparse.Namespace) -> Engine:
     else:
         source = opened_model(argparse.Namespace(**{**vars(args), "model": args.posterior, "base": args.model}))
     if args.fit is not None:
-        data = _training(argparse.Namespace(**vars(args), **READING), source)
+        data = training_data(argparse.Namespace(**vars(args), **READING), source)
         under = getattr(source.model, "classifiers", [source.model])
         methods = fit(under[0], methods or ["regrad"], data)
     engine = Engine(source, methods, policy=policy)

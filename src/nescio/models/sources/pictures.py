@@ -34,7 +34,7 @@ class Normalise(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """In the type of x, on its device."""
-        return (x - self.mean.to(x)) / self.std.to(x)
+        return (x - self.mean.to(x.device, x.dtype)) / self.std.to(x.device, x.dtype)
 
 
 @dataclass(frozen=True)

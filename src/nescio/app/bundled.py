@@ -1,0 +1,68 @@
+"""The page with no set-up at all: the digits of `nescio.serve.bundled`, every method, and things that are no digits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nescio import __version__, scores
+from nescio.app import examples, reference
+from nescio.app.desk import Desk
+from nescio.data import load_set, to_float
+from nescio.decide import ConformalPolicy, Policy
+from nescio.serve import bundled as service
+from nescio.serve.engine import Engine
+from nescio.study.scoring import fit
+from nescio.types import need
+
+METHODS = (
+    *("regrad", "exgrad", "evengrad", "gradnorm", "perturb_x", "mahalanobis", "knn", "energy", "entropy"),
+    *("max_probability", "mutual_information"),
+)
+KNOWN = "the digits it knows"
+
+
+def bundled(
+    methods: list[str] | None = None,
+    place: str | Path | None = None,
+    *,
+    policy: tuple[str, Policy | ConformalPolicy] | None = None,
+    progress: bool | None = None,
+    epochs: int | None = None,
+    known: int = 300,
+) -> Desk:
+    """The desk of the digits, trained and measured once and kept beside what `nescio serve` keeps; place: where.
+
+    epochs, known: fewer than usual, to try things out.
+    """
+    for package in ("sklearn", "PIL", "matplotlib"):
+        need(package, "app")
+    names = list(methods or METHODS)
+    made = service.bundled(names[:1], place, progress=progress, epochs=epochs)
+    train, test = load_set("digits", "train"), load_set("digits", "test")
+    assert made.network is not None
+    chosen: list[Any] = [scores.get(name) for name in names]
+    if learning := [method for method in chosen if method.needs_training_data]:
+        fitted = {m.name: m for m in fit(made.network, learning, (to_float(train.x), train.y), progress=False)}
+        chosen = [fitted.get(method.name, method) for method in chosen]
+    engine = Engine(made.source, chosen, posterior=made.posterior, policy=None if policy is None else policy[1])
+    others = sorted(set(range(len(test.y))) - set(examples.shown_digits(test.y)))[:known]  # than those that are shown
+    rows, labels = list(to_float(test.x)[others]), test.y[others]
+    key = {
+        "methods": {name: repr(method) for name, method in engine.methods.items()},
+        **{"nescio": __version__, "torch": torch.__version__, "known": len(rows), "epochs": epochs},
+    }
+    file = (service.folder() if place is None else Path(place)) / "scale.npz"
+    scale = reference.kept(file, key)
+    if scale is None:
+        scale = reference.measured(engine, rows, known=KNOWN, labels=labels, progress=progress)
+        reference.keep(file, key, scale)
+    return Desk(
+        engine,
+        scale=scale,
+        policy=policy,
+        examples=tuple(examples.digits_and_others()),
+        notes=("The digits are white on black, 8×8 pixels: a dark digit on white paper is foreign to the model.",),
+    )

@@ -1,0 +1,117 @@
+"""What the page stands on: a model with its scale, its policies and its examples, asked by one caller at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from torch import Tensor
+
+from nescio.app import examples
+from nescio.app.examples import Example
+from nescio.app.opinion import AnyPolicy, Opinion, Verdict, mapped, opinion, verdict
+from nescio.app.policies import Policies
+from nescio.app.reference import Scale
+from nescio.inputs import Inputs
+from nescio.serve.engine import Engine
+from nescio.serve.errors import Problem
+from nescio.serve.reading import Reader
+from nescio.types import InputError
+
+MAX_BYTES, MAX_PIXELS, MAX_TEXT = 10_000_000, 25_000_000, 20_000
+MANY = 100
+"""With more classes maps are gradients of the doubt itself: UA-Backprop's passes are as many as the classes."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Everything that the page asks; kind: what people give, "pictures", "texts" or "numbers"."""
+
+    engine: Engine
+    kind: str = "pictures"
+    scale: Scale | None = None
+    policy: tuple[str, AnyPolicy] | None = None
+    examples: tuple[Example, ...] = ()
+    names: tuple[str, ...] | None = None
+    """Of features."""
+    notes: tuple[str, ...] = ()
+    """What people should know of how it was set up."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def policies(self) -> Policies:
+        """The policies to choose from."""
+        return Policies(self.engine, self.scale, self.policy)
+
+    def of_picture(self, path: str | Path | None) -> Iterator[Opinion]:
+        """Opinions of a picture file, see `of_row`."""
+        if path is None:
+            raise InputError("expected a picture, got none; drop one here, or choose an example")
+        try:
+            place = Path(path)
+            if place.stat().st_size > MAX_BYTES:
+                raise InputError(
+                    f"expected a file of at most {MAX_BYTES / 1e6:g} MB, got {place.stat().st_size / 1e6:.1f} MB; save "
+                    "it smaller"
+                )
+            data = place.read_bytes()
+        except OSError as error:
+            raise InputError(f"expected a picture, but it cannot be read ({error.strerror}); give it again") from error
+        reader = Reader(self.engine.source, MAX_PIXELS, 1)
+        try:
+            (row,) = reader.files([data])
+        except Problem as problem:
+            raise InputError(problem.message.removeprefix("file 0: ")) from problem
+        return self.of_row(row)
+
+    def of_text(self, text: str | None) -> Iterator[Opinion]:
+        """Opinions of a text, or of numbers with commas, see `of_row`."""
+        if not text or not text.strip():
+            raise InputError("expected a text, got none; write something, or choose an example")
+        if len(text) > MAX_TEXT:
+            raise InputError(f"expected at most {MAX_TEXT} characters, got {len(text)}; shorten it")
+        if self.kind == "numbers":
+            found = examples.read(text)
+            if found is None:
+                raise InputError("expected finite numbers with commas between them, got something else; look it over")
+            return self.of_row(self._formed(found))
+        assert self.engine.source.preprocess is not None
+        return self.of_row(self.engine.source.preprocess(text))
+
+    def of_example(self, place: int) -> Iterator[Opinion]:
+        """Opinions of one of the examples, see `of_row`."""
+        if not 0 <= place < len(self.examples):
+            raise InputError(
+                f"expected an example from 0 to {len(self.examples) - 1}, got {place}; load the page again"
+            )
+        return self.of_row(self.examples[place].row)
+
+    def of_row(self, row: Inputs) -> Iterator[Opinion]:
+        """First the opinion without maps, then, when they are made, with them."""
+        with self._lock:
+            first = opinion(self.engine, row, self.scale)
+        yield first
+        with self._lock:
+            method = "ua_backprop" if len(first.answers) <= MANY else "gradient"
+            maps = mapped(self.engine, row, first.samples, self.names, method)
+        yield replace(first, maps=maps)
+
+    def warm(self) -> None:
+        """Do once what is slow the first time: an example, whose opinion is not kept."""
+        with contextlib.suppress(Exception):  # whoever asks next is told
+            for _ in self.of_example(0):
+                pass
+
+    def verdict(self, found: Opinion, policy: str | None, by: str | None) -> Verdict:
+        """What to do, under the policy of that name, which judges by that method."""
+        chosen, judge = self.policies.chosen(policy, by)
+        return verdict(found, self.scale, chosen, judge)
+
+    def _formed(self, numbers: Tensor) -> Tensor:
+        """In the form of known inputs, where there are as many numbers."""
+        form = None if self.scale is None else self.scale.form
+        return numbers.view(form) if form is not None and math.prod(form) == numbers.numel() else numbers

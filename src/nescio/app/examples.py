@@ -1,0 +1,106 @@
+"""Inputs to click on: rows as the model takes them, with a name and what is shown of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nescio.app.overlay import shown
+from nescio.data import NOT_DIGITS, load_set, to_float
+from nescio.data.sources import Rows
+from nescio.data.sources.rows import Problem
+from nescio.inputs import Inputs
+from nescio.types import need
+
+SIDE = 96
+"""Pixels of the longer side of what is shown."""
+
+
+MOST = 12
+"""Examples of own data."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row, what it is called, and its picture ``[H, W]`` or ``[H, W, 3]`` of bytes, or its text."""
+
+    name: str
+    row: Inputs
+    picture: NDArray[np.uint8] | None = None
+    text: str = ""
+
+
+def of_picture(name: str, row: Tensor) -> Example:
+    """A picture ``[channels, H, W]``."""
+    return Example(name, row, _thumbnail(row))
+
+
+def of_data(rows: Rows, most: int = MOST, seed: int = 0) -> list[Example]:
+    """Some of the rows, drawn by the seed, in their order; those that cannot be used are left out."""
+    found = []
+    for place in chosen(len(rows), most, seed):
+        row = rows.attempt(place)
+        if isinstance(row, Problem):
+            continue
+        name = rows.names[place]
+        if rows.preprocess.kind == "texts":
+            found.append(Example(name, row, text=str(rows.store.raw(place))))
+        elif isinstance(row, Tensor) and row.ndim == 3:
+            found.append(of_picture(name, row))
+        else:
+            found.append(Example(name, row, text=written(row)))
+    return found
+
+
+def chosen(count: int, most: int, seed: int = 0, start: int = 0) -> list[int]:
+    """At most so many places, drawn without putting back, after the first `start` that are drawn; in their order."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[start : start + most]
+    return sorted(order.tolist())
+
+
+def shown_digits(labels: Tensor) -> list[int]:
+    """The places of the first of each digit, which are shown as examples."""
+    return [int((labels == label).nonzero()[0]) for label in range(10)]
+
+
+def digits_and_others() -> list[Example]:
+    """One held-out digit of each kind, and things that are no digits."""
+    known = load_set("digits", "test")
+    x = to_float(known.x)
+    found = [of_picture(f"digit {label}", x[place]) for label, place in enumerate(shown_digits(known.y))]
+    names = {"drawn letters": "a letter", "photo patches": "a photo"}
+    for kind, name in names.items():
+        found += [of_picture(name, one) for one in NOT_DIGITS[kind].make(4, 1)]
+    noise = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
+    return [*found, of_picture("noise", noise), of_picture("nothing", torch.zeros(1, 8, 8))]
+
+
+def written(row: Inputs) -> str:
+    """A row of numbers as text."""
+    values: Any = row if isinstance(row, Tensor) else next(iter(row.values()))
+    return ", ".join(f"{value:.6g}" for value in values.flatten().tolist())
+
+
+def read(text: str) -> Tensor | None:
+    """A row of numbers from text; None where it is none."""
+    try:
+        found: Sequence[float] = [float(part) for part in text.replace(";", ",").split(",") if part.strip()]
+    except ValueError:
+        return None
+    return torch.tensor(found) if found and all(np.isfinite(found)) else None
+
+
+def _thumbnail(row: Tensor) -> NDArray[np.uint8]:
+    """Small pictures are enlarged without smoothing, large ones made smaller."""
+    image = need("PIL.Image", "app")
+    values = np.round(np.clip(shown(row.float().cpu().numpy()), 0, 1) * 255).astype(np.uint8)
+    picture = image.fromarray(values)
+    factor = SIDE / max(picture.size)
+    size = tuple(max(1, round(side * factor)) for side in picture.size)
+    return np.asarray(picture.resize(size, image.Resampling.NEAREST if factor > 1 else image.Resampling.BOX))

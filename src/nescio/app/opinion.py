@@ -1,0 +1,246 @@
+"""One input in, everything that the page shows out, as plain data.
+
+opinion(engine, row, scale)        the answer, the three kinds of doubt and every score, each against the scale
+mapped(engine, row)                which part of the input each kind of doubt comes from
+verdict(opinion, scale, policy)    what to do, in words, under a policy
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nescio import decide
+from nescio.app.reference import ALARM, KINDS, LEAST, Scale, as_decomposition
+from nescio.attribution import explain
+from nescio.attribution.source import Source
+from nescio.decide import ConformalPolicy, Policy
+from nescio.decide.policy import percent
+from nescio.inputs import Inputs
+from nescio.serve.drawing import places
+from nescio.serve.engine import Engine, stacked
+from nescio.types import InputError, NescioError
+
+ABOUT = {
+    "total": "how uncertain the answer is, for whatever reason",
+    "aleatoric": "of the data: more than one answer fits",
+    "epistemic": "of the model: it has seen little like this",
+}
+AnyPolicy = Policy | ConformalPolicy | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A class with its probability."""
+
+    index: int
+    name: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A number, and where it lies on the scale; place, words and flagged say nothing where there is no scale."""
+
+    name: str
+    about: str
+    value: float
+    place: float | None = None
+    words: str = ""
+    flagged: bool = False
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Where the doubt comes from.
+
+    parts: by kind, ``[H, W]`` of a picture, ``[T]`` of a text, ``[F]`` of numbers. uncertainty: what each adds up to,
+    in nats. names: tokens or features. missing: why there are none.
+    """
+
+    parts: Mapping[str, NDArray[np.float64]]
+    uncertainty: Mapping[str, float]
+    names: tuple[str, ...] | None
+    about: str
+    missing: str = ""
+    adds_up: bool = True
+    """Whether each map adds up to its uncertainty, or shows magnitudes alone."""
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What the model makes of one input.
+
+    answers: all classes, the likeliest first. most: the largest total doubt that is possible, in nats. samples: of the
+    distribution; 1 for a single network, whose doubt is of one kind. picture: ``[channels, H, W]`` as the model sees
+    it.
+    """
+
+    answers: tuple[Answer, ...]
+    doubts: tuple[Reading, ...]
+    methods: tuple[Reading, ...]
+    most: float
+    samples: int
+    seconds: float
+    picture: NDArray[np.float32] | None = None
+    maps: Maps | None = None
+
+    def value(self, name: str) -> float:
+        """A doubt or a score."""
+        return next(one.value for one in (*self.doubts, *self.methods) if one.name == name)
+
+    @property
+    def probabilities(self) -> NDArray[np.float64]:
+        """By the index of the class, ``[C]``."""
+        p = np.empty(len(self.answers))
+        p[[one.index for one in self.answers]] = [one.probability for one in self.answers]
+        return p
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to do.
+
+    advice: "accept", "ask a person", or None where nothing says. kind: of doubt, by the scale. rule: the policy in a
+    sentence. answers: the set that a policy of sets promises.
+    """
+
+    text: str
+    advice: str | None
+    kind: str | None = None
+    rule: str = ""
+    answers: tuple[Answer, ...] = ()
+
+
+def opinion(engine: Engine, row: Inputs, scale: Scale | None = None) -> Opinion:
+    """What the engine's model makes of a row, without maps; an InputError where it cannot take it."""
+    start = time.perf_counter()
+    _check_form(row, scale)
+    found = engine.assess([row], list(engine.methods))[0]
+    order = found.probabilities.argsort(descending=True, stable=True).tolist()
+    kinds = KINDS if found.samples > 1 else KINDS[:1]
+    return Opinion(
+        answers=tuple(_answer(engine, at, float(found.probabilities[at])) for at in order),
+        doubts=tuple(_reading(kind, ABOUT[kind], getattr(found, kind), scale) for kind in kinds),
+        methods=tuple(
+            _reading(name, str(getattr(method, "summary", "")), found.scores[name], scale)
+            for name, method in engine.methods.items()
+        ),
+        most=math.log(len(order)),
+        samples=found.samples,
+        seconds=time.perf_counter() - start,
+        picture=_picture(row),
+    )
+
+
+def mapped(
+    engine: Engine, row: Inputs, samples: int, names: Sequence[str] | None = None, method: str = "ua_backprop"
+) -> Maps:
+    """Where each kind of doubt comes from; names: of features."""
+    model: Any = engine.posterior if engine.posterior is not None else engine.source.model
+    batch = stacked([row], 1)
+    parts, values, about = {}, {}, ""
+    try:
+        for kind in KINDS if samples > 1 else KINDS[:1]:
+            of: Any = kind
+            found = explain(model, batch, method, of=of, progress=False)
+            parts[kind], values[kind] = found.maps[0].numpy(), float(found.uncertainty[0])
+            about = found.about.partition(" of ")[2]
+    except (NescioError, RuntimeError) as error:  # a model without gradients still has an answer
+        return Maps({}, {}, None, "", f"No map: {' '.join(str(error).split())[:300]}")
+    size = next(iter(parts.values())).shape
+    called = places(engine.source, row) or names
+    if called is None or (len(size),) != (1,) or len(called) != size[0]:
+        called = [f"feature {at}" for at in range(size[0])] if len(size) == 1 else None
+    return Maps(parts, values, None if called is None else tuple(called), about, adds_up=method == "ua_backprop")
+
+
+def verdict(opinion: Opinion, scale: Scale | None, policy: AnyPolicy = None, by: str | None = None) -> Verdict:
+    """What to do with the answer. by: the method whose score the policy judges."""
+    first = opinion.answers[0]
+    opening = f"The answer is “{first.name}”, with a probability of {percent(round(first.probability, 4))}."
+    rule = "" if policy is None else str(policy)
+    words, kind, advice = _ranked(opinion, scale, policy, by)
+    if isinstance(policy, ConformalPolicy):
+        places = policy.sets(opinion.probabilities[None])[0].tolist()
+        answers = tuple(one for one in opinion.answers if places[one.index])
+        advice = "accept" if len(answers) == 1 else "ask a person"
+        many = "It alone is in the set of answers" if len(answers) == 1 else f"The set of answers has {len(answers)}"
+        end = "it may be used." if len(answers) == 1 else "a person should choose."
+        if kind in ("unfamiliar", "both"):
+            strange = next(one.words for one in opinion.doubts if one.name == "epistemic")
+            end += f" But it is {strange}, and the promise is for inputs like those."
+        return Verdict(f"{opening} {many}: {end}", advice, kind, rule, answers)
+    if words:
+        return Verdict(f"{opening} {words}", advice, kind, rule)
+    total = f" Doubt: {opinion.value('total'):.3g} of at most {opinion.most:.3g} nats."
+    if policy is None:
+        missing = f" There are no known inputs to compare it with; give at least {LEAST} (--data, --reference)."
+        return Verdict(opening + total + missing, None)
+    accepted = bool(policy.accept([opinion.value(str(by))])[0])
+    end = " It may be used, by the rule that was set." if accepted else " It should be checked by a person."
+    return Verdict(opening + total + end, "accept" if accepted else "ask a person", None, rule)
+
+
+def _ranked(
+    opinion: Opinion, scale: Scale | None, policy: AnyPolicy, by: str | None
+) -> tuple[str, str | None, str | None]:
+    """Words, kind and advice from the ranks among known inputs; nothing without a scale."""
+    if scale is None:
+        return "", None, None
+    parts = {one.name: [one.value] for one in opinion.doubts}
+    none = [0.0]  # a single network: all of its doubt is taken for the data's
+    doubt = as_decomposition(parts["total"], parts.get("aleatoric", parts["total"]), parts.get("epistemic", none))
+    ruled = isinstance(policy, Policy)
+    (found,) = decide.explain(
+        doubt,
+        scale.doubt,
+        policy if isinstance(policy, Policy) else None,
+        scores=[opinion.value(str(by))] if ruled else None,
+        alarm=ALARM,
+        probabilities=opinion.probabilities[None],
+        class_names=[one.name for one in sorted(opinion.answers, key=lambda one: one.index)],
+    )
+    return found.text, found.kind, found.advice
+
+
+def _check_form(row: Inputs, scale: Scale | None) -> None:
+    if scale is None or scale.form is None or not isinstance(row, Tensor) or tuple(row.shape) == scale.form:
+        return
+    wanted, came = list(scale.form), list(row.shape)
+    remedy = "bring it to that size, or let the model's pre-processing do so (--size)"
+    if len(wanted) == len(came) == 3 and wanted[0] != came[0]:
+        names = {1: "1 channel (grey)", 3: "3 channels (colour)"}
+        wants, got = (names.get(n, f"{n} channels") for n in (wanted[0], came[0]))
+        raise InputError(
+            f"expected a picture with {wants}, as known inputs have, got one with {got}; give such a picture, or let "
+            "the model's own transform make one of it"
+        )
+    raise InputError(f"expected an input of shape {wanted}, as known inputs have, got {came}; {remedy}")
+
+
+def _answer(engine: Engine, place: int, probability: float) -> Answer:
+    return Answer(place, engine.name(place) or f"class {place}", probability)
+
+
+def _reading(name: str, about: str, value: float, scale: Scale | None) -> Reading:
+    if scale is None or name not in scale.values:
+        return Reading(name, about, value)
+    return Reading(name, about, value, scale.place(name, value), scale.words(name, value), scale.flagged(name, value))
+
+
+def _picture(row: Inputs) -> NDArray[np.float32] | None:
+    """The row as a picture, where it is one."""
+    batch = stacked([row], 1)
+    try:
+        x = Source.of(batch, "auto").tensor(batch)[0]
+    except InputError:
+        return None
+    return x.float().cpu().numpy() if x.ndim == 3 and x.is_floating_point() else None

@@ -1,0 +1,279 @@
+"""The page: Gradio's components around a `Desk`, and the server that shows it.
+
+Nothing is loaded from outside: fonts are the system's, telemetry is off, and the browser is told so by a policy of its
+own (Content-Security-Policy). What people give lies in a folder of its own while the server runs, and is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+from nescio.app import cards
+from nescio.app.desk import MAX_BYTES, Desk
+from nescio.app.opinion import Opinion
+from nescio.report.html import escape
+from nescio.serve.server import address, listening, server
+from nescio.serve.settings import LOOPBACK, Settings
+from nescio.types import NescioError, need
+
+OUTSIDE = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; media-src 'self' blob:; "
+    "worker-src 'self' blob:; manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
+)
+TAKES = {
+    "pictures": "Drop a picture here, or choose an example.",
+    "texts": "Write a text, or choose an example.",
+    "numbers": "Write numbers with commas, or choose an example.",
+}
+PICK = """element.addEventListener("click", event => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  element.querySelectorAll("button").forEach(other => other.setAttribute("aria-pressed", other === button));
+  trigger("click", {place: Number(button.dataset.place)});
+  if (window.innerWidth < 768) document.querySelector("#verdict").scrollIntoView({behavior: "smooth"});
+});"""
+"""What a click on an example does in the browser."""
+KEPT = 3600
+"""Seconds that what people gave is kept at most."""
+
+
+def gradio() -> Any:
+    """The package, with its telemetry off."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    for package in ("PIL", "matplotlib"):
+        need(package, "app")
+    return need("gradio", "app")
+
+
+def blocks(desk: Desk) -> Any:
+    """The page as Gradio's Blocks."""
+    return _looped(lambda: _blocks(gradio(), desk))
+
+
+def _looped(make: Callable[[], Any]) -> Any:
+    """What `make` gives while an event loop is running: where none is, Gradio makes some and leaves them open."""
+
+    async def made() -> Any:
+        return make()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(made())
+    return make()
+
+
+def _blocks(gr: Any, desk: Desk) -> Any:
+    answers = Answers(desk)
+    with gr.Blocks(title="nescio", analytics_enabled=False, delete_cache=(KEPT // 4, KEPT), fill_width=False) as page:
+        gr.HTML(_header(desk), elem_classes="nescio", js_on_load=None)
+        with gr.Row():
+            with gr.Column(scale=2, min_width=300):
+                given, send = _given(gr, desk)
+                examples = _examples(gr, desk)
+                policy = gr.Dropdown(desk.policies.names, label="Policy: which answers may be used", elem_id="policy")
+                by = gr.Dropdown(
+                    desk.policies.judges, label="judged by", elem_id="by", visible=len(desk.policies.names) > 1
+                )
+            with gr.Column(scale=5, min_width=320):
+                shown = [
+                    gr.HTML(value, elem_id=name, elem_classes="nescio", js_on_load=None)
+                    for name, value in zip(("verdict", "maps", "doubts", "methods"), answers.welcome(), strict=True)
+                ]
+        found = gr.State(None, time_to_live=KEPT)
+        settings: dict[str, Any] = {"outputs": [found, *shown], "show_progress": "minimal", "api_visibility": "private"}
+        settings |= {"concurrency_limit": 1, "concurrency_id": "model", "trigger_mode": "always_last"}
+        for event in send:
+            event(answers.given, [given, policy, by], **settings)
+        if desk.kind == "pictures":
+            given.clear(answers.cleared, None, [found, *shown], api_visibility="private")
+        if examples is not None:
+
+            def picked(event: Any, policy: str, by: str) -> Iterator[Any]:
+                for one in answers.example(int(event.place), policy, by):
+                    yield [*one, None]  # not gr.update, which would make the box anew, without our way of reading
+
+            picked.__annotations__["event"] = gr.EventData  # Gradio looks here for what to pass
+            examples.click(picked, [policy, by], **{**settings, "outputs": [*settings["outputs"], given]})
+        for control in (policy, by):
+            control.input(
+                answers.decided, [found, policy, by], [shown[0]], show_progress="hidden", api_visibility="private"
+            )
+    return page
+
+
+class Answers:
+    """What the page calls: from what was given to the HTML of its right side."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def welcome(self) -> list[str]:
+        """Before anything was given."""
+        return [cards.welcome_card(self.desk.engine.source.about, TAKES[self.desk.kind]), "", "", ""]
+
+    def cleared(self) -> list[Any]:
+        """When what was given is taken away."""
+        return [None, *self.welcome()]
+
+    def given(self, value: Any, policy: str | None, by: str | None) -> Iterator[list[Any]]:
+        """A picture file or a text."""
+        if value is None and self.desk.kind == "pictures":  # taken away: Gradio calls that an input too
+            yield self.cleared()
+            return
+        of = self.desk.of_picture if self.desk.kind == "pictures" else self.desk.of_text
+        yield from self._all(lambda: of(value), policy, by)  # Gradio looks whether this is a generator itself
+
+    def example(self, place: int, policy: str | None, by: str | None) -> Iterator[list[Any]]:
+        """An example that was clicked."""
+        yield from self._all(lambda: self.desk.of_example(place), policy, by)
+
+    def decided(self, found: Opinion | None, policy: str | None, by: str | None) -> str:
+        """The first card again, under another policy."""
+        if found is None:
+            return self.welcome()[0]
+        try:
+            return cards.verdict_card(found, self.desk.verdict(found, policy, by))
+        except NescioError as error:
+            return cards.message_card(" ".join(str(error).split()))
+
+    def _all(
+        self, opinions: Callable[[], Iterator[Opinion]], policy: str | None, by: str | None
+    ) -> Iterator[list[Any]]:
+        try:
+            for found in opinions():
+                yield [
+                    found,
+                    cards.verdict_card(found, self.desk.verdict(found, policy, by)),
+                    cards.maps_card(found.maps, found),
+                    cards.doubt_card(found, self.desk.scale),
+                    cards.methods_card(found),
+                ]
+        except NescioError as error:
+            yield [None, cards.message_card(" ".join(str(error).split())), "", "", ""]
+        except Exception as error:  # its text may hold parts of what was given
+            print(f"nescio: unforeseen {type(error).__name__}: {error}", file=sys.stderr)
+            words = f"Something unforeseen happened ({type(error).__name__}); the terminal of nescio app says more."
+            yield [None, cards.message_card(words), "", "", ""]
+
+
+def application(desk: Desk, settings: Settings) -> Any:
+    """The page as an ASGI application."""
+    return _looped(lambda: _application(gradio(), desk, settings))
+
+
+def _application(gr: Any, desk: Desk, settings: Settings) -> Any:
+    fastapi = need("fastapi", "app")
+    page = _blocks(gr, desk)
+    theme = gr.themes.Base(
+        font=["system-ui", "-apple-system", "Segoe UI", "Roboto", "Arial", "sans-serif"],
+        font_mono=["ui-monospace", "Menlo", "Consolas", "monospace"],
+    )
+    app = fastapi.FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    gr.mount_gradio_app(
+        app, page, path="/", server_name=settings.host, server_port=settings.port, footer_links=[],
+        run_history=False, show_error=False, max_file_size=MAX_BYTES, ssr_mode=False, pwa=False, mcp_server=False,
+        enable_monitoring=False, theme=theme, css=files("nescio.app").joinpath("app.css").read_text(encoding="utf-8"),
+    )  # fmt: skip
+    return Sealed(app, settings)
+
+
+class Sealed:
+    """An ASGI application around another, which forbids the browser to ask anybody else."""
+
+    def __init__(self, app: Any, settings: Settings) -> None:
+        self.app, self.settings = app, settings
+
+    async def __call__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[Any]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        """One request, or the application's lifespan."""
+
+        async def sealed(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                policy = [(b"content-security-policy", OUTSIDE.encode()), (b"referrer-policy", b"no-referrer")]
+                message["headers"] = [*message.get("headers", []), *policy, (b"x-content-type-options", b"nosniff")]
+            await send(message)
+
+        if scope["type"] == "http" and not self._expected(dict(scope["headers"])):
+            await send({"type": "http.response.start", "status": 421, "headers": [(b"content-type", b"text/plain")]})
+            words = b"expected this machine as host (127.0.0.1 or localhost), got another name; use that address\n"
+            await send({"type": "http.response.body", "body": words})
+            return
+        await self.app(scope, receive, sealed)
+
+    def _expected(self, headers: dict[bytes, bytes]) -> bool:
+        """A page of the web that gave its own name the address of this machine is not answered."""
+        if not self.settings.on_loopback:
+            return True
+        given = headers.get(b"host", b"").decode("latin-1").lower()
+        name = given.rpartition(":")[0] if given.rpartition(":")[2].isdigit() else given
+        return name.strip("[]") in (*LOOPBACK, self.settings.host)
+
+
+def run(desk: Desk, settings: Settings) -> None:
+    """Show the page until the process is told to end."""
+    with own_folder(), listening(settings) as place:
+        app = application(desk, settings)
+        print(f"The page is at {address(place)} – end with Ctrl-C.", file=sys.stderr, flush=True)
+        if not settings.on_loopback:
+            print(
+                f"nescio: warning: {settings.host} can be reached by other machines, and anybody there can use the "
+                "model; leave --host out for this machine alone",
+                file=sys.stderr,
+                flush=True,
+            )
+        threading.Thread(target=desk.warm, daemon=True).start()
+        server(app, settings).run(sockets=[place])
+
+
+@contextmanager
+def own_folder() -> Iterator[None]:
+    """A folder for what people give, deleted at the end."""
+    before = os.environ.get("GRADIO_TEMP_DIR")
+    with tempfile.TemporaryDirectory(prefix="nescio-app-") as folder:
+        os.environ["GRADIO_TEMP_DIR"] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                os.environ.pop("GRADIO_TEMP_DIR", None)
+            else:
+                os.environ["GRADIO_TEMP_DIR"] = before
+
+
+def _given(gr: Any, desk: Desk) -> tuple[Any, list[Any]]:
+    """What people give their input to, and the events that send it."""
+    if desk.kind == "pictures":
+        box = gr.Image(label="A picture", type="filepath", sources=["upload", "clipboard"], height=200, elem_id="given",
+                       buttons=[])  # fmt: skip
+        box.preprocess = lambda payload: None if payload is None else payload.path  # read by us, with our own limits
+        return box, [box.input]
+    label, hint = ("A text", "Write here …") if desk.kind == "texts" else ("Numbers", "0.1, 2, -3.5 …")
+    box = gr.Textbox(label=label, placeholder=hint, lines=3, elem_id="given")
+    button = gr.Button("What does it make of this?", variant="primary", elem_id="send")
+    return box, [box.submit, button.click]
+
+
+def _examples(gr: Any, desk: Desk) -> Any:
+    if not desk.examples:
+        return None
+    return gr.HTML(cards.examples_card(desk.examples), elem_id="examples", elem_classes="nescio", js_on_load=PICK)
+
+
+def _header(desk: Desk) -> str:
+    notes = "".join(f'<p class="quiet">{escape(note)}</p>' for note in desk.notes)
+    about = escape(desk.engine.source.about)
+    return f'<header><h1>nescio: does it know what it does not know?</h1><p class="quiet">{about}</p>{notes}</header>'

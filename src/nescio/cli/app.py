@@ -1,0 +1,126 @@
+"""`nescio app`: a web page over a model, until it is told to end."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nescio.cli.asked import method
+from nescio.cli.own_model import SPEC, add_data, opened_data, opened_model, positive, tell_opened, tell_problems
+from nescio.cli.score import training_data
+
+if TYPE_CHECKING:
+    from nescio.app import Desk
+    from nescio.models.sources import Source
+
+EXAMPLES = """examples:
+  nescio app                                              (bundled digits, and things that are no digits)
+  nescio app --model torchvision:resnet18 --weights w.safetensors --data photos/
+  nescio app --model mymodels:build --weights w.safetensors --fit train.npz --data held-out.npz --policy policy.json
+  nescio app --model hf:FOLDER --data texts.csv --method regrad --method energy --port 8080
+
+The data are the examples to click on, and the known inputs that a new one is compared with ("more doubtful than 97 % of
+the known inputs"): best such that the model was not trained on, of the kind that it is for. With labels the page can
+also offer policies that promise a rate of errors. The page listens on this machine alone, unless --host says otherwise,
+loads nothing from outside, and what is dropped on it is deleted when it ends."""
+
+
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the sub-command."""
+    command = commands.add_parser(
+        "app",
+        help="a web page: drop a picture or write a text; see the answer, its doubt, why, and what to do",
+        description="Shows a web page over a model: the answer to an input, the kinds of its doubt against known "
+        "inputs, where in the input it comes from, what to do under a policy, and methods side by side.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[common],
+    )
+    command.add_argument("--model", metavar="MODEL", help=f"{SPEC} (default: bundled digits)")
+    command.add_argument("--weights", metavar="FILE", help="its weights: .safetensors, or a file of torch.save")
+    command.add_argument(
+        "--posterior", metavar="FOLDER", help="a saved distribution over the model, for kinds of doubt"
+    )
+    command.add_argument("--fit", metavar="PATH", help="labelled training data, for a Laplace posterior of the model")
+    add_data(command, required=False)
+    command.add_argument("--reference", metavar="PATH", help="known inputs to compare with (default: the data)")
+    command.add_argument(
+        "--known", type=positive, default=100, metavar="N", help="known inputs at most (default: %(default)s)"
+    )
+    command.add_argument("--policy", metavar="FILE", help="which answers to accept: what `nescio decide` wrote")
+    command.add_argument(
+        "--method", action="append", type=method, metavar="NAME",
+        help="a score of `nescio methods` to compare; may be repeated (default: several)",
+    )  # fmt: skip
+    command.add_argument("--host", default="127.0.0.1", help="default: %(default)s, this machine alone")
+    command.add_argument("--port", type=int, default=7860, help="0 for any free one (default: %(default)s)")
+    command.add_argument("--output", choices=("logits", "probabilities", "binary"), help="what the model returns")
+    command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
+    command.add_argument(
+        "--trust-pickle", action="store_true", help="read weights that may run code; only for files you trust"
+    )
+    command.set_defaults(run=run, on_error="skip", batch_size=64)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, measure, show, end."""
+    from nescio.types import need
+
+    for package in ("gradio", "PIL", "matplotlib"):
+        need(package, "app")  # said before the model is opened, not after it
+    from nescio import app
+
+    settings = app.Settings(host=args.host, port=args.port)
+    desk = _desk(args)
+    for note in desk.notes:
+        print(note, file=sys.stderr)
+    before = signal.signal(signal.SIGTERM, _end)  # uvicorn gives the signal back to us when all is done
+    try:
+        app.run(desk, settings)
+    except KeyboardInterrupt:
+        print("Ended; what was dropped on the page is deleted.", file=sys.stderr)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return 0
+
+
+def _end(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _desk(args: argparse.Namespace) -> Desk:
+    from nescio import app, decide
+    from nescio.types import InputError
+
+    policy = None if args.policy is None else (f"the policy of {args.policy}", decide.load(args.policy))
+    if args.model is None:
+        given = ("weights", "posterior", "fit", "data", "reference", "base", "device")
+        if wrong := [name for name in given if getattr(args, name) is not None]:
+            raise InputError(f"--{wrong[0]}: expected --model with it, got none")
+        print("Bundled digits: trained and measured once, which takes about a minute, then kept.", file=sys.stderr)
+        return app.bundled(args.method, policy=policy)
+    source = _source(args)
+    rows = None if args.data is None else opened_data(args, source)
+    known = rows if args.reference is None else opened_data(args, source, args.reference)
+    training = (
+        None if args.fit is None else training_data(argparse.Namespace(**{**vars(args), "label": "auto"}), source)
+    )
+    if rows is not None:
+        tell_opened(source, rows)
+    desk = app.opened(source, rows, known, training, args.method, policy, most=args.known)
+    for one in {id(part): part for part in (rows, known) if part is not None}.values():
+        tell_problems(one)
+    return desk
+
+
+def _source(args: argparse.Namespace) -> Source:
+    """The model, or the distribution over it that was saved."""
+    from nescio.types import InputError
+
+    if args.posterior is None:
+        return opened_model(args)
+    if args.fit is not None or args.base is not None:
+        raise InputError("--posterior: expected it without --fit and --base: it is fitted already, over --model")
+    return opened_model(argparse.Namespace(**{**vars(args), "model": args.posterior, "base": args.model}))

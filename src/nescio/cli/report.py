@@ -1,0 +1,214 @@
+"""`nescio report`: a model and data in; one page out that says how doubtful it is, about what, why, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nescio.cli.asked import add_methods, configured
+from nescio.cli.own_model import (
+    add_data,
+    add_model,
+    add_running,
+    opened_data,
+    positive,
+    tell_opened,
+    tell_problems,
+)
+from nescio.cli.score import training_data
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from nescio.data.sources import Rows
+    from nescio.models.sources import Source
+
+EXAMPLES = """examples:
+  nescio report --model torchvision:resnet18 --weights w.safetensors --data photos --out report.html
+  nescio report --model mymodels:build --weights w.safetensors --data held-out.npz --ood other.npz --out report.html
+  nescio report --model mymodels:build --posterior ensemble/ --data held-out.npz --out report.html
+  nescio report --model hf:FOLDER --data reviews.csv --x text --most 500 --out report.html
+  nescio report --model mymodels:build --data table.csv --fit train.csv --out report.json --format json
+
+The page opens offline. Labels come with the data (--label names them) or from a file of their own (--labels), with one
+for each row; rows that are not known have none, or -1. With them the page tells calibration, risk and coverage, and a
+rule that promises how many accepted answers are wrong. They should be data that the model was not trained on.
+
+The kinds of doubt come from --posterior, from a Laplace posterior of the model where --fit gives training data, and
+else from copies of the network with dropout before its last layer. Of a large set --most rows are drawn at random."""
+
+
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the sub-command."""
+    command = commands.add_parser(
+        "report",
+        help="write a page about your own model on your own data: how doubtful, why, and what to do",
+        description="Writes one page that opens offline: how doubtful your own model is on your own data, which kind "
+        "of doubt that is, where it comes from, and what to do about it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[common],
+    )
+    add_model(command)
+    command.add_argument("--posterior", metavar="FOLDER", help="a distribution over that model, such as an ensemble")
+    add_data(command)
+    command.add_argument("--ood", metavar="PATH", help="data of another kind, which the model should be doubtful about")
+    command.add_argument("--labels", metavar="FILE", help="the labels of --data: .npz (y), .csv, .parquet, .json, .txt")
+    command.add_argument("--fit", metavar="PATH", help="labelled training data, for methods and for a posterior")
+    command.add_argument("--out", required=True, metavar="FILE", help="where to write: .html, or .json")
+    command.add_argument(
+        "--format", choices=("html", "json"), help="a page, or its numbers (default: by the ending of --out)"
+    )
+    add_methods(
+        command, "a score that `nescio methods` lists; the first leads; may be repeated (default: by the model's size)"
+    )
+    command.add_argument(
+        "--most", type=positive, default=2000, metavar="N", help="rows of each set at most (default: %(default)s)"
+    )
+    command.add_argument(
+        "--examples", type=int, default=6, metavar="N",
+        help="so many of the most doubtful inputs are shown, and half as many others (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument("--risk", type=float, default=0.05, metavar="R", help="of the policy (default: %(default)s)")
+    command.add_argument("--confidence", type=float, default=0.9, metavar="C", help="in it (default: %(default)s)")
+    command.add_argument(
+        "--keep", type=float, default=0.95, metavar="K", help="what it keeps, without labels (default: %(default)s)"
+    )
+    command.add_argument("--class-names", metavar="FILE", help="a text file, one class on a line")
+    command.add_argument("--no-maps", action="store_true", help="do without maps, which take the most time")
+    command.add_argument("--no-audit", action="store_true", help="do without the audit far away from the data")
+    command.add_argument("--seed", type=int, default=0, help="of the sample, of halves and intervals (default: 0)")
+    add_running(command)
+    command.set_defaults(run=run, batch_size=32, on_error="skip")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, gather, draw, write."""
+    from nescio.cli.decide import apart
+    from nescio.data import check_writable, replacing
+    from nescio.limits.reported import reported
+    from nescio.study.reporting import gather, plain
+    from nescio.types import InputError, need
+
+    form = _form(args)
+    for name in ("data", "ood", "labels", "fit", "weights"):
+        apart({f"--{name}": getattr(args, name), "--out": args.out})
+    check_writable(args.out)
+    if form == "html":
+        need("matplotlib.figure", "demo")
+        need("PIL.Image", "demo")
+    methods = None if args.method is None else configured(args.method, args.set)
+    if methods is None and args.set:
+        raise InputError("--set: expected --method beside it, whose setting it is")
+    source = _opened(args)
+    rows = opened_data(args, source)
+    foreign = None if args.ood is None else opened_data(_unlabelled(args), source, args.ood)
+    tell_opened(source, rows)
+    labels = None if args.labels is None else _labels(args.labels, rows, source)
+    training = (
+        None if args.fit is None else training_data(argparse.Namespace(**{**vars(args), "label": "auto"}), source)
+    )
+    result = gather(
+        source, rows, foreign=foreign, labels=labels, training=training, methods=methods, risk=args.risk,
+        confidence=args.confidence, keep=args.keep, most=args.most, examples=args.examples, maps=not args.no_maps,
+        audit=None if args.no_audit else reported, batch=args.batch_size, seed=args.seed,
+        repeat={"command": _command(args)},
+    )  # fmt: skip
+    for one in (rows, foreign):
+        if one is not None:
+            tell_problems(one)
+    if form == "json":
+        text = json.dumps(plain(result), indent=1, allow_nan=False) + "\n"
+    else:
+        from nescio.report.model_page import model_page
+
+        text = model_page(result)
+    with replacing(args.out) as part:
+        part.write_text(text, encoding="utf-8")
+    print("\n".join(result["summary"]))
+    print(f"\nWrote {args.out}: {result['data']['used']:,} inputs of {args.data}, by {result['leading']}")
+    return 0
+
+
+def _form(args: argparse.Namespace) -> str:
+    from nescio.types import InputError
+
+    ending = Path(args.out).suffix.lower()
+    known = {".html": "html", ".htm": "html", ".json": "json"}
+    if args.format is None and ending not in known:
+        raise InputError(f"--out: expected a file name that ends in .html or .json, but got '{args.out}'")
+    if args.format is not None and known.get(ending, args.format) != args.format:
+        raise InputError(f"--format: expected the form that '{args.out}' ends in, but got {args.format}")
+    return str(args.format or known[ending])
+
+
+def _opened(args: argparse.Namespace) -> Source:
+    """The model, or the distribution over it that was saved, with the class names that were given."""
+    from dataclasses import replace
+
+    from nescio.cli.explain import _lines, _opened_model
+
+    source = _opened_model(args)
+    names = _lines(args.class_names)
+    return source if names is None else replace(source, classes=tuple(names))
+
+
+def _unlabelled(args: argparse.Namespace) -> argparse.Namespace:
+    """The second set has no classes of the model."""
+    return argparse.Namespace(**{**vars(args), "label": "none"})
+
+
+def _labels(path: str, rows: Rows, source: Source) -> Tensor:
+    """One label for each row of a file of its own: in their order, or by name where a table has a column of names."""
+    from nescio.data import read_npz, read_table
+    from nescio.data.sources.labels import Labels, resolved
+    from nescio.data.sources.tables import LABELS, NAMES
+    from nescio.types import InputError
+
+    ending = Path(path).suffix.lower()
+    if ending == ".npz":
+        values = read_npz(path, "y").tolist()
+    elif ending == ".txt":
+        from nescio.cli.explain import _lines
+
+        values = [line.strip() for line in _lines(path) or []]
+    else:
+        table = read_table(path)
+        column = next((name for name in LABELS if name in table), None)
+        if column is None:
+            raise InputError(f"--labels: expected a column {' or '.join(LABELS)} in {path}, but it has {list(table)}")
+        values = table[column].tolist()
+        named = next((name for name in NAMES if name in table), None)
+        if named is not None:
+            by_name = dict(zip(map(str, table[named].tolist()), values, strict=True))
+            values = [by_name.get(str(name), -1) for name in rows.names]
+    if len(values) != len(rows):
+        raise InputError(f"--labels: expected {len(rows)}, one for each row of the data, but {path} has {len(values)}")
+    found = resolved(Labels(values), source.classes)
+    if found.indices is None:
+        raise InputError(f"--labels: expected labels in {path}, but none of them is known")
+    return found.indices
+
+
+def _command(args: argparse.Namespace) -> str:
+    """The command that gives this page again."""
+    words = ["nescio", "report"]
+    for name, value in vars(args).items():
+        if name in ("run", "debug") or value is None or value is False or value == []:
+            continue
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif name == "set":
+            words += [w for whose, key, given in value for w in (flag, f"{f'{whose}.' if whose else ''}{key}={given}")]
+        elif isinstance(value, list):
+            words += [word for one in value for word in (flag, str(one))]
+        elif isinstance(value, tuple):
+            joint = "x" if name in ("size", "crop") else ","
+            words += [flag, joint.join(map(str, value)) or "none"]
+        else:
+            words += [flag, str(value)]
+    return shlex.join(words)

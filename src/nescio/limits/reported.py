@@ -1,0 +1,35 @@
+"""The audit of a report: a few directions away from the data, short, as plain values that JSON can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from torch import Tensor
+
+from nescio.limits.audits import audit
+from nescio.types import NescioError
+
+STARTS, COUNT, FEATURES, RADIUS = 3, 3, 4, 256.0
+SMALL = 64
+"""Inputs of at most so many numbers are also left along single features."""
+
+
+def reported(model: Any, x: Tensor, names: Sequence[str] | None = None, seed: int = 0) -> dict[str, Any]:
+    """Along which directions the model is certain far away from x ``[N, ...]``; or in `left_out` why nobody can say."""
+    kinds = ("features", "random", "towards", "away") if x[0].numel() <= SMALL else ("random", "towards", "away")
+    settings: dict[str, Any] = {"starts": STARTS, "count": COUNT, "features": FEATURES, "radius": RADIUS, "seed": seed}
+    try:
+        found = audit(model, x, kinds, names=names, batch=64, **settings)
+    except NescioError as error:
+        return {"left_out": str(error)}
+    return {
+        "rows": [asdict(row) | {"values": list(row.values)} for row in found.rows],
+        "distances": list(found.distances),
+        "starts": found.starts,
+        "sentences": found.sentences(),
+        "summary": found.summary(),
+        "measured_because": found.reason,
+        "settings": settings | {"directions": list(kinds), "inputs": len(x)},
+    }

@@ -1,0 +1,124 @@
+"""The page of a model on somebody's data: how doubtful it is, about what, why, and what to do.
+
+It is given one dictionary of plain values, as `nescio.study.reporting.gather` makes it, and every number on the page is
+in there. Sections that there is nothing for say so in a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from typing import Any
+
+from nescio.report import model_sections as sections
+from nescio.report.html import document, escape, facts
+from nescio.report.model_cards import cards
+from nescio.report.tables import Cell, table, words
+from nescio.types import InputError
+
+Result = Mapping[str, Any]
+
+
+def model_page(result: Result) -> str:
+    """One self-contained HTML page."""
+    if result.get("format") != "nescio.report":
+        raise InputError("result: expected what nescio.study.reporting.gather gives, but got another dictionary")
+    parts: dict[str, tuple[str, Callable[[Result], str]]] = {
+        "doubt": ("How doubtful it is", sections.doubt),
+        "kinds": ("Which kind of doubt", sections.kinds),
+        "examples": ("The most and the least doubtful inputs", _examples),
+        "calibration": ("Do its probabilities mean what they say?", sections.calibration),
+        "policy": ("What to accept: a policy", sections.policy),
+        "foreign": ("Does it notice the other set?", sections.foreign),
+        "limits": ("Far away from the data", sections.limits),
+        "model": ("What the model is", _model),
+        "data": ("The data", _data),
+        "repeat": ("To repeat it", _repeat),
+    }
+    links = "".join(f'<li><a href="#{key}">{escape(title)}</a></li>' for key, (title, _) in parts.items())
+    body = "\n".join(f'<h2 id="{key}">{escape(title)}</h2>\n{part(result)}' for key, (title, part) in parts.items())
+    lines = "".join(f"<li>{words(line)}</li>" for line in result["summary"])
+    text = document(
+        f"nescio: {result['model']['about']}",
+        f"""<header>
+<h1>What does it not know?</h1>
+<p class="motto">A report on {escape(result["model"]["about"])}, on {escape(result["data"]["about"])}.</p>
+</header>
+<main>
+<ul>{lines}</ul>
+<nav aria-label="Sections"><ul>{links}</ul></nav>
+{body}
+</main>""",
+    )
+    style = files("nescio.report").joinpath("model_page.css").read_text(encoding="utf-8")
+    return text.replace("</style>", style + "</style>", 1)
+
+
+def _examples(result: Result) -> str:
+    leading, found = result["leading"], result["examples"]
+    titles = {
+        "most": "Most doubtful",
+        "least": "Least doubtful",
+        "foreign": "Least doubtful of the other set: the most easily taken for known ones",
+    }
+    shown = [f"<h3>{titles[key]}</h3>\n{cards(own, leading)}" for key, own in found.items() if own]
+    why = next((one["why"]["about"] for own in found.values() for one in own if one["why"].get("about")), "")
+    how = f"Where doubt comes from: in {escape(why.partition(' uncertainty of ')[2])}." if why else ""
+    return f"""<p>Ordered by <code>{escape(leading)}</code>. <b>Why</b>: which part of the input the doubt comes from.
+<b>What to do</b>: by the policy below, and by where the input ranks among the data.</p>
+<p class="quiet">{how}</p>
+{"".join(shown) if shown else "<p>None were asked for.</p>"}"""
+
+
+def _model(result: Result) -> str:
+    model = result["model"]
+    names = model["class_names"]
+    few = "" if names is None else ": " + ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
+    pairs = {
+        "source": model["about"],
+        "what": model["kind"] + (f" of {model['networks']} networks" if model["networks"] > 1 else ""),
+        "pre-processing": model["preprocess"],
+        "classes": f"{model['classes']:,}{few}",
+        "parameters": f"{model['parameters']:,} in {len(model['layers'])} layers",
+        "runs on": f"{model['device'] or 'unknown'}, {model['dtype'] or 'unknown'}",
+        "hash of the weights": ", ".join(one or "none" for one in model["hash"]) or "none",
+    }
+    rows = [
+        (one["name"], [Cell(one["type"], one["type"]), Cell(one["of"], one["of"]), _count(one["parameters"])])
+        for one in model["layers"]
+    ]
+    heads = [("layer", "ascending"), ("type", "ascending"), ("of", "ascending"), ("parameters", "descending")]
+    layers = table(heads, rows, "The layers of the model", kind="long")
+    return f"{facts(pairs)}\n" + (f"<details><summary>Layers</summary>\n{layers}</details>" if rows else "")
+
+
+def _data(result: Result) -> str:
+    shown = []
+    for one in (result["data"], result["foreign"]):
+        if one is None:
+            continue
+        drawn = f"a sample of {one['read']:,}, drawn with the seed (--most {one['most']})" if one["sampled"] else "all"
+        pairs = {"what": one["about"], "read": drawn, "used": f"{one['used']:,} rows"}
+        pairs |= {"labels": f"{one['labels']} ({one['labelled']:,} rows)"} if "labels" in one else {}
+        shown.append(facts(pairs))
+        if one["problems"]:
+            rows = [
+                (bad["name"], [_count(bad["index"]), Cell(bad["reason"], bad["reason"])]) for bad in one["problems"]
+            ]
+            heads = [("name", "ascending"), ("row", "ascending"), ("why", "ascending")]
+            listing = table(heads, rows, "Rows that could not be used", kind="long")
+            shown.append(f"<h3>{len(rows)} rows that could not be used</h3>\n{listing}")
+    return "\n<p></p>\n".join(shown)
+
+
+def _repeat(result: Result) -> str:
+    methods = {
+        one["name"]: f"{one['summary']} ({one['chosen']}) "
+        + (", ".join(f"{key}={value}" for key, value in one["settings"].items()) or "no settings")
+        for one in result["methods"]
+    }
+    return f"{facts(result['repeat'])}\n<h3>Settings of each score</h3>\n{facts(methods)}"
+
+
+def _count(value: int) -> Cell:
+    return Cell(f"{value:,}", value)

@@ -1,0 +1,91 @@
+"""A picture and the maps of its doubt as images inside the page, in the colours of `nescio.plots.maps`.
+
+All maps of one input share a scale. Over the picture in pale grey a colour is clear at 0 and opaque from half of the
+scale on. Small pictures are kept to the pixel (PNG); larger ones, which are photographs, are packed (JPEG), and their
+maps are added up over squares, since single pixels of a map that adds up to the doubt are too small to be seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nescio.plots.maps import ABOVE, BELOW, PALE
+from nescio.report.text import number
+from nescio.types import need
+
+SMALL = 64
+"""Pixels a side up to which every one is kept."""
+SQUARES = 28
+"""Squares a side, at most, over which the map of a larger picture is added up."""
+Floats = NDArray[np.float64]
+_ROWS, _COLUMNS = ("upper", "middle", "lower"), ("left", "centre", "right")
+
+
+def image(picture: Floats) -> str:
+    """A picture [H, W] or [H, W, 3] in [0, 1] as a data URI."""
+    array = np.clip(np.round(255 * picture), 0, 255).astype(np.uint8)
+    made: Any = need("PIL.Image", "demo").fromarray(array)
+    buffer = io.BytesIO()
+    small = max(array.shape[:2]) <= SMALL
+    form: dict[str, Any] = {"format": "PNG", "optimize": True} if small else {"format": "JPEG", "quality": 82}
+    made.save(buffer, **form)
+    kind = str(form["format"]).lower()
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+def overlays(maps: Mapping[str, Floats], picture: Floats) -> tuple[dict[str, str], str]:
+    """Each map over the picture as a data URI, and in words what the darkest colour stands for, which they share."""
+    step = 1 if max(picture.shape[:2]) <= SMALL else -(-max(picture.shape[:2]) // SQUARES)
+    drawn = {name: _added(one, step) for name, one in maps.items()}
+    top = max(float(np.abs(one).max()) for one in drawn.values()) or 1.0
+    grey = picture if picture.ndim == 2 else picture.mean(2)
+    pale = np.repeat((1 - PALE * (1 - grey))[..., None], 3, 2)
+    place = "a pixel" if step == 1 else f"a square of {step} × {step} pixels"
+    shown = {name: image(_over(_enlarged(one / top, step, grey.shape), pale)) for name, one in drawn.items()}
+    return shown, f"{number(top)} nats in {place}"
+
+
+def where(one: Floats) -> str:
+    """Which ninth of the picture has the largest share of a map, in words."""
+    shares = [[part.sum() for part in np.array_split(rows, 3, axis=1)] for rows in np.array_split(one, 3, axis=0)]
+    row, column = divmod(int(np.argmax(shares)), 3)
+    total = float(one.sum()) or 1.0
+    place = "centre" if (row, column) == (1, 1) else f"{_ROWS[row]} {_COLUMNS[column]}"
+    return f"the {place} has {100 * float(shares[row][column]) / total:.0f} % of it"
+
+
+def _added(one: Floats, step: int) -> Floats:
+    """Sums over squares of so many pixels; those at the lower and right edges may be smaller."""
+    if step == 1:
+        return one
+    wider = [(0, -size % step) for size in one.shape]
+    padded = np.pad(one, wider)
+    high, wide = (size // step for size in padded.shape)
+    return padded.reshape(high, step, wide, step).sum((1, 3))
+
+
+def _enlarged(one: Floats, step: int, shape: tuple[int, ...]) -> Floats:
+    """Squares as pixels again, smoothly, cut to the picture."""
+    if step == 1:
+        return one
+    pillow: Any = need("PIL.Image", "demo")
+    size = (one.shape[1] * step, one.shape[0] * step)
+    large = pillow.fromarray(one.astype(np.float32)).resize(size, pillow.Resampling.BILINEAR)
+    return np.asarray(large, dtype=np.float64)[: shape[0], : shape[1]]
+
+
+def _over(level: Floats, under: Floats) -> Floats:
+    """Colours of levels in [−1, 1] over a picture [H, W, 3]."""
+    found = under
+    for side, colours in ((level, ABOVE), (-level, BELOW)):
+        rgba = np.array([[int(c[at : at + 2] or "ff", 16) / 255 for at in (1, 3, 5, 7)] for c in colours])
+        at = np.linspace(0, 1, len(rgba))
+        colour = np.stack([np.interp(side.clip(0), at, rgba[:, channel]) for channel in range(4)], -1)
+        found = found * (1 - colour[..., 3:]) + colour[..., :3] * colour[..., 3:]
+    return found

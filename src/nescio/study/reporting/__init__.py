@@ -1,0 +1,310 @@
+"""`gather`: all that a report says of a model on somebody's data, as one dictionary of plain values.
+
+    sample of the rows ─► one pass: scores, answers, kinds of doubt ─► by class, with labels, against a second set
+                       ─► the most and the least doubtful inputs: maps (why) and words (what to do)
+                       ─► far away from the data: an audit, where one is given (`nescio.limits.reported`)
+
+Every value is what JSON can hold, but for the pictures and maps of single inputs, which are arrays; `plain` leaves
+those out. A large set is sampled, so that time and memory are bounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nescio import evaluate, scores
+from nescio.data.sources import Rows
+from nescio.models import Classifier
+from nescio.models.sources import Source
+from nescio.study.fitting import check_fit, waits
+from nescio.study.reporting import about as facts
+from nescio.study.reporting import examples as single
+from nescio.study.reporting import far, labelled
+from nescio.study.reporting.measuring import Measured, Subject, measure, sample, subject
+from nescio.study.reporting.words import summary
+from nescio.study.scoring import fit
+from nescio.types import InputError, Method
+
+GRADIENTS = ("regrad", "entropy", "max_probability")
+FORWARD = ("entropy", "max_probability", "energy")
+OF_POSTERIORS = ("entropy", "mutual_information", "max_probability")
+WORK = {"cpu": 1.5e9, "cuda": 1.5e12}
+"""Rows × classes × parameters up to which gradients are taken unasked: a minute or two."""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def gather(
+    source: Source,
+    rows: Rows,
+    *,
+    foreign: Rows | None = None,
+    labels: Tensor | None = None,
+    training: Any = None,
+    methods: Sequence[Method] | None = None,
+    risk: float = 0.05,
+    confidence: float = 0.9,
+    keep: float = 0.95,
+    most: int = 2000,
+    examples: int = 6,
+    maps: bool = True,
+    audit: far.Audit | None = None,
+    batch: int = 32,
+    seed: int = 0,
+    repeat: Mapping[str, str] | None = None,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """What a report says, from a model and rows that were opened.
+
+    foreign: rows of another kind; labels: a class index for each row, −1 where it is not known, in the place of those
+    that the rows have; training: labelled batches for methods that need them, and for a Laplace posterior of a single
+    network; methods: the first leads; None chooses. most: rows of each set at most; examples: so many of the most
+    doubtful inputs, and half as many of the others. audit: what looks far away from the data, such as
+    `nescio.limits.reported.reported`. repeat: what else is needed to repeat it, in words.
+    """
+    for name, value, least in (("most", most, 2), ("examples", examples, 0), ("batch", batch, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"{name}: expected a whole number of at least {least}, got {value!r}")
+    if labels is not None and len(labels) != len(rows):
+        raise InputError(f"labels: expected one for each of the {len(rows)} rows, got {len(labels)}")
+    places = sample(len(rows), most, seed)
+    first = _first(rows, places)
+    about = subject(source.model, training, first)
+    classes = about.answers.predict(first, progress=False).shape[2]
+    chosen, why = _methods(source.model, methods, len(places), classes)
+    if any(map(waits, chosen)):
+        check_fit({one.name: one for one in chosen}, training)
+        chosen = fit(source.model, chosen, training, progress=False)
+    pass_: dict[str, Any] = {"methods": chosen, "batch": batch, "progress": progress}
+    known = measure(about, rows, places, labels=labels, what="scoring", **pass_)
+    other = None
+    if foreign is not None:
+        drawn = sample(len(foreign), most, seed)
+        other = measure(about, foreign, drawn, labels=None, what="scoring the other set", **pass_)
+
+    truth, note = _truth(source, rows, known, labels)
+    truth = labelled.checked(truth, classes)
+    right = None if truth is None else known.p.argmax(1).numpy() == truth
+    told = None if truth is None else truth >= 0
+    leading = next(iter(known.scores))
+    class_names = next((c for c in (source.classes, rows.classes) if c is not None and len(c) == classes), None)
+    lead = known.scores[leading]
+    promised = {"risk": risk, "confidence": confidence, "keep": keep}
+    if right is None or told is None:
+        rule = labelled.policy(lead, None, leading, **promised)
+    else:
+        rule = labelled.policy(lead[told], right[told], leading, **promised)
+    result: dict[str, Any] = {
+        "format": "nescio.report",
+        "version": 1,
+        "model": facts.model_facts(source, rows, classes) | {"class_names": class_names and list(class_names)},
+        "data": _data(rows, known, len(places), most) | {"labels": note, "labelled": 0 if told is None else sum(told)},
+        "leading": leading,
+        "methods": _cards(chosen, list(known.scores), why),
+        "inputs": _inputs(known, truth),
+        "scores": {name: _spread(values) for name, values in known.scores.items()},
+        "by_class": _by_class(known, rule.accept(lead).numpy(), truth, lead, class_names),
+        "kinds": _kinds(about, known),
+        "calibration": None,
+        "selective": None,
+        "policy": labelled.policy_facts(rule),
+        "foreign": None,
+    }
+    if truth is not None and right is not None and told is not None:
+        result["calibration"] = labelled.calibration(known.p[told], torch.from_numpy(truth[told]), seed)
+        by_score = {name: values[told] for name, values in _every(known).items()}
+        result["selective"] = labelled.selective(by_score, right[told])
+    if other is not None and foreign is not None:
+        result["foreign"] = _against(known, other, seed) | _data(foreign, other, min(len(foreign), most), most)
+        result["foreign"] |= {"accepted": float(rule.accept(other.scores[leading]).double().mean())}
+    common: dict[str, Any] = {
+        "known": known, "rule": rule, "leading": leading, "class_names": class_names, "maps": maps, "progress": progress
+    }  # fmt: skip
+    picked = single.chosen(lead, examples, -(-examples // 2))
+    result["examples"] = {
+        key: single.described(about, rows, known, at, labels=truth, what=f"the {key} doubtful", **common)
+        for key, at in picked.items()
+    }
+    if other is not None and foreign is not None:
+        low = single.chosen(other.scores[leading], 0, -(-examples // 2))["least"]
+        result["examples"]["foreign"] = single.described(
+            about, foreign, other, low, labels=None, what="the others", **common
+        )
+    result["limits"] = far.audited(audit, source.model, rows, places, seed)
+    result["repeat"] = {
+        **(repeat or {}),
+        "seed": str(seed),
+        "data": f"{rows.about} (identity {rows.identity})",
+        "versions": ", ".join(f"{name} {number}" for name, number in facts.versions().items()),
+        "machine": facts.machine(source),
+    }
+    result["summary"] = summary(result)
+    found: dict[str, Any] = _settled(result)
+    return found
+
+
+def plain(result: Any) -> Any:
+    """The same without the arrays of pictures and maps, as JSON can hold it."""
+    if isinstance(result, Mapping):
+        return {key: plain(value) for key, value in result.items() if key not in ("picture", "maps")}
+    return [plain(value) for value in result] if isinstance(result, list) else result
+
+
+def _first(rows: Rows, places: Sequence[int]) -> Any:
+    """The first row that can be used, as a batch."""
+    for place in places:
+        found = rows.assemble([place], [rows.attempt(place)])
+        if found is not None:
+            return found.inputs
+    last = f"; the first: {rows.problems[0]}" if rows.problems else ""
+    raise InputError(f"expected at least one row that can be used, but got none of {rows.about}{last}")
+
+
+def _methods(model: Any, given: Sequence[Method] | None, count: int, classes: int) -> tuple[list[Method], str]:
+    """The methods, and why these, where nobody chose them."""
+    if given is not None:
+        return list(given), ""
+    if not isinstance(model, Classifier):
+        return [scores.get(name) for name in OF_POSTERIORS], "what the members of a distribution give"
+    size = sum(value.numel() for value in model.parameters().values())
+    device = "cpu" if model.device is None else model.device.type
+    if size and count * min(classes, 48) * size <= WORK.get(device, WORK["cpu"]):
+        return [scores.get(name) for name in GRADIENTS], "a gradient score, and two of the probabilities alone"
+    return [scores.get(name) for name in FORWARD], (
+        "scores of a forward pass alone, since gradients of this model would take long for so many rows here; "
+        "--method regrad asks for them"
+    )
+
+
+def _truth(source: Source, rows: Rows, known: Measured, given: Tensor | None) -> tuple[NDArray[np.int64] | None, str]:
+    """The labels that fit the model's classes, and in words what they are."""
+    if known.labels is None:
+        return None, "none"
+    if given is not None:
+        return known.labels, "given in a file of their own"
+    if None not in (source.classes, rows.classes) and source.classes != rows.classes:
+        few = ", ".join((rows.classes or ())[:3])
+        return None, f"none that fit: the data's ({few} …) are not the classes of the model, so they were not used"
+    return known.labels, "those of the data"
+
+
+def _data(rows: Rows, found: Measured, read: int, most: int) -> dict[str, Any]:
+    return {
+        "about": rows.about,
+        "rows": len(rows),
+        "read": read,
+        "used": len(found),
+        "most": most,
+        "sampled": read < len(rows),
+        "problems": single.problems(found.problems),
+        "seconds": found.seconds,
+    }
+
+
+def _cards(methods: Sequence[Method], keys: Sequence[str], why: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": key,
+            "summary": getattr(one, "summary", ""),
+            "settings": {f.name: _word(getattr(one, f.name)) for f in fields(one) if f.init},  # type: ignore[arg-type]
+            "chosen": why or "asked for",
+        }
+        for key, one in zip(keys, methods, strict=True)
+    ]
+
+
+def _word(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | None) else str(value)[:80]
+
+
+def _inputs(known: Measured, truth: NDArray[np.int64] | None) -> dict[str, Any]:
+    best = known.p.max(1)
+    return {
+        "index": known.index,
+        "name": known.names,
+        "predicted": best.indices.numpy(),
+        "probability": best.values.numpy(),
+        "label": None if truth is None else [None if label < 0 else label for label in truth.tolist()],
+        "scores": dict(known.scores),
+    }
+
+
+def _spread(values: NDArray[np.float64]) -> dict[str, float]:
+    cuts = np.quantile(values, QUANTILES)
+    named = {f"{100 * q:g} %": float(cut) for q, cut in zip(QUANTILES, cuts, strict=True)}
+    return {"least": float(values.min()), **named, "most": float(values.max()), "mean": float(values.mean())}
+
+
+def _by_class(
+    known: Measured,
+    accepted: NDArray[np.bool_],
+    truth: NDArray[np.int64] | None,
+    lead: NDArray[np.float64],
+    class_names: Sequence[str] | None,
+) -> list[dict[str, Any]]:
+    """The rows by the class that they are taken for, the most common first."""
+    probability, predicted = (part.numpy() for part in known.p.max(1))
+    found = []
+    for one in np.unique(predicted).tolist():
+        own = predicted == one
+        row = {
+            "index": one,
+            "class": single.named(one, class_names),
+            "inputs": int(own.sum()),
+            "share": float(own.mean()),
+            "probability": float(probability[own].mean()),
+            "median": float(np.median(lead[own])),
+            "referred": float(1 - accepted[own].mean()),
+        }
+        if truth is not None:
+            told = own & (truth >= 0)
+            row["right"] = float((truth[told] == one).mean()) if told.any() else None
+        found.append(row)
+    return sorted(found, key=lambda row: (-row["inputs"], row["index"]))
+
+
+def _kinds(about: Subject, known: Measured) -> dict[str, Any]:
+    parts = {kind: getattr(known.kinds, kind).numpy() for kind in single.KINDS}
+    means = {kind: float(values.mean()) for kind, values in parts.items()}
+    return {
+        "about": about.words,
+        "members": known.members,
+        "highest": math.log(known.p.shape[1]),
+        "mean": means,
+        "epistemic_share": means["epistemic"] / means["total"] if means["total"] > 0 else None,
+        "values": parts,
+    }
+
+
+def _every(found: Measured) -> dict[str, NDArray[np.float64]]:
+    """The chosen scores and the kinds of doubt."""
+    kinds: dict[str, Any] = {kind: getattr(found.kinds, kind).numpy() for kind in single.KINDS if found.members > 1}
+    return {**found.scores, **kinds}
+
+
+def _against(known: Measured, other: Measured, seed: int) -> dict[str, Any]:
+    """How well each score parts the second set from the data."""
+    theirs = _every(other)
+    separation = {}
+    for name, values in _every(known).items():
+        found = evaluate.ood(values, theirs[name], seed=seed)
+        separation[name] = {f.name: getattr(found, f.name) for f in fields(found)}
+    return {"separation": separation, "scores": theirs, "names": other.names}
+
+
+def _settled(value: Any) -> Any:
+    """Plain Python values: arrays of one dimension and tuples as lists, what is not finite as None."""
+    if isinstance(value, Mapping):
+        return {key: one if key in ("picture", "maps") else _settled(one) for key, one in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_settled(one) for one in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,78 @@
+"""What a model is, and everything that somebody needs to get the same numbers: versions, hashes, machine."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from nescio import __version__
+from nescio.data.sources import Rows
+from nescio.models import Classifier
+from nescio.models.sources import Source
+from nescio.posteriors.saving import fingerprint
+from nescio.types import Posterior
+
+PACKAGES = ("numpy", "torchvision", "timm", "transformers", "pillow", "pyarrow", "safetensors", "matplotlib")
+_MODULES = {"pillow": "PIL"}
+
+
+def model_facts(source: Source, rows: Rows, classes: int) -> dict[str, Any]:
+    """What the model is, layer by layer, and what it does to a row first."""
+    every = networks(source.model)
+    first = every[0] if every else None
+    module = None if first is None else first.module
+    sizes = [] if first is None else [int(value.numel()) for value in first.parameters().values()]
+    return {
+        "about": source.about,
+        "kind": "one network" if isinstance(source.model, Classifier) else type(source.model).__name__,
+        "networks": len(every),
+        "preprocess": str(rows.preprocess),
+        "classes": classes,
+        "class_names": None if source.classes is None else list(source.classes),
+        "parameters": sum(sizes),
+        "layers": [] if module is None else _layers(module),
+        "device": None if first is None or first.device is None else str(first.device),
+        "dtype": None if first is None or first.dtype is None else str(first.dtype).removeprefix("torch."),
+        "hash": [fingerprint(one) for one in every],
+    }
+
+
+def networks(model: Classifier | Posterior) -> tuple[Classifier, ...]:
+    """The networks of a model or a posterior."""
+    return (model,) if isinstance(model, Classifier) else tuple(getattr(model, "classifiers", ()))
+
+
+def versions() -> dict[str, str]:
+    """Of nescio, Python and torch, and of those packages that were used."""
+    found = {"nescio": __version__, "python": platform.python_version(), "torch": torch.__version__}
+    for name in PACKAGES:
+        if _MODULES.get(name, name) in sys.modules:
+            try:
+                found[name] = version(name)
+            except PackageNotFoundError:  # a copy on the path that was never installed
+                found[name] = "unknown"
+    return found
+
+
+def machine(source: Source) -> str:
+    """What computes, in words: on another one the last digits may be others."""
+    every = networks(source.model)
+    device = every[0].device if every else None
+    if device is not None and device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def _layers(module: torch.nn.Module) -> list[dict[str, Any]]:
+    """The parts that have parameters of their own, in order."""
+    found = []
+    for name, part in module.named_modules():
+        own = sum(int(value.numel()) for value in part.parameters(recurse=False))
+        if own:
+            shown = " ".join(part.extra_repr().split())
+            found.append({"name": name or "(the model)", "type": type(part).__name__, "of": shown, "parameters": own})
+    return found

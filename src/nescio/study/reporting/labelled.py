@@ -1,0 +1,111 @@
+"""What labels tell: calibration, and what is gained by answering only where doubt is low; and a rule from it.
+
+The temperature is fitted to one half of the labelled rows, drawn with the seed, and judged on the other half. It scales
+log p of the answer, which for a single network is the same as scaling its logits.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nescio import decide, evaluate
+from nescio.posteriors import Temperature
+from nescio.types import InputError
+
+LEAST = 20
+"""Labelled rows below which no temperature is fitted."""
+Floats = NDArray[np.float64]
+
+
+def calibration(p: Tensor, labels: Tensor, seed: int) -> dict[str, Any]:
+    """Whether probabilities mean what they say, on all rows; and before and after a temperature, on one half."""
+    found: dict[str, Any] = {"all": _figures(p, labels), "temperature": None, "note": ""}
+    if len(labels) < LEAST:
+        return found | {"note": f"{len(labels)} labelled rows are too few to fit a temperature: it takes {LEAST}."}
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    fit, test = order[: len(labels) // 2].sort().values, order[len(labels) // 2 :].sort().values
+    z = p.clamp(min=torch.finfo(torch.float64).tiny).log()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        scaling = Temperature(lambda x: x).fit_logits(z[fit], labels[fit])
+    assert scaling.temperature is not None
+    if told:  # it ended at a bound
+        return found | {"note": "No temperature: " + " ".join(str(one.message) for one in told) + "."}
+    after = (z[test] / scaling.temperature).softmax(1)
+    return found | {
+        "temperature": scaling.temperature,
+        "fitted": len(fit),
+        "tested": len(test),
+        "before": _figures(p[test], labels[test]),
+        "after": _figures(after, labels[test]),
+    }
+
+
+def selective(scores: Mapping[str, Floats], correct: NDArray[np.bool_]) -> dict[str, dict[str, float | None]]:
+    """For each score how well it puts wrong answers last; raulc is None where all answers are right, or all wrong."""
+    mixed = bool(correct.any()) and not bool(correct.all())
+    found: dict[str, dict[str, float | None]] = {}
+    for name, values in scores.items():
+        curve = evaluate.risk_coverage(values, correct)
+        known = evaluate.raulc(values, correct) if mixed else None
+        found[name] = {"aurc": curve.aurc, "eaurc": curve.eaurc, "raulc": known}
+    return found
+
+
+def policy(
+    scores: Floats, correct: NDArray[np.bool_] | None, leading: str, risk: float, confidence: float, keep: float
+) -> decide.Policy:
+    """A threshold at this risk where it is known which answers are right, else one that keeps this share.
+
+    With few rows it keeps what can be promised with them: of n at most n/(n + 1).
+    """
+    about = {"score": leading}
+    if correct is None:
+        possible = math.floor(100 * len(scores) / (len(scores) + 1)) / 100
+        return decide.quantile(scores, min(keep, possible), about=about)
+    return decide.threshold(scores, correct, risk, confidence, about=about)
+
+
+def policy_facts(rule: decide.Policy) -> dict[str, Any]:
+    """The rule as plain values."""
+    return {**asdict(rule), "about": dict(rule.about), "coverage": rule.coverage, "says": str(rule)}
+
+
+def checked(labels: NDArray[np.int64] | None, classes: int) -> NDArray[np.int64] | None:
+    """Labels that fit the model, or None where no row has one; −1 stands for a label that is not known."""
+    if labels is None or not (labels >= 0).any():
+        return None
+    if labels.max() >= classes:
+        raise InputError(
+            f"expected labels from 0 to {classes - 1}, as the model has {classes} classes, but got {labels.max()}; "
+            "name the right ones (--label, --labels), or leave them out (--label none)"
+        )
+    return labels
+
+
+def numbers(values: Any) -> list[float | None]:
+    """Floats as JSON can hold them."""
+    return [float(v) if math.isfinite(v) else None for v in np.asarray(values, dtype=np.float64)]
+
+
+def _figures(p: Tensor, labels: Tensor) -> dict[str, Any]:
+    found = evaluate.reliability(p, labels)
+    bins: Sequence[str] = ("lower", "upper", "count", "confidence", "accuracy", "gap")
+    plain = {f.name: getattr(found, f.name) for f in fields(found) if f.name not in bins}
+    nll = evaluate.nll(p, labels)
+    return {
+        "n": len(labels),
+        **plain,
+        "nll": nll if math.isfinite(nll) else None,
+        "brier": evaluate.brier(p, labels),
+        "bins": {name: numbers(getattr(found, name)) for name in bins},
+    }

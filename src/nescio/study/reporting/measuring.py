@@ -1,0 +1,166 @@
+"""One pass over a sample of rows: scores, predictions and the kinds of doubt of each, with nothing else held.
+
+Inputs are read, used and let go batch by batch, so that memory is that of one batch and of a few numbers for each row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nescio.attribution.members import distribution
+from nescio.data.prefetch import read_ahead
+from nescio.data.sources import Batch, Problem, Rows
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.posteriors import Deterministic
+from nescio.progress import bar
+from nescio.scores.decomposition import decompose
+from nescio.study.scoring import score
+from nescio.types import Decomposition, InputError, Method, NescioError
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model or posterior, and the distribution by which its doubt is parted."""
+
+    model: Any
+    """What is scored, and whose answers count."""
+    posterior: Any
+    """Whose members give the kinds of doubt."""
+    words: str
+    """What that distribution is."""
+
+    @property
+    def answers(self) -> Any:
+        """The distribution whose mean is the answer."""
+        return Deterministic(self.model) if isinstance(self.model, Classifier) else self.model
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is known of n rows; all arrays are float64 or int64 on the CPU."""
+
+    index: NDArray[np.int64]
+    names: list[str]
+    labels: NDArray[np.int64] | None
+    scores: dict[str, NDArray[np.float64]]
+    p: Tensor
+    """The answer, ``[n, C]``."""
+    kinds: Decomposition
+    members: int
+    problems: list[Problem]
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+def sample(count: int, most: int, seed: int) -> list[int]:
+    """At most so many of `count` places, drawn with this seed, in rising order."""
+    if count <= most:
+        return list(range(count))
+    drawn = np.random.default_rng(seed).choice(count, most, replace=False)
+    return [int(place) for place in np.sort(drawn)]
+
+
+def subject(model: Any, training: Any, first: Inputs) -> Subject:
+    """The model with a distribution around it, as `nescio.explain` puts one around a single network.
+
+    Where none can be put around it, its own predictions stand for it, and the words say why.
+    """
+    try:
+        posterior, words = distribution(model, training, None)
+        posterior.predict(first, progress=False)
+    except NescioError as error:
+        if not isinstance(model, Classifier):
+            raise
+        reason = str(error).split(";")[0]
+        return Subject(model, Deterministic(model), f"the network alone, which has no epistemic part ({reason})")
+    return Subject(model, posterior, words)
+
+
+def measure(
+    about: Subject,
+    rows: Rows,
+    places: Sequence[int],
+    methods: Sequence[Method],
+    *,
+    batch: int,
+    labels: Tensor | None,
+    what: str,
+    progress: bool | None,
+) -> Measured:
+    """Read the rows at these places and measure what can be read; labels: by place, where not the rows' own."""
+    parts: list[_Part] = []
+    problems: list[Problem] = []
+    members, since = 1, time.perf_counter()
+    ranges: Any = [places[start : start + batch] for start in range(0, len(places), batch)]
+    with (
+        bar(len(places), show=progress, description=what) as shown,
+        closing(read_ahead(rows, ranges)) as reads,
+    ):
+        for read in reads:
+            problems += read.problems
+            if read.batch is not None:
+                parts.append(_measured(about, read.batch, methods))
+                members = parts[-1].members
+            shown.update(len(read.places))
+    if not parts:
+        first = f"; the first: {problems[0]}" if problems else ""
+        raise InputError(f"expected at least one row that can be used, but got none of {rows.about}{first}")
+    index = torch.cat([part.places for part in parts])
+    own = [part.labels for part in parts if part.labels is not None]
+    known = labels[index] if labels is not None else torch.cat(own) if own else None
+    return Measured(
+        index=index.numpy(),
+        names=[name for part in parts for name in part.names],
+        labels=None if known is None else known.numpy(),
+        scores={key: torch.cat([part.scores[key] for part in parts]).numpy() for key in parts[0].scores},
+        p=torch.cat([part.p for part in parts]),
+        kinds=joined([part.kinds for part in parts]),
+        members=members,
+        problems=problems,
+        seconds=time.perf_counter() - since,
+    )
+
+
+class _Part(NamedTuple):
+    """A batch without its inputs."""
+
+    places: Tensor
+    names: list[str]
+    labels: Tensor | None
+    scores: dict[str, Tensor]
+    p: Tensor
+    kinds: Decomposition
+    members: int
+
+
+def _measured(about: Subject, batch: Batch, methods: Sequence[Method]) -> _Part:
+    found = score(about.model, batch.inputs, list(methods), progress=False)
+    drawn = about.posterior.predict(batch.inputs, progress=False)
+    answer = drawn if about.posterior is about.model else about.answers.predict(batch.inputs, progress=False)
+    return _Part(batch.indices, batch.names, batch.labels, found, answer.mean(0), decompose(drawn), len(drawn))
+
+
+def joined(parts: Sequence[Decomposition]) -> Decomposition:
+    """Decompositions one after the other."""
+    return Decomposition(*(torch.cat(field) for field in zip(*(_fields(one) for one in parts), strict=True)))
+
+
+def taken(kinds: Decomposition, places: Sequence[int]) -> Decomposition:
+    """Some inputs of a decomposition."""
+    return Decomposition(*(field[list(places)] for field in _fields(kinds)))
+
+
+def _fields(kinds: Decomposition) -> tuple[Tensor, ...]:
+    return kinds.total, kinds.aleatoric, kinds.epistemic, kinds.variance, kinds.max_probability, kinds.bregman

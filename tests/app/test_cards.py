@@ -1,0 +1,101 @@
+"""The HTML of the page: nothing of others is taken for markup, and no number says more than is so."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nescio.app import Desk, cards
+from nescio.app.opinion import Answer, Maps, Opinion, Verdict, verdict
+
+HOSTILE = '<img src=x onerror="alert(1)">'
+
+
+@pytest.fixture(scope="module")
+def found(desk: Desk) -> Opinion:
+    return list(desk.of_example(1))[-1]
+
+
+def test_what_others_wrote_is_text(desk: Desk, found: Opinion) -> None:
+    evil = replace(found, answers=tuple(replace(one, name=HOSTILE) for one in found.answers))
+    assert found.maps is not None
+    named = replace(found.maps, parts={"total": np.ones(2)}, uncertainty={"total": 1.0}, names=(HOSTILE, "b"))
+    every = [
+        cards.verdict_card(evil, verdict(evil, desk.scale)),
+        cards.verdict_card(evil, Verdict(HOSTILE, None, rule=HOSTILE, answers=evil.answers[:2])),
+        cards.maps_card(named, found),
+        cards.maps_card(replace(named, missing=HOSTILE), found),
+        cards.message_card(HOSTILE),
+        cards.welcome_card(HOSTILE, HOSTILE),
+        cards.examples_card(
+            [replace(desk.examples[0], name=HOSTILE), replace(desk.examples[0], picture=None, text=HOSTILE)]
+        ),
+    ]
+    for html in every:
+        assert "onerror=&quot;alert(1)&quot;" in html
+        assert HOSTILE not in html
+        assert "http" not in html
+
+
+def test_the_cards_show_what_the_opinion_says(desk: Desk, found: Opinion) -> None:
+    card = cards.verdict_card(found, verdict(found, desk.scale))
+    assert 'data-advice="ask a person"' in card
+    assert card.count("<li>") == 5
+    assert "the likeliest of 10 classes" in card
+    doubts = cards.doubt_card(found, desk.scale)
+    assert doubts.count("<svg") == 3
+    assert 'aria-label="epistemic: more unfamiliar than' in doubts
+    assert "more doubtful than" in doubts
+    table = cards.methods_card(found)
+    assert len(re.findall(r'<th scope="row"', table)) == 5
+    flags = sum(one.flagged for one in found.methods)
+    assert f"{flags} of 5 methods" in table
+    assert table.count("⚑") == flags
+    maps = cards.maps_card(found.maps, found)
+    assert maps.count("data:image/png;base64,") == 3
+    assert maps.count("alt=") == 3
+    assert "being made" in cards.maps_card(None, found)
+
+
+def test_without_a_scale_there_are_no_places(desk: Desk) -> None:
+    alone = next(replace(desk, scale=None).of_example(0))
+    assert "<svg" not in cards.doubt_card(alone, None)
+    assert "more doubtful than" not in cards.methods_card(alone)
+    single = replace(alone, doubts=alone.doubts[:1], samples=1)
+    assert "Give a distribution (--posterior)" in cards.doubt_card(single, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "100.0 %"), (0.99999, "> 99.9 %"), (0.5, "50.0 %"), (0.0001, "< 0.1 %"), (0.0, "0.0 %"), (0.001, "0.1 %")],
+)
+def test_shares_never_say_more_than_is_so(value: float, text: str) -> None:
+    assert cards._share(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.12345, "0.123"),
+        (2186.4, "2186"),
+        (-5.98, "-5.98"),
+        (1e-5, "10⁻⁵"),
+        (2.5e-7, "2.5·10⁻⁷"),
+        (3e9, "3·10⁹"),
+    ],
+)
+def test_numbers_for_people(value: float, text: str) -> None:
+    assert cards._number(value) == text
+
+
+def test_many_answers_are_cut_and_counted(found: Opinion) -> None:
+    many = tuple(Answer(at, f"c{at}", 0.05) for at in range(20))
+    html = cards.verdict_card(found, Verdict("x", "ask a person", answers=many))
+    assert "and 10 more" in html
+
+
+def test_a_map_that_is_no_picture_and_no_list(found: Opinion) -> None:
+    maps = Maps({"total": np.ones((2, 2, 2))}, {"total": 1.0}, None, "")
+    assert "neither a picture nor a list" in cards.maps_card(maps, found)

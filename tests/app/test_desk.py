@@ -1,0 +1,209 @@
+"""What people give: pictures, texts and numbers, good and bad; and desks of any model."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from nescio import decide
+from nescio.app import Desk, bundled, opened, reference
+from nescio.data.sources import open_data
+from nescio.models import Classifier
+from nescio.models.sources import Numbers, Source
+from nescio.posteriors import DeepEnsemble, Deterministic
+from nescio.serve import bundled as service
+from nescio.serve.engine import Engine
+from nescio.types import InputError
+
+
+def picture(file: Path, mode: str = "RGB", size: tuple[int, int] = (8, 8)) -> Path:
+    Image.new(mode, size).save(file)
+    return file
+
+
+def said(answers) -> str:
+    with pytest.raises(InputError) as info:
+        list(answers())
+    return str(info.value)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "CMYK", "1"])
+def test_any_channels_of_a_picture_become_those_of_the_model(desk: Desk, tmp_path: Path, mode: str) -> None:
+    file = picture(tmp_path / ("x.tif" if mode == "CMYK" else "x.png"), mode, (30, 20))
+    first = next(desk.of_picture(file))
+    assert first.picture is not None
+    assert first.picture.shape == (1, 8, 8)
+    assert first.maps is None
+
+
+def test_first_the_answer_then_the_maps(desk: Desk) -> None:
+    first, last = desk.of_example(1)
+    assert first.maps is None
+    assert last.maps is not None
+    assert list(last.maps.parts) == ["total", "aleatoric", "epistemic"]
+    assert replace(last, maps=None) == first
+
+
+def test_what_is_no_picture_is_refused_in_words(desk: Desk, tmp_path: Path) -> None:
+    text = tmp_path / "x.png"
+    text.write_text("hello")
+    assert said(lambda: desk.of_picture(text)).startswith("expected a picture (PNG, JPEG")
+    assert "5 bytes that are none" in said(lambda: desk.of_picture(text))
+    whole = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)).save(whole, "PNG")
+    text.write_bytes(whole.getvalue()[:2000])
+    assert "damaged" in said(lambda: desk.of_picture(text))
+    assert said(lambda: desk.of_picture(None)) == "expected a picture, got none; drop one here, or choose an example"
+    assert "it cannot be read" in said(lambda: desk.of_picture(tmp_path / "nothing.png"))
+
+
+def test_what_is_too_large_is_refused_before_it_is_read(desk: Desk, tmp_path: Path) -> None:
+    assert "expected at most 25000000 pixels" in said(
+        lambda: desk.of_picture(picture(tmp_path / "x.png", "1", (6000, 5000)))
+    )
+    large = tmp_path / "large.png"
+    with large.open("wb") as file:
+        file.truncate(10_000_001)
+    assert said(lambda: desk.of_picture(large)) == "expected a file of at most 10 MB, got 10.0 MB; save it smaller"
+
+
+def test_an_example_that_is_not_there(desk: Desk) -> None:
+    assert said(lambda: desk.of_example(2)) == "expected an example from 0 to 1, got 2; load the page again"
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory) -> tuple[Source, Path]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    file = tmp_path_factory.mktemp("data") / "x.csv"
+    x = np.random.default_rng(0).normal(size=(60, 3)).round(3)
+    lines = [",".join(map(str, [*row, at % 2])) for at, row in enumerate(x)]
+    file.write_text("\n".join(["tall,wide,deep,label", *lines]))
+    return Source(Classifier.of(model, None), Numbers(), "a table", ("no", "yes")), file
+
+
+def test_numbers_of_a_table(numbers: tuple[Source, Path]) -> None:
+    source, file = numbers
+    rows = open_data(file, preprocess=source.preprocess, x=["tall", "wide", "deep"], label="label", classes=("0", "1"))
+    desk = opened(source, rows, rows, most=40, progress=False)
+    assert desk.kind == "numbers"
+    assert desk.names == ("tall", "wide", "deep")
+    assert len(desk.examples) == 12
+    assert desk.scale is not None
+    assert len(desk.scale) == 40
+    assert desk.notes == ("Kinds of doubt by inserted dropout (rate 0.4) around the single network Sequential.",)
+    shown = {one.text for one in desk.examples}
+    *_, last = desk.of_text(" 0.1; 2,-3 ")
+    assert last.maps is not None
+    assert last.maps.names == ("tall", "wide", "deep")
+    assert [one.name for one in last.doubts] == ["total", "aleatoric", "epistemic"]
+    assert last.answers[0].name in ("no", "yes")
+    assert len(shown) == 12
+    assert "expected finite numbers with commas" in said(lambda: desk.of_text("one, two"))
+    assert "expected finite numbers with commas" in said(lambda: desk.of_text("1, nan, 2"))
+    assert "expected an input of shape [3], as known inputs have, got [2]" in said(lambda: desk.of_text("1, 2"))
+    assert "expected a text, got none" in said(lambda: desk.of_text(" "))
+    assert "expected at most 20000 characters" in said(lambda: desk.of_text("1," * 10001))
+
+
+def test_examples_are_not_among_those_that_they_are_compared_with(numbers: tuple[Source, Path], monkeypatch) -> None:
+    source, file = numbers
+    rows = open_data(file, preprocess=source.preprocess, x=["tall", "wide", "deep"], label=None)
+    taken: list[torch.Tensor] = []
+    measured = reference.measured
+    monkeypatch.setattr(
+        reference, "measured", lambda e, rows, **more: (taken.extend(rows), measured(e, rows, **more))[1]
+    )
+    desk = opened(source, rows, rows, methods=["entropy"], most=40, progress=False)
+    assert len(taken) == 40
+    assert not any(torch.equal(one.row, other) for one in desk.examples for other in taken)
+
+
+def test_labels_of_other_classes_are_left_aside(numbers: tuple[Source, Path], tmp_path: Path) -> None:
+    source, file = numbers
+    other = tmp_path / "y.csv"
+    other.write_text(file.read_text().replace(",1\n", ",7\n"))
+    rows = open_data(other, preprocess=source.preprocess, x=["tall", "wide", "deep"], label="label")
+    desk = opened(source, None, rows, methods=["entropy"], most=30, progress=False)
+    assert desk.scale is not None
+    if desk.scale.labels is None:
+        assert "are left aside" in desk.notes[-1]
+    else:
+        assert desk.scale.labels.max() < 2
+
+
+def test_few_known_inputs_give_no_scale(numbers: tuple[Source, Path]) -> None:
+    source, file = numbers
+    rows = open_data(file, preprocess=source.preprocess, x=["tall", "wide", "deep"], label=None)
+    desk = opened(source, rows, rows, methods=["entropy"], most=5, progress=False)
+    assert desk.scale is None
+    assert desk.notes[-1] == "There are 5 known inputs; with at least 19 a new one can be compared."
+    assert desk.policies.names == ["no rule: by the kinds of doubt"]
+
+
+def test_a_distribution_and_a_policy_with_its_own_score(numbers: tuple[Source, Path], networks) -> None:
+    given = decide.quantile(np.arange(1.0, 41), 0.9, about={"score": "max_probability"})
+    source = Source(DeepEnsemble(networks), None, "four", None)
+    desk = opened(source, methods=["entropy"], policy=("mine", given))
+    assert list(desk.engine.methods) == ["entropy", "max_probability"]
+    found = next(desk.of_row(torch.rand(1, 8, 8)))
+    assert found.samples == 4
+    assert desk.verdict(found, "mine", "entropy").advice == "accept"
+    assert list(opened(source).engine.methods) == ["mutual_information", "entropy", "max_probability"]
+
+
+def test_a_network_that_takes_no_dropout_has_its_total_doubt(tmp_path: Path) -> None:
+    class Fixed(nn.Module):
+        def forward(self, x):
+            return torch.stack([x.sum(1), -x.sum(1)], 1)
+
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(25, 3)).astype(np.float32))
+    rows = open_data(tmp_path / "x.npz")
+    desk = opened(Source(Classifier.of(Fixed().eval(), None), None, "fixed", None), rows, rows, methods=["entropy"])
+    assert desk.notes[0].startswith("Doubt is of one kind alone")
+    first, last = desk.of_example(0)
+    assert [one.name for one in first.doubts] == ["total"]
+    assert last.maps is not None
+
+
+def test_methods_that_learn_need_training_data(numbers: tuple[Source, Path]) -> None:
+    source, _ = numbers
+    with pytest.raises(InputError, match="expected training data for 'knn', got none; name them with --fit"):
+        opened(source, methods=["knn"])
+    data = (torch.randn(60, 3), torch.arange(60) % 2)
+    desk = opened(source, training=data, methods=["knn", "entropy"])
+    assert "a Laplace posterior" in desk.notes[0]
+    assert {one.name for one in next(desk.of_text("1, 2, 3")).methods} == {"knn", "entropy"}
+
+
+def test_the_bundled_digits_are_measured_once(engine: Engine, tmp_path: Path, monkeypatch) -> None:
+    made = Engine(engine.source, ["entropy"], posterior=Deterministic(engine.source.model))
+    monkeypatch.setattr(service, "bundled", lambda *given, **more: made)
+    desk = bundled(["entropy", "knn"], tmp_path, known=40, progress=False)
+    assert desk.scale is not None
+    assert len(desk.scale) == 40
+    assert desk.scale.known == "the digits it knows"
+    assert [one.name for one in desk.examples][:10] == [f"digit {digit}" for digit in range(10)]
+    assert {"a letter", "a photo", "noise", "nothing"} == {one.name for one in desk.examples[10:]}
+    monkeypatch.setattr(reference, "measured", None)  # cannot be called again
+    again = bundled(["entropy", "knn"], tmp_path, known=40, progress=False)
+    assert again.scale is not None
+    assert np.array_equal(again.scale.values["knn"], desk.scale.values["knn"])
+    with pytest.raises(TypeError):
+        bundled(["energy"], tmp_path, known=40, progress=False)  # of other methods nothing is kept
+
+
+@pytest.mark.slow
+def test_the_bundled_digits_themselves(tmp_path: Path) -> None:
+    desk = bundled(None, tmp_path, progress=False)
+    assert desk.scale is not None
+    noise = next(place for place, one in enumerate(desk.examples) if one.name == "noise")
+    known, strange = (next(desk.of_example(place)) for place in (0, noise))
+    assert known.answers[0].name == "0"
+    assert desk.verdict(known, desk.policies.names[0], "knn").kind == "sure"
+    assert sum(one.flagged for one in strange.methods) > sum(one.flagged for one in known.methods) + 3

@@ -1,0 +1,83 @@
+"""The scale: shares that are counted, and the same alarm as the words have."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nescio import decide
+from nescio.app import reference
+from nescio.app.desk import Desk
+from nescio.app.reference import Scale, as_decomposition
+from nescio.serve.engine import Engine
+from nescio.types import InputError
+
+
+def scale(values: list[float]) -> Scale:
+    array = np.array(values)
+    p = np.full((len(values), 2), 0.5)
+    return Scale("the known ones", {"total": array, "aleatoric": array, "epistemic": array, "entropy": array}, p)
+
+
+def test_places_and_words_worked_by_hand() -> None:
+    known = scale([float(i) for i in range(1, 101)])
+    assert known.place("total", 1.0) == 0.0
+    assert known.place("total", 98.0) == 0.97
+    assert known.place("total", 1e9) == 1.0
+    assert known.words("entropy", 98.0) == "more doubtful than 97 % of the known ones"
+    assert known.words("epistemic", 98.0) == "more unfamiliar than 97 % of the known ones"
+    assert known.words("aleatoric", 0.5) == "not more ambiguous than any of the known ones"
+    assert known.words("total", 101.0) == "more doubtful than all 100 of the known ones"
+    assert known.limit("total") == 96.0  # five of 101: 97 … 100 and the new one
+    assert known.flagged("total", 96.5)
+    assert not known.flagged("total", 96.0)
+
+
+def test_less_than_one_percent_is_not_said_to_be_none() -> None:
+    assert scale([float(i) for i in range(1, 301)]).words("total", 2.0) == (
+        "more doubtful than less than 1 % of the known ones"
+    )
+
+
+@given(st.lists(st.floats(0, 10), min_size=19, max_size=60), st.floats(0, 11))
+def test_the_alarm_is_that_of_the_words(values: list[float], value: float) -> None:
+    known = scale(values)
+    (words,) = decide.explain(as_decomposition([value], [value], [value]), known.doubt)
+    assert (words.kind == "both") == known.flagged("epistemic", value)
+    assert words.rank_epistemic == pytest.approx(known.place("epistemic", value), abs=1e-12)
+
+
+def test_measured_is_what_the_engine_says(engine: Engine, desk: Desk, digits) -> None:
+    assert desk.scale is not None
+    found = engine.assess([digits[2][7]], ["regrad", "knn"])[0]
+    assert desk.scale.values["epistemic"][7] == pytest.approx(found.epistemic, rel=1e-6)
+    assert desk.scale.values["knn"][7] == pytest.approx(found.scores["knn"], rel=1e-6)
+    assert desk.scale.form == (1, 8, 8)
+    right = desk.scale.right
+    assert right is not None
+    assert right.mean() == 0.95
+
+
+def test_too_few_known_inputs_are_refused(engine: Engine, digits) -> None:
+    with pytest.raises(InputError, match="expected at least 19 known inputs for a scale, got 5; give more"):
+        reference.measured(engine, list(digits[2][:5]))
+
+
+def test_a_scale_is_kept_for_its_key_alone(desk: Desk, tmp_path: Path) -> None:
+    file, key = tmp_path / "scale.npz", {"methods": {"regrad": "…"}, "known": 3}
+    assert desk.scale is not None
+    assert reference.kept(file, key) is None
+    reference.keep(file, key, desk.scale)
+    found = reference.kept(file, key)
+    assert found is not None
+    assert found.known == desk.scale.known
+    assert found.form == desk.scale.form
+    assert list(found.values) == list(desk.scale.values)
+    assert np.array_equal(found.values["regrad"], desk.scale.values["regrad"])
+    assert found.labels is not None
+    assert np.array_equal(found.labels, desk.scale.labels)
+    assert reference.kept(file, {**key, "known": 4}) is None
+    file.write_bytes(file.read_bytes()[:100])
+    assert reference.kept(file, key) is None

@@ -1,0 +1,265 @@
+"""What a report says is what the library says: scores, doubt, calibration, policy, separation, maps and words."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import nescio
+from nescio import decide, evaluate, posteriors
+from nescio.data.sources import open_data
+from nescio.limits.reported import reported
+from nescio.models import Classifier
+from nescio.models.sources import Source
+from nescio.study.reporting import gather, plain
+from nescio.study.reporting.examples import Few
+from nescio.types import InputError
+from tests.report.reported import opened, write
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reporting")
+    write(folder)
+    yield folder
+    sys.modules.pop("reported_models", None)
+
+
+@pytest.fixture(autouse=True)
+def here(place, monkeypatch):
+    monkeypatch.chdir(place)
+
+
+@pytest.fixture(scope="module")
+def digits(place):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        source, rows = opened("digits", "held.npz")
+        other = open_data("other.npz")
+        before = {name: value.clone() for name, value in source.model.module.state_dict().items()}
+        state = torch.get_rng_state()
+        result = gather(source, rows, foreign=other, examples=2, batch=16, audit=reported)
+        assert torch.equal(state, torch.get_rng_state())
+        assert all(torch.equal(before[name], value) for name, value in source.model.module.state_dict().items())
+        return source, result
+
+
+def arrays(file):
+    held = np.load(file)
+    return torch.from_numpy(held["x"]), torch.from_numpy(held["y"]) if "y" in held else None
+
+
+def quick(source, rows, **settings):
+    methods = [nescio.scores.get("entropy")]
+    return gather(source, rows, **{"maps": False, "methods": methods, "examples": 1} | settings)
+
+
+def test_scores_and_kinds_are_those_of_the_library(digits):
+    source, result = digits
+    x, y = arrays("held.npz")
+    expected = nescio.score(source.model, x, ["regrad", "entropy", "max_probability"])
+    assert list(result["inputs"]["scores"]) == list(expected) and result["leading"] == "regrad"
+    for name, values in expected.items():
+        assert result["inputs"]["scores"][name] == pytest.approx(values.tolist(), rel=1e-5)
+    around = posteriors.InsertedDropout(source.model, samples=10)
+    kinds = nescio.decompose(around.predict(x))
+    for kind in ("total", "aleatoric", "epistemic"):
+        assert result["kinds"]["values"][kind] == pytest.approx(getattr(kinds, kind).tolist(), rel=1e-5)
+    assert "inserted dropout" in result["kinds"]["about"] and result["kinds"]["members"] == 10
+    p = source.model.logits(x).softmax(1)
+    assert result["inputs"]["predicted"] == p.argmax(1).tolist() and result["inputs"]["label"] == y.tolist()
+    right = (p.argmax(1) == y).double()
+    rows = {row["index"]: row for row in result["by_class"]}
+    assert sum(row["inputs"] for row in rows.values()) == 60
+    assert rows[3]["right"] == pytest.approx(float(right[p.argmax(1) == 3].mean()))
+
+
+def test_labels_give_calibration_risk_and_a_policy(digits):
+    source, result = digits
+    x, y = arrays("held.npz")
+    p = source.model.logits(x).double().softmax(1).detach()
+    found = result["calibration"]
+    assert found["all"]["ece"] == pytest.approx(evaluate.ece(p, y), abs=1e-6)
+    assert found["all"]["nll"] == pytest.approx(evaluate.nll(p, y), rel=1e-5)
+    assert found["all"]["mean_accuracy"] == float((p.argmax(1) == y).double().mean())
+    assert (found["fitted"], found["tested"]) == (30, 30)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    fit, test = order[:30].sort().values, order[30:].sort().values
+    t = posteriors.Temperature(source.model).fit((x[fit], y[fit])).temperature
+    assert found["temperature"] == pytest.approx(t, rel=1e-4)
+    assert found["after"]["ece"] == pytest.approx(evaluate.ece((p[test].log() / t).softmax(1), y[test]), abs=1e-4)
+    correct = (p.argmax(1) == y).numpy()
+    lead = np.array(result["inputs"]["scores"]["regrad"])
+    rule = decide.threshold(lead, correct, 0.05, 0.9, about={"score": "regrad"})
+    assert result["policy"]["threshold"] == rule.threshold and result["policy"]["says"] == str(rule)
+    assert result["selective"]["regrad"]["aurc"] == evaluate.risk_coverage(lead, correct).aurc
+    assert set(result["selective"]) == {"regrad", "entropy", "max_probability", "total", "aleatoric", "epistemic"}
+
+
+def test_a_second_set_is_told_apart_with_intervals(digits):
+    _, result = digits
+    found = result["foreign"]
+    known, other = (np.array(one["scores"]["entropy"]) for one in (result["inputs"], found))
+    expected = evaluate.ood(known, other)
+    own = found["separation"]["entropy"]
+    assert (own["auroc"], own["aupr"], own["fpr95"]) == (expected.auroc, expected.aupr, expected.fpr95)
+    assert own["auroc_interval"] == list(expected.auroc_interval) and len(other) == found["used"] == 40
+    assert len(result["examples"]["foreign"]) == 1
+
+
+def test_examples_are_the_extremes_with_complete_maps_and_words(digits):
+    _, result = digits
+    lead = np.array(result["inputs"]["scores"]["regrad"])
+    most, least = result["examples"]["most"], result["examples"]["least"]
+    assert [one["index"] for one in most] == np.argsort(-lead, kind="stable")[:2].tolist()
+    assert [one["index"] for one in least] == [int(lead.argmin())]
+    x, _ = arrays("held.npz")
+    for one in most + least:
+        assert set(one["maps"]) == {"total", "aleatoric", "epistemic"}
+        for kind, drawn in one["maps"].items():
+            assert drawn.shape == (8, 8) and drawn.sum() == pytest.approx(one["why"]["of"][kind], rel=1e-6)
+            assert one["why"]["of"][kind] == pytest.approx(one[kind], rel=1e-4)
+        assert np.array_equal(one["picture"], x[one["index"], 0].double().numpy())
+        assert one["words"].endswith("by the rule that was set.")
+    accepted = lead[most[0]["index"]] <= (result["policy"]["threshold"] or -np.inf)
+    assert most[0]["advice"] == ("accept" if accepted else "ask a person")
+
+
+def test_the_audit_is_there_and_short(digits):
+    _, result = digits
+    ways = {row["direction"] for row in result["limits"]["rows"]}
+    assert 5 < len(ways) < 25 and result["limits"]["sentences"].keys() == ways
+    assert result["limits"]["summary"][0] in result["summary"]
+
+
+def test_it_is_plain_but_for_pictures(digits):
+    _, result = digits
+    text = json.dumps(plain(result), allow_nan=False)
+    back = json.loads(text)
+    assert back["inputs"] == result["inputs"] and "picture" not in back["examples"]["most"][0]
+    assert back["examples"]["most"][0]["why"]["form"] == "picture"
+
+
+def test_without_labels_there_is_a_quantile(place):
+    source, rows = opened("digits", "held.npz", label=None)
+    result = quick(source, rows, keep=0.9)
+    assert result["calibration"] is None and result["selective"] is None and result["foreign"] is None
+    expected = decide.quantile(np.array(result["inputs"]["scores"]["entropy"]), 0.9, about={"score": "entropy"})
+    assert result["policy"]["says"] == str(expected) and result["inputs"]["label"] is None
+    assert "Without labels" in result["summary"][0]
+    few = quick(source, rows, most=9)["policy"]  # as much as nine can promise
+    assert few["keep"] == 0.9 and few["threshold"] is not None
+    assert result["limits"] == {"left_out": "It was not asked for."}
+
+
+def test_a_large_set_is_sampled_by_the_seed_and_batches_do_not_matter(place):
+    source, rows = opened("digits", "held.npz")
+    first, same, other = (quick(source, rows, most=25, seed=s, batch=b) for s, b in ((0, 7), (0, 32), (1, 32)))
+    assert first["data"]["sampled"] and first["data"]["used"] == 25
+    assert first["inputs"]["index"] == same["inputs"]["index"] == sorted(set(first["inputs"]["index"]))
+    assert first["inputs"]["index"] != other["inputs"]["index"]
+    assert first["inputs"]["scores"]["entropy"] == pytest.approx(same["inputs"]["scores"]["entropy"], rel=1e-5)
+    whole = quick(source, rows)
+    picked = [whole["inputs"]["scores"]["entropy"][at] for at in first["inputs"]["index"]]
+    assert first["inputs"]["scores"]["entropy"] == pytest.approx(picked, rel=1e-5)
+
+
+def test_given_labels_stand_before_those_of_the_data_and_unknown_ones_are_left_out(place):
+    source, rows = opened("digits", "held.npz")
+    labels = torch.full((60,), -1)
+    labels[:30] = arrays("held.npz")[1][:30]
+    result = quick(source, rows, labels=labels)
+    assert result["calibration"]["all"]["n"] == result["policy"]["n"] == result["data"]["labelled"] == 30
+    assert result["inputs"]["label"][30:] == [None] * 30
+    with pytest.raises(InputError, match=r"labels from 0 to 9, as the model has 10 classes, but got 12"):
+        quick(source, rows, labels=torch.full((60,), 12))
+    with pytest.raises(InputError, match=r"labels: expected one for each of the 60 rows, got 3"):
+        quick(source, rows, labels=torch.zeros(3))
+    few = torch.full((60,), -1)
+    few[:9] = 0
+    assert "too few to fit a temperature" in quick(source, rows, labels=few)["calibration"]["note"]
+    right = torch.tensor(quick(source, rows)["inputs"]["predicted"])
+    found = quick(source, rows, labels=right)["calibration"]
+    assert found["temperature"] is None and "as when every prediction is right" in found["note"]
+
+
+def test_a_table_has_bars_with_the_names_of_its_columns_and_lists_what_it_could_not_read(place):
+    source, rows = opened("table", "table.csv")
+    result = gather(source, rows, examples=2, audit=reported)
+    assert result["data"]["used"] == 39 and [bad["index"] for bad in result["data"]["problems"]] == [7]
+    assert "'age' has '?'" in result["data"]["problems"][0]["reason"]
+    one = result["examples"]["most"][0]
+    assert [label.split(" = ")[0] for label in one["why"]["labels"]] == ["age", "pay", "name height"]
+    for kind, values in one["why"]["parts"].items():
+        assert sum(values) == pytest.approx(one[kind], rel=1e-4)
+    assert one["class"] in ("<b>low", "middle", "high") and "maps" not in one
+    assert {"age +", "age -"} & {row["direction"] for row in result["limits"]["rows"]}
+
+
+def test_a_posterior_gives_its_own_kinds_and_answers(place):
+    source, rows = opened("table", "table.csv")
+    torch.manual_seed(1)
+    others = [nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 3)) for _ in range(3)]
+    ensemble = posteriors.DeepEnsemble(others)
+    result = gather(Source(ensemble, None, "three", source.classes), rows, examples=1)
+    x = torch.cat([part.inputs for part in rows.batches(64)]).float()
+    p = ensemble.predict(x)
+    assert result["kinds"]["members"] == 3 and result["kinds"]["about"] == "DeepEnsemble"
+    assert result["leading"] == "entropy" and "mutual_information" in result["scores"]
+    assert result["inputs"]["probability"] == pytest.approx(p.mean(0).max(1).values.tolist(), rel=1e-6)
+    assert result["model"]["networks"] == 3 and len(result["model"]["hash"]) == 3
+
+
+def test_a_plain_function_has_one_kind_and_says_so(place):
+    _, rows = opened("table", "table.csv")
+    weight = torch.randn(3, 3)
+    result = gather(Source(Classifier(lambda x: x.float() @ weight), None, "a function"), rows, examples=1)
+    assert result["kinds"]["members"] == 1 and "no epistemic part" in result["kinds"]["about"]
+    assert set(result["selective"]) == {"entropy", "max_probability", "energy"}
+    assert "--method regrad" in result["methods"][0]["chosen"]
+
+
+def test_few_classes_and_the_rest_keep_their_probabilities():
+    network = nn.Linear(5, 40)
+    x = torch.randn(6, 5)
+    whole, few = network(x).softmax(1), Few(network, [3, 17], 40)(x).softmax(1)
+    assert torch.allclose(few[:, :2], whole[:, [3, 17]]) and few.shape == (6, 3)
+    assert torch.allclose(few[:, 2], 1 - whole[:, [3, 17]].sum(1), atol=1e-6)
+
+
+def test_maps_of_many_classes_take_the_unlikely_ones_together(place):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 40))
+    model[0].eval()
+    modes = [part.training for part in model.modules()]
+    _, rows = opened("table", "table.csv", label=None)
+    result = gather(Source(Classifier(model), None, "many"), rows, examples=1)
+    one = result["examples"]["most"][0]
+    assert "the 36 classes behind the 4 likeliest are taken together" in one["why"]["note"]
+    assert sum(one["why"]["parts"]["total"]) == pytest.approx(one["why"]["of"]["total"], rel=1e-6)
+    assert one["why"]["of"]["total"] < one["total"]  # the doubt among the others is not followed
+    assert [part.training for part in model.modules()] == modes
+
+
+def test_what_cannot_be_used_is_told(place):
+    source, rows = opened("digits", "held.npz")
+    for name, value in (("most", 1), ("examples", -1), ("batch", 0), ("seed", True)):
+        with pytest.raises(InputError, match=f"{name}: expected a whole number"):
+            gather(source, rows, **{name: value})
+    with pytest.raises(InputError, match=r"expected training data for 'mahalanobis'"):
+        quick(source, rows, methods=[nescio.scores.get("mahalanobis")])
+    np.savez("broken.npz", x=np.full((3, 1, 8, 8), np.nan, np.float32))
+    with pytest.raises(InputError, match=r"at least one row that can be used.*NaN"):
+        gather(source, open_data("broken.npz", on_error="skip"))
+
+
+def test_training_data_fit_methods_and_a_laplace_posterior(place):
+    source, rows = opened("digits", "held.npz")
+    training = [arrays("train.npz")]
+    result = quick(source, rows, methods=[nescio.scores.get("mahalanobis")], training=training)
+    expected = nescio.score(source.model, arrays("held.npz")[0], "mahalanobis", fit=training)
+    assert result["inputs"]["scores"]["mahalanobis"] == pytest.approx(expected.tolist(), rel=1e-4)
+    assert "Laplace posterior" in result["kinds"]["about"]

@@ -1,0 +1,176 @@
+"""`nescio report` from files to a page or its numbers; wrong arguments are one sentence and leave nothing."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from nescio import posteriors
+from nescio.cli import main
+from tests.report.reported import write
+from tests.report.test_page import Reader
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reports")
+    write(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(place, monkeypatch):
+    monkeypatch.chdir(place)
+    yield
+    sys.modules.pop("reported_models", None)
+
+
+def report(*arguments, model="digits", source="held.npz", out="r.json"):
+    weights = ("--weights", "digits.pt") if model == "digits" else ()
+    few = ("--no-maps", "--no-audit", "--examples", "1", "--method", "entropy")
+    few = () if "--all" in arguments else few
+    rest = [word for word in arguments if word != "--all"]
+    return main(
+        ["report", "--model", f"reported_models:{model}", *weights, "--data", source, "--out", out, *few, *rest]
+    )
+
+
+def read(path="r.json"):
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def test_page_and_numbers_are_of_one_result(capsys):
+    same = ("--all", "--ood", "other.npz", "--examples", "1", "--method", "entropy", "--method", "regrad")
+    assert report(*same, "--set", "regrad.samples=2", out="r.html") == 0
+    told = capsys.readouterr().out
+    assert report(*same, "--set", "regrad.samples=2", "--format", "json") == 0
+    result, page = read(), Path("r.html").read_text(encoding="utf-8")
+    Reader(page)
+    for sentence in result["summary"]:
+        assert sentence in told
+    assert "Wrote r.html: 60 inputs of held.npz, by entropy" in told
+    for own in result["foreign"]["separation"].values():
+        assert f'data-value="{own["auroc"]!r}"' in page and f'data-value="{own["fpr95"]!r}"' in page
+    for row in result["by_class"]:
+        assert f'data-value="{row["probability"]!r}"' in page and f'data-value="{row["median"]!r}"' in page
+    for figure in ("ece", "nll", "brier"):
+        assert f'data-value="{result["calibration"]["all"][figure]!r}"' in page
+    for row in result["limits"]["rows"]:
+        assert f'data-value="{row["limit"]!r}"' in page
+    assert repr(result["policy"]["threshold"]) in page or result["policy"]["threshold"] is None
+    command = "nescio report --model reported_models:digits --weights digits.pt --data held.npz"
+    assert command in page and "--method entropy --method regrad --set regrad.samples=2" in page
+    assert result["methods"][1]["settings"]["samples"] == 2
+    assert page.count("<img ") == 3 * 4 and "nescio 0" in result["repeat"]["versions"]
+
+
+def test_a_table_without_labels_with_a_bad_row_and_a_sample(capsys):
+    assert report("--label", "none", "--x", "age,pay,name height", model="table", source="table.csv") == 0
+    shown = capsys.readouterr()
+    assert "1 of 40 rows could not be used" in shown.err and "1 of 40 rows could not be used" in shown.out
+    result = read()
+    assert result["calibration"] is None and result["policy"]["kind"] == "quantile"
+    assert report("--most", "20", "--seed", "3", model="table", source="table.csv") == 0
+    result = read()
+    assert result["data"]["sampled"] and result["data"]["read"] == 20 and "--most 20" in result["repeat"]["command"]
+    assert result["model"]["class_names"] == ["<b>low", "middle", "high"]
+
+
+def test_labels_from_a_file_of_their_own():
+    y = np.load("held.npz")["y"]
+    np.savez("y.npz", y=y)
+    Path("y.txt").write_text("\n".join(map(str, y)))
+    Path("y.csv").write_text("name,label\n" + "\n".join(f"held.npz[{i}],{y[i]}" for i in range(59, 19, -1)) + "\n")
+    found = {}
+    for name in ("y.npz", "y.txt", "y.csv"):
+        assert report("--label", "none", "--labels", name) == 0
+        found[name] = read()
+    assert report() == 0
+    assert found["y.npz"]["calibration"] == found["y.txt"]["calibration"] == read()["calibration"]
+    assert found["y.csv"]["inputs"]["label"] == [None] * 20 + y[20:].tolist()
+    assert found["y.npz"]["data"]["labels"] == "given in a file of their own"
+
+
+def test_a_posterior_and_training_data():
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        import reported_models
+    finally:
+        sys.path.pop(0)
+    base = reported_models.table()
+    torch.manual_seed(0)
+    posteriors.DeepEnsemble([base, nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 3))]).save("ensemble")
+    assert report("--posterior", "ensemble", model="table", source="table.csv") == 0
+    assert read()["kinds"]["about"] == "DeepEnsemble" and read()["kinds"]["members"] == 2
+    assert report("--fit", "train.npz") == 0
+    assert read()["kinds"]["about"].startswith("a Laplace posterior of the last layer")
+
+
+def test_class_names_from_a_file():
+    names = [f"digit {index}" for index in range(10)]
+    Path("names.txt").write_text("\n".join(names))
+    assert report("--class-names", "names.txt") == 0
+    assert {row["class"] for row in read()["by_class"]} <= set(names)
+
+
+def test_texts_have_bars_of_tokens(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    from tests.models.test_sources import WORDS, tokenizer
+
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=12, num_labels=3, id2label={0: "no", 1: "yes", 2: "perhaps"},
+        label2id={"no": 0, "yes": 1, "perhaps": 2},
+    )  # fmt: skip
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    texts = ["a good film", "it is very bad", "bad", "very very good", "<i> a film </i>", "is it a good film"]
+    Path("reviews.csv").write_text("text\n" + "\n".join(texts) + "\n")
+    few = ["--examples", "2", "--method", "entropy"]
+    assert main(["report", "--model", f"hf:{tmp_path}", "--data", "reviews.csv", "--out", "t.html", *few]) == 0
+    assert main(["report", "--model", f"hf:{tmp_path}", "--data", "reviews.csv", "--out", "t.json", *few]) == 0
+    result, page = read("t.json"), Path("t.html").read_text(encoding="utf-8")
+    Reader(page)
+    one = result["examples"]["most"][0]
+    assert one["text"] in texts and one["why"]["form"] == "bars" and one["why"]["labels"][0] == "0: [CLS]"
+    assert sum(one["why"]["parts"]["total"]) == pytest.approx(one["why"]["of"]["total"], rel=1e-6)
+    assert "<blockquote>" in page and "<i> a film" not in page and "Texts have no directions" in page
+
+
+def said(capsys, run):
+    """What is on standard error: one line."""
+    capsys.readouterr()
+    try:
+        assert run() == 2
+    except SystemExit as stop:
+        assert stop.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("nescio") and error.count("\n") == 1, error
+    return error
+
+
+def test_wrong_arguments_are_one_sentence_and_leave_nothing(capsys):
+    Path("short.txt").write_text("1\n2\n")
+    for arguments, out, words in (
+        ((), "r.pdf", "--out: expected a file name that ends in .html or .json"),
+        (("--format", "html"), "wrong.json", "--format: expected the form that"),
+        ((), "held.npz", "expected a file name that ends in"),
+        (("--labels", "short.txt"), "wrong.json", "--labels: expected 60, one for each row"),
+        (("--labels", "table.csv"), "wrong.json", "--labels: expected 60"),
+        (("--most", "0"), "wrong.json", "whole number of at least 1"),
+        (("--risk", "2"), "wrong.json", "risk: expected a share"),
+        (("--all", "--set", "samples=3"), "wrong.json", "--set: expected --method beside it"),
+        (("--posterior", "ensemble", "--fit", "train.npz"), "wrong.json", "--posterior: expected it without --fit"),
+        (("--method", "mahalanobis"), "wrong.json", "expected training data for 'mahalanobis'"),
+        (("--ood", "nowhere"), "wrong.json", "expected a data file at nowhere"),
+    ):
+        assert words in said(capsys, lambda arguments=arguments, out=out: report(*arguments, out=out)), words
+    assert not Path("wrong.json").exists() and not Path("r.pdf").exists()
+    Path("same.json").write_text("[]")
+    assert "expected another file than that of --data" in said(
+        capsys, lambda: report(source="same.json", out="same.json")
+    )
