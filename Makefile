@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow lint format demo bench clean
+.PHONY: help test test-slow lint format demo bench docs clean
 
 # The first Python that is new enough; `make PYTHON=/path/to/python test` chooses another.
 ifndef PYTHON
@@ -47,13 +47,17 @@ demo: .venv/.installed-demo  ## train a small CNN, score digits against non-digi
 bench: .venv/.installed-bench  ## time the engine against the papers' loop, torch.func and BackPACK
 	$(BIN)/python benchmarks/gradients.py
 
+docs: .venv/.installed-docs  ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(ONE_THREAD) $(BIN)/python -m mkdocs build --strict
+
 clean:  ## remove the environments, caches and written reports
-	rm -rf .venv .venv-uv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis nescio-demo.html
+	rm -rf .venv .venv-uv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis nescio-demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- setting up -----------------------------------------------------------------------------------------------------
 
 .venv/.installed-test: EXTRAS := test,files,demo,data,serve,app,dev
+.venv/.installed-docs: EXTRAS := docs,demo,files,data
 .venv/.installed-demo: EXTRAS := demo,files
 .venv/.installed-bench: EXTRAS := bench,files
 
