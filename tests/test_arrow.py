@@ -69,6 +69,7 @@ OPTIONAL = [
     "timm",
     "transformers",
     "datasets",
+    "ray",
 ]
 
 

@@ -1,0 +1,346 @@
+"""The stream of `nescio.study.streaming` on Ray: many processes, GPUs or machines, each with a model of its own.
+
+    missing parts ──► Ray Data ──► actors, one model each ──► parts.add, in this process, as they come
+    (ranges of rows)               score_part(job, start, stop)
+
+What travels are ranges of rows and their scores. An actor opens the job for itself, so the model and the data have to
+lie at the same place on every machine; this process opens them too, to know what they are, but fits nothing and takes
+no GPU. A part whose worker was lost is done again by another, and counts once, when it is there: rows are neither lost
+nor doubled.
+
+The joined file is the local engine's, byte for byte on the same kind of machine, where a worker has as many threads as
+the local engine: sums are added in another order by another number of threads. So a worker takes as many threads as
+torch has here; it has fewer, and the last digits may differ, only where so many workers are asked for that they would
+fight for the cores.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+
+from nescio.data.parts import Parts
+from nescio.data.sources import Problem, Rows
+from nescio.models.sources import Source
+from nescio.progress import bar
+from nescio.study import jobs, streaming
+from nescio.study.jobs import Job, Ready
+from nescio.study.streaming import Scores
+from nescio.types import InputError, ModelError, need
+
+ATTEMPTS = 5
+"""A part is given up when so many workers were lost at it: it is the part then that ends them."""
+STORE = 512 * 2**20
+"""Bytes of shared memory, at most, that results of a Ray of our own wait in."""
+AND = " and "
+"""Between machines, where there were several."""
+
+
+@dataclass
+class Usage(streaming.Usage):
+    """How the time of a run was spent; `working` is the mean over the workers, opening the model included."""
+
+    workers: int = 1
+
+    def record(self) -> dict[str, float]:
+        """For a log."""
+        return {**super().record(), "workers": self.workers}
+
+    def __str__(self) -> str:
+        workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+        return f"{self.rate:.3g} rows/s in {self.seconds:.0f} s by {workers}, at work {self.busy:.0%} of that time"
+
+
+class Node(NamedTuple):
+    """What a machine has."""
+
+    cores: int
+    gpus: int
+
+
+def opened(job: Job, tell: Callable[[Source, Rows], object] = lambda source, rows: None) -> Ready:
+    """The job as the process that keeps the results needs it: no GPU is taken, and no method fitted."""
+    source = replace(job.model, device=None).open()
+    rows = job.data.open(source)
+    tell(source, rows)
+    training = None if job.fit is None else jobs.labelled(job.fit, source, job.batch)[1]
+    return Ready(job, source, rows, job.methods, training)
+
+
+def stream(
+    ready: Ready,
+    parts: Parts,
+    *,
+    workers: int | None = None,
+    address: str | None = None,
+    usage: Usage | None = None,
+    progress: bool | None = None,
+    tell: Callable[[str], object] = lambda words: None,
+) -> Usage:
+    """Score all rows of the parts that are missing on Ray and keep each part as soon as it is there.
+
+    workers: processes with a model each; None: one for each GPU where the model needs one, else as many as have the
+    threads that torch has here. address: a cluster to join, as `ray.init` takes it; None: a Ray that lives as long as
+    this call, or the one that this process is with already. tell: gets sentences for people, as of lost workers.
+    """
+    todo = {part.start: part for part in parts.missing}
+    if ready.rows.on_error == "stop" and parts.problems:
+        raise InputError(f"cannot use {parts.problems[0]}; mend or remove it, or leave such rows out (--on-error skip)")
+    usage, began = usage or Usage(), time.perf_counter()
+    left, total = sum(map(len, todo.values())), len(ready.rows)
+    about = "scoring" if left == total else f"scoring after {total - left} rows"
+    known = _Told(parts, tell)
+    try:
+        if todo:
+            gpu = _gpu(ready)
+            with _quiet(), bar(left, show=progress, description=about) as shown, _connected(address):
+                count, threads = share(_nodes(), workers, torch.get_num_threads(), gpu)
+                if threads < (alone := torch.get_num_threads()) and not gpu:
+                    tell(f"a worker has {threads} threads, one process alone has {alone}: last digits may differ")
+                usage.workers = min(count, len(todo))
+                work = _Work(_lean(ready, threads), threads, os.getcwd())
+                with closing(_results(work, list(todo.values()), usage.workers, gpu)) as results:
+                    for done in results:
+                        part = todo.pop(done.start, None)
+                        if part is None:
+                            continue  # it is there already
+                        usage.working += done.seconds / usage.workers
+                        known.add(done, part)
+                        if isinstance(done.found, Exception):
+                            raise done.found
+                        parts.add(part, done.found.columns, done.found.problems, done.found.notes)
+                        usage.rows += len(part)
+                        shown.update(len(part))
+        if todo:
+            raise ModelError(f"expected scores of {left} rows, but Ray has given {usage.rows}; run the command again")
+    finally:
+        usage.seconds = time.perf_counter() - began
+        usage.waiting = max(0.0, usage.seconds - usage.working)
+    if total and not parts.rows:
+        raise InputError(f"none of the {total} rows can be used; the first: {parts.problems[0]}")
+    return usage
+
+
+def share(nodes: Sequence[Node], workers: int | None, most: int, gpu: bool = False) -> tuple[int, int]:
+    """How many workers there are, and how many threads each has: the most, up to `most`, for which all have a place."""
+
+    def places(threads: int) -> int:
+        return sum(min(node.cores // threads, node.gpus) if gpu else node.cores // threads for node in nodes)
+
+    for threads in range(most, 0, -1):
+        if places(threads) >= (workers or 1):
+            return workers or places(threads), threads
+    what, there = "core and a GPU" if gpu else "core", places(1)
+    hint = "give fewer --workers" if there else "give another --device" if gpu else "give another --address"
+    raise InputError(f"expected a {what} for each of {workers or 1} workers, but there is room for {there}; {hint}")
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a worker has to know."""
+
+    job: Job
+    threads: int
+    folder: str
+    """Where relative paths begin."""
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What a worker gives back for a part; an error is a value too, so that it comes here as it is."""
+
+    start: int
+    found: Scores | Exception
+    seconds: float
+    attempts: int
+    machine: str = ""
+    unfit: tuple[Problem, ...] = ()
+    """Rows that methods could not be fitted to."""
+
+
+class _Worker:
+    """An actor: it opens the job with its first part and keeps it."""
+
+    def __init__(self, work: _Work, ledger: Any) -> None:
+        self.work, self.ledger = work, ledger
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        (start,), (stop,) = batch["start"].tolist(), batch["stop"].tolist()
+        attempts = need("ray", "ray").get(self.ledger.begin.remote(start))
+        return {"done": [pickle.dumps(self.done(start, stop, attempts))]}
+
+    def done(self, start: int, stop: int, attempts: int) -> _Done:
+        """The scores of a part, or why there are none."""
+        began = time.perf_counter()
+        if attempts > ATTEMPTS:
+            lost = ModelError(f"{ATTEMPTS} workers were lost at the rows {start} to {stop - 1}; was memory short?")
+            return _Done(start, lost, 0.0, attempts)
+        try:
+            work = self.work
+            _enter(work.folder)
+            torch.set_num_threads(work.threads)
+            found = streaming.score_part(work.job, start, stop)
+            ready = streaming._opened(work.job)
+            unfit = () if ready.training is None else tuple(ready.training.problems)
+            seconds = time.perf_counter() - began
+            return _Done(start, found, seconds, attempts, jobs.machine(ready), unfit)
+        except Exception as error:
+            return _Done(start, _portable(error), time.perf_counter() - began, attempts)
+
+
+def _results(work: _Work, parts: list[range], workers: int, gpu: bool) -> Generator[_Done, None, None]:
+    """The pipeline: parts to actors, results in the order in which they are done."""
+    ray, data = need("ray", "ray"), need("ray.data", "ray")
+
+    class Ledger:  # within a function it travels by value, and its process does without torch
+        def __init__(self) -> None:
+            self.begun: dict[int, int] = {}
+
+        def begin(self, start: int) -> int:
+            self.begun[start] = self.begun.get(start, 0) + 1
+            return self.begun[start]
+
+    ledger = ray.remote(Ledger).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
+    ranges = [{"start": part.start, "stop": part.stop} for part in parts]
+    done = data.from_items(ranges, override_num_blocks=len(ranges)).map_batches(
+        _Worker,
+        fn_constructor_args=(work, ledger),
+        batch_size=1,
+        compute=data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=2),
+        num_cpus=work.threads,
+        num_gpus=1 if gpu else None,
+    )
+    for row in done.iter_rows():
+        yield pickle.loads(row["done"])
+
+
+class _Told:
+    """What people are told of workers: on what machines they are, which were lost, and which rows they did not fit."""
+
+    def __init__(self, parts: Parts, tell: Callable[[str], object]) -> None:
+        self.parts, self.tell, self.trained = parts, tell, False
+        before = parts.earlier.get("machine")
+        self.machines = set(before.split(AND)) if parts.before and before else set()
+        parts.about["machine"] = before
+
+    def add(self, done: _Done, part: range) -> None:
+        """A part was done."""
+        if done.attempts > 1 and not isinstance(done.found, Exception):
+            times = "a worker was" if done.attempts == 2 else f"{done.attempts - 1} workers were"
+            self.tell(f"{times} lost at the rows {part.start} to {part.stop - 1}, which were scored again")
+        if done.machine and done.machine not in self.machines:
+            if self.machines:
+                self.tell(
+                    f"warning: some rows are of {done.machine}, others of {AND.join(sorted(self.machines))}: last "
+                    "digits may differ"
+                )
+            self.machines.add(done.machine)
+            self.parts.about["machine"] = AND.join(sorted(self.machines))
+        if done.unfit and not self.trained:
+            self.trained = True
+            self.tell(f"{len(done.unfit)} rows to fit with could not be used; the first: {done.unfit[0]}")
+
+
+@contextmanager
+def _connected(address: str | None) -> Iterator[None]:
+    """Ray, of this call alone unless the process is with one already."""
+    ray = need("ray", "ray")
+    if ray.is_initialized():
+        yield
+        return
+    own: dict[str, Any] = {} if address else {"include_dashboard": False, "object_store_memory": STORE}
+    try:
+        with _silent():
+            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
+    except Exception as error:  # it has no class of its own for what can go wrong there
+        where = f"--address: cannot reach a cluster at {address}" if address else "cannot start Ray"
+        raise InputError(f"{where}: {error}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Nothing on standard error, not from C++ either, which tells there what it was told in the environment."""
+    sys.stderr.flush()
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Ray says nothing on its own, neither to people nor to its makers."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    with warnings.catch_warnings(), open(os.devnull, "w") as nothing:
+        warnings.filterwarnings("ignore", module=r"ray\b")
+        context, log = need("ray.data", "ray").DataContext.get_current(), logging.getLogger("ray.data")
+        before = context.enable_progress_bars, context.print_on_execution_start, log.level
+        context.enable_progress_bars, context.print_on_execution_start = False, False
+        log.setLevel(logging.CRITICAL)
+        try:
+            with redirect_stdout(nothing):  # where it tells of lost workers
+                yield
+        finally:
+            context.enable_progress_bars, context.print_on_execution_start, level = before
+            log.setLevel(level)
+
+
+def _nodes() -> list[Node]:
+    """The machines of the cluster."""
+    alive = [node["Resources"] for node in need("ray", "ray").nodes() if node["Alive"]]
+    return [Node(int(one.get("CPU", 0)), int(one.get("GPU", 0))) for one in alive]
+
+
+def _gpu(ready: Ready) -> bool:
+    """Whether a worker needs a GPU; which one it gets is Ray's to say."""
+    asked = ready.job.model.device
+    if asked is not None and asked.startswith("cuda:"):
+        raise InputError(f"--device: expected cuda, since Ray gives each worker a GPU of its own, got {asked}")
+    return asked == "cuda" or (asked is None and ready.device is not None and ready.device.type == "cuda")
+
+
+def _lean(ready: Ready, threads: int) -> Job:
+    """The job with as many threads that read as a worker has; for numbers one, as always."""
+    return replace(ready.job, workers=None if ready.rows.store.kind == "numbers" else threads)
+
+
+def _enter(folder: str) -> None:
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise InputError(
+            f"expected the folder {folder}, where the command was given, on every machine of the cluster, but one has "
+            f"none ({error.strerror})"
+        ) from error
+
+
+def _portable(error: Exception) -> Exception:
+    """The error with the place it comes from as a note, in a form that can travel."""
+    place = traceback.format_exc()
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    error.add_note(f"in a worker of Ray:\n{place}")
+    return error

@@ -1,0 +1,298 @@
+"""The stream on Ray: the bytes of the local engine, whoever is killed meanwhile."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nescio import scores
+from nescio.cli import main
+from nescio.data.parts import MANIFEST, Parts
+from nescio.study import on_ray, streaming
+from nescio.study.jobs import DataAt, Job, ModelAt, identity
+from nescio.study.on_ray import Node, Usage, _Done, _Work, _Worker, share
+from nescio.study.streaming import score_part
+from nescio.types import InputError, ModelError
+
+MODELS = """
+import os, signal, time
+from pathlib import Path
+import torch
+from torch import nn
+
+class Deadly(nn.Module):
+    "It ends its process once where the file `deadly` lies, at the input that begins with 9, and is slow beside `slow`."
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).double()
+
+    def forward(self, x):
+        if Path("deadly").exists() and bool((x[:, 0] == 9).any()):
+            os.remove("deadly")
+            os.kill(os.getpid(), signal.SIGKILL)
+        if Path("slow").exists():
+            time.sleep(0.1)
+        return self.layers(x)
+
+def build():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Deadly()
+
+def failing():
+    def model(x):
+        raise ZeroDivisionError("by the model")
+    return model
+"""
+ROWS, SIZE = 40, 4
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "raymodels.py").write_text(MODELS)
+    x = np.random.default_rng(0).normal(size=(ROWS, 4))
+    np.savez("train.npz", x=x, y=np.arange(ROWS) % 3)
+    x[13, 0] = 9
+    np.savez("x.npz", x=x)
+    x[[4, 5, 6, 7, 18], 1] = np.nan
+    np.savez("broken.npz", x=x)
+    monkeypatch.setattr(streaming, "_last", None)
+    yield tmp_path
+    sys.modules.pop("raymodels", None)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Ray for all tests, and its address: to start one takes seconds."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'nescio[ray]'")
+    pytest.importorskip("pandas", reason="Ray Data is not installed: pip install 'nescio[ray]'")
+    with on_ray._quiet(), on_ray._silent():
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    yield ray.get_runtime_context().gcs_address
+    ray.shutdown()
+
+
+def job(*methods, model="raymodels:build", data="broken.npz", on_error="skip", **more):
+    chosen = tuple(scores.get(one) for one in methods or ("entropy",))
+    return Job(ModelAt(model), DataAt(data, on_error=on_error), chosen, batch=SIZE, **more)
+
+
+def locally(asked):
+    """The table that the local engine makes in the folder `local`."""
+    ready = asked.open()
+    with Parts("local", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts:
+        streaming.stream(ready, parts)
+        parts.join("local.csv")
+    return Path("local.csv").read_bytes()
+
+
+def manifest(name):
+    """What is known of the parts in a folder, less on what they were made."""
+    record = json.loads(Path(name, MANIFEST).read_text())
+    return record.pop("about"), record
+
+
+@pytest.mark.slow  # Ray takes longer to begin than all of this room together
+def test_ray_gives_the_bytes_of_the_local_engine_though_a_worker_is_killed_and_rows_are_broken(folder, cluster, capfd):
+    asked = job("regrad", "perturb_x", "mahalanobis", fit=DataAt("train.npz"))
+    local = locally(asked)
+    Path("deadly").touch()
+    told, usage = [], Usage()
+    ready = on_ray.opened(asked)
+    with Parts("ray", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts:
+        on_ray.stream(ready, parts, workers=2, usage=usage, tell=told.append)
+        parts.join("ray.csv")
+        assert [problem.index for problem in parts.problems] == [4, 5, 6, 7, 18]
+    assert not Path("deadly").exists()
+    assert Path("ray.csv").read_bytes() == local
+    about, record = manifest("ray")
+    assert record == manifest("local")[1]
+    assert about["machine"] == f"cpu, {torch.get_num_threads()} threads, {_capability()}"
+    assert told == ["a worker was lost at the rows 12 to 15, which were scored again"]
+    assert usage.rows == ROWS and usage.workers == 2 and 0 < usage.working < usage.seconds
+    assert capfd.readouterr().err == ""  # Ray itself says nothing
+
+
+@pytest.mark.slow  # Ray takes longer to begin than all of this room together
+def test_a_run_whose_driver_was_killed_goes_on_and_ends_with_the_same_bytes(folder, cluster, capfd):
+    given = ["score", "--model", "raymodels:build", "--data", "x.npz", "--batch-size", "4", "--part-rows", "4"]
+    assert main([*given, "--out", "local.csv"]) == 0
+    Path("slow").touch()
+    mine = [*given, "--engine", "ray", "--workers", "1", "--out", "ray.csv"]
+    driver = subprocess.Popen([sys.executable, "-m", "nescio", *mine, "--address", cluster])
+    try:
+        _until(lambda: len(list(Path().glob("ray.csv.parts/part-*"))) >= 2, driver)
+    finally:
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.wait()
+    before = len(list(Path().glob("ray.csv.parts/part-*")))
+    assert 2 <= before < ROWS // SIZE
+    Path("slow").unlink()
+    capfd.readouterr()
+    assert main(mine) == 0
+    assert Path("ray.csv").read_bytes() == Path("local.csv").read_bytes()
+    assert not Path("ray.csv.parts").exists()
+    assert "nescio: going on after" in capfd.readouterr().err
+
+
+def _capability():
+    return torch.backends.cpu.get_cpu_capability()
+
+
+def _until(there, process, seconds=300):
+    end = time.monotonic() + seconds
+    while not there():
+        assert process.poll() is None and time.monotonic() < end, "the run ended, or did nothing"
+        time.sleep(0.02)
+
+
+# --- without a cluster -----------------------------------------------------------------------------------------------
+
+
+def test_threads_are_those_of_one_process_while_there_is_room_and_cores_are_never_shared():
+    eight = Node(8, 0)
+    assert share([eight], None, 8) == (1, 8)
+    assert share([eight], None, 2) == (4, 2)
+    assert share([eight, eight, Node(4, 0)], None, 8) == (2, 8)
+    assert share([eight], 4, 8) == (4, 2)
+    assert share([eight], 3, 8) == (3, 2)
+    assert share([eight] * 3, 4, 8) == (4, 4)  # 24 cores would be six for each, but then a machine has room for one
+    assert share([Node(4, 0)], None, 64) == (1, 4)
+    assert share([Node(16, 4), eight], None, 4, gpu=True) == (4, 4)
+    assert share([Node(16, 4)], 2, 16, gpu=True) == (2, 8)
+    with pytest.raises(InputError, match="expected a core for each of 9 workers, but there is room for 8; give fewer"):
+        share([eight], 9, 1)
+    with pytest.raises(InputError, match="core and a GPU for each of 1 workers, but there is room for 0; give another"):
+        share([eight], None, 1, gpu=True)
+
+
+def test_a_worker_gives_errors_back_as_they_are_and_gives_a_part_up_that_has_ended_many(folder):
+    def done(asked, attempts=1, where=None):
+        worker = _Worker(_Work(asked, torch.get_num_threads(), str(where or folder)), None)
+        return pickle.loads(pickle.dumps(worker.done(4, 8, attempts)))
+
+    broken = done(job(on_error="stop")).found
+    assert isinstance(broken, InputError) and str(broken).startswith("cannot use broken.npz[4] (row 4)")
+    assert "in a worker of Ray:\nTraceback" in broken.__notes__[0]
+    failed = done(job(model="raymodels:failing")).found
+    assert isinstance(failed, Exception) and "by the model" in str(failed)
+    assert "expected the folder" in str(done(job(), where=folder / "none").found)
+    lost = done(job(), attempts=on_ray.ATTEMPTS + 1).found
+    assert isinstance(lost, ModelError) and "5 workers were lost at the rows 4 to 7" in str(lost)
+    good = done(job("entropy", data="x.npz"), attempts=on_ray.ATTEMPTS)
+    assert good.found.columns["index"].tolist() == [4, 5, 6, 7]
+
+    class Odd(Exception):
+        def __init__(self, one, two):
+            super().__init__(f"{one}{two}")
+
+    assert str(on_ray._portable(Odd("a", "b"))) == "Odd: ab"  # it cannot be made again from its text
+
+
+@pytest.fixture
+def played(folder, monkeypatch):
+    """Streams with results that a test makes up."""
+
+    class Bare:
+        def __enter__(self):
+            pass
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(on_ray, "_quiet", Bare)
+    monkeypatch.setattr(on_ray, "_connected", lambda address: Bare())
+    monkeypatch.setattr(on_ray, "_nodes", lambda: [Node(64, 0)])
+
+    def play(asked, change, name="played", tell=lambda words: None):
+        def results(work, parts, workers, gpu):
+            yield from change([_Done(p.start, score_part(asked, p.start, p.stop), 0.1, 1, "here") for p in parts])
+
+        monkeypatch.setattr(on_ray, "_results", results)
+        ready = on_ray.opened(asked)
+        with Parts(name, ROWS, SIZE, identity(asked, ready), ending=".csv") as parts:
+            try:
+                on_ray.stream(ready, parts, tell=tell)
+                parts.join(f"{name}.csv")
+            finally:
+                play.rows = parts.rows
+        return Path(f"{name}.csv").read_bytes()
+
+    return play
+
+
+def test_results_in_any_order_count_once(played):
+    asked = job("entropy", "perturb_x")
+    whole = locally(asked)
+    assert played(asked, lambda all: [*all[::-1], *all[:3]]) == whole
+
+
+def test_what_ray_has_lost_is_an_error_and_a_later_run_brings_it(played):
+    asked = job(data="x.npz")
+    with pytest.raises(ModelError, match="expected scores of 40 rows, but Ray has given 36; run the command again"):
+        played(asked, lambda all: all[:4] + all[5:])
+    assert played.rows == ROWS - SIZE
+    assert played(asked, lambda all: all) == locally(asked)
+
+
+def test_an_error_of_a_worker_is_raised_and_what_came_before_is_kept(played):
+    def change(all):
+        return [*all[:2], _Done(8, InputError("no"), 0.0, 1), *all[3:]]
+
+    with pytest.raises(InputError, match=r"^no$"):
+        played(job(data="x.npz"), change)
+    assert played.rows == 2 * SIZE
+    with pytest.raises(InputError, match=r"cannot use broken.npz\[4\] \(row 4\)"):
+        played(job(), lambda all: all, "broken")
+        played(job(on_error="stop"), lambda all: all, "broken")
+
+
+def test_people_are_told_of_other_machines_lost_workers_and_rows_that_were_not_fitted(played):
+    from dataclasses import replace
+
+    def change(all):
+        unfit = tuple(all[1].found.problems)
+        return [
+            replace(all[0], attempts=3),
+            replace(all[1], machine="there"),
+            *(replace(one, machine="there", unfit=unfit) for one in all[2:]),
+        ]
+
+    told = []
+    played(job(), change, tell=told.append)
+    assert told == [
+        "2 workers were lost at the rows 0 to 3, which were scored again",
+        "warning: some rows are of there, others of here: last digits may differ",
+        f"4 rows to fit with could not be used; the first: {told[2].partition('first: ')[2]}",
+    ]
+    assert "broken.npz[4]" in told[2]
+    assert manifest("played")[0]["machine"] == "here and there"
+
+
+def test_a_gpu_is_named_by_ray(folder):
+    ready = on_ray.opened(job())
+    assert not on_ray._gpu(ready)
+
+    def asking(device):
+        asked = Job(ModelAt("raymodels:build", device=device), DataAt("x.npz"), (), batch=SIZE)
+        return on_ray._gpu(on_ray.opened(asked))  # opened without it
+
+    assert asking("cuda") and not asking("cpu")
+    with pytest.raises(InputError, match="--device: expected cuda, since Ray gives each worker a GPU of its own"):
+        asking("cuda:1")
+
+
+def test_the_use_of_time_in_words():
+    usage = Usage(rows=1000, seconds=4.0, working=3.0, workers=2)
+    assert str(usage) == "250 rows/s in 4 s by 2 workers, at work 75% of that time"
+    assert usage.record()["workers"] == 2
