@@ -55,7 +55,8 @@ def pictures() -> list[bytes]:
 def service(method: str, arguments: list[str]) -> Iterator[str]:
     """The address of a running service; at the end it is told to stop, and has to do so in peace."""
     command = [sys.executable, "-m", "nescio", "serve", "--port", "0", "--method", method, *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    one = {**os.environ, "OMP_NUM_THREADS": "1"}  # as here: sums of several threads have other last digits
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=one)
     assert process.stderr is not None
     try:
         lines = []
