@@ -22,7 +22,7 @@ from nescio.limits.pieces import ROUND_OFF
 from nescio.types import ModelError
 
 _ANEW = 50  # steps after which margins are worked out anew
-_AT_ONCE = 256  # rays: their margins stay in the processor's cache
+_AT_ONCE = 1024  # rays: more at once take less time each, up to about here
 _BYTES = 2**30  # that the rates of all operations may take
 
 
