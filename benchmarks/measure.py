@@ -80,7 +80,7 @@ def machine(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "tf32": device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32,
         "commit": _commit(),
-        "command": " ".join(["python", *sys.argv]),
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
     }
 
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
 from nescio.cli.asked import method
-from nescio.cli.own_model import SPEC, add_data, opened_data, opened_model, positive, tell_opened, tell_problems
+from nescio.cli.own_model import (
+    SPEC,
+    add_data,
+    opened_data,
+    opened_model,
+    positive,
+    tell_opened,
+    tell_problems,
+    until_told,
+)
 from nescio.cli.score import training_data
 
 if TYPE_CHECKING:
@@ -76,18 +84,9 @@ def run(args: argparse.Namespace) -> int:
     desk = _desk(args)
     for note in desk.notes:
         print(note, file=sys.stderr)
-    before = signal.signal(signal.SIGTERM, _end)  # uvicorn gives the signal back to us when all is done
-    try:
+    with until_told("Ended; what was dropped on the page is deleted."):
         app.run(desk, settings)
-    except KeyboardInterrupt:
-        print("Ended; what was dropped on the page is deleted.", file=sys.stderr)
-    finally:
-        signal.signal(signal.SIGTERM, before)
     return 0
-
-
-def _end(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _desk(args: argparse.Namespace) -> Desk:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -112,6 +115,22 @@ def tell_problems(rows: Rows, most: int = 5) -> None:
         print(f"  {problem}", file=sys.stderr)
     if len(found) > most:
         print(f"  and {len(found) - most} more", file=sys.stderr)
+
+
+@contextmanager
+def until_told(words: str) -> Iterator[None]:
+    """Run a server until Ctrl-C or SIGTERM, and then say so."""
+    before = signal.signal(signal.SIGTERM, _end)  # uvicorn gives the signal back to us when all is done
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(words, file=sys.stderr)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def positive(text: str) -> int:

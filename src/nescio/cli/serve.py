@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from nescio.cli.own_model import (
     opened_model,
     positive,
     tell_problems,
+    until_told,
 )
 from nescio.cli.score import training_data
 
@@ -115,18 +115,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"pre-processing: {engine.source.preprocess}", file=sys.stderr)
     print(f"methods: {', '.join(engine.methods)}", file=sys.stderr)
     print(f"policy: {'none' if engine.policy is None else engine.policy}", file=sys.stderr)
-    before = signal.signal(signal.SIGTERM, _end)  # uvicorn gives the signal back to us when all is done
-    try:
+    with until_told("Ended; every request that had begun was answered."):
         serve.run(engine, settings, drift_path=args.monitor)
-    except KeyboardInterrupt:
-        print("Ended; every request that had begun was answered.", file=sys.stderr)
-    finally:
-        signal.signal(signal.SIGTERM, before)
     return 0
-
-
-def _end(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _engine(args: argparse.Namespace) -> Engine:
