@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nescio.data.sources import Rows
     from nescio.models.sources import Source
+    from nescio.study.jobs import DataAt, ModelAt
 
 SPEC = "torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.pt2, PACKAGE.MODULE:FACTORY or a folder that nescio has kept"
 DATA = "a folder of pictures, a .txt list of them, .npz, .parquet, .csv, or a data set of Hugging Face on disk"
@@ -67,33 +68,30 @@ def add_running(command: argparse.ArgumentParser) -> None:
     )
 
 
-def opened_model(args: argparse.Namespace) -> Source:
+def model_at(args: argparse.Namespace) -> ModelAt:
     """The model of --model, --weights, --base and the pre-processing flags, on the device of --device."""
-    from nescio.study.jobs import move
-    from nescio.study.opening import open_source
+    from nescio.study.jobs import ModelAt
 
-    own = {name: getattr(args, name, None) for name in ("base", "output", "size", "crop", "mean", "std")}
-    source = open_source(args.model, args.weights, trust_pickle=args.trust_pickle, **own)
-    if args.device is not None:
-        for classifier in getattr(source.model, "classifiers", [source.model]):
-            move(classifier, args.device)
-    return source
+    own = {name: getattr(args, name, None) for name in ("base", "output", "size", "crop", "mean", "std", "device")}
+    return ModelAt(args.model, args.weights, trust_pickle=args.trust_pickle, **own)
+
+
+def data_at(args: argparse.Namespace, path: str) -> DataAt:
+    """Data at a path, read as the flags say."""
+    from nescio.study.jobs import DataAt
+
+    x = tuple(args.x.split(",")) if args.x is not None and "," in args.x else args.x
+    return DataAt(path, x, _or_none(args.label), _or_none(args.name), args.on_error)
+
+
+def opened_model(args: argparse.Namespace) -> Source:
+    """That model, opened."""
+    return model_at(args).open()
 
 
 def opened_data(args: argparse.Namespace, source: Source, path: str | None = None) -> Rows:
     """The rows of --data, or of another path, for that model."""
-    from nescio.data.sources import open_data
-
-    x = args.x.split(",") if args.x is not None and "," in args.x else args.x
-    return open_data(
-        args.data if path is None else path,
-        preprocess=source.preprocess,
-        x=x,
-        label=_or_none(args.label),
-        name=_or_none(args.name),
-        classes=source.classes,
-        on_error=args.on_error,
-    )
+    return data_at(args, args.data if path is None else path).open(source)
 
 
 def tell_opened(source: Source, rows: Rows) -> None:

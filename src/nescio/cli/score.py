@@ -14,14 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from nescio.cli.asked import add_methods, configured
 from nescio.cli.decide import apart
-from nescio.cli.own_model import add_data, add_model, add_running, positive, tell_opened, tell_problems
+from nescio.cli.own_model import (
+    add_data,
+    add_model,
+    add_running,
+    data_at,
+    model_at,
+    positive,
+    tell_opened,
+    tell_problems,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from nescio.data.parts import Parts
     from nescio.models.sources import Source
-    from nescio.study.jobs import DataAt, Job, Ready
+    from nescio.study.jobs import Job, Ready
     from nescio.study.streaming import Usage
 
 LONG = 30.0
@@ -162,31 +171,19 @@ def _out(args: argparse.Namespace) -> tuple[Path, str]:
 
 def _job(args: argparse.Namespace) -> Job:
     """What is to be scored, in plain values."""
-    from nescio.study.jobs import Job, ModelAt
+    from nescio.study.jobs import Job
 
-    model = ModelAt(
-        args.model, args.weights, args.base, args.trust_pickle, args.output, args.size, args.crop, args.mean, args.std,
-        args.device,
-    )  # fmt: skip
     methods = tuple(configured(args.method or ["regrad"], args.set))
-    fit = None if args.fit is None else _data(args, args.fit)
+    fit = None if args.fit is None else data_at(args, args.fit)
     readers = args.workers if args.engine == "local" else None
-    return Job(model, _data(args, args.data), methods, fit, args.batch_size, readers)
-
-
-def _data(args: argparse.Namespace, path: str) -> DataAt:
-    from nescio.study.jobs import DataAt
-
-    x = tuple(args.x.split(",")) if args.x is not None and "," in args.x else args.x
-    label, name = (None if text == "none" else text for text in (args.label, args.name))
-    return DataAt(path, x, label, name, args.on_error)
+    return Job(model_at(args), data_at(args, args.data), methods, fit, args.batch_size, readers)
 
 
 def training_data(args: argparse.Namespace, source: Source) -> list[tuple[Any, Tensor]]:
     """The training data of --fit in batches, for other commands that fit."""
     from nescio.study.jobs import labelled
 
-    data, rows = labelled(_data(args, args.fit), source, args.batch_size)
+    data, rows = labelled(data_at(args, args.fit), source, args.batch_size)
     found = list(data)
     if rows is not None:
         tell_problems(rows)
