@@ -17,7 +17,8 @@ from nescio.reproduce.maps import sizes
 from nescio.reproduce.maps.case import Case, picked
 from nescio.reproduce.maps.ensemble import Ensemble, doubtful
 from nescio.reproduce.maps.judging import noise_patches, patched
-from nescio.reproduce.maps.rows import FLOOR, OURS, RIVALS, described
+from nescio.reproduce.maps.retraining import Few
+from nescio.reproduce.maps.rows import CONTROLS, FLOOR, OURS, RIVALS, described
 from nescio.reproduce.parts import Parts, Pictures
 from nescio.reproduce.program import Job
 from nescio.reproduce.programs import ua_figures, ua_sweep, ua_table1, ua_table2
@@ -26,7 +27,7 @@ from nescio.reproduce.study import METRICS
 from nescio.types import InputError
 from nescio.zoo import small_cnn
 
-ROWS = ("UA-Backprop + FullGrad", "Grad", "No attention", "Random attention")
+ROWS = ("UA-Backprop + FullGrad", "Grad", "No attention", "Random attention", "Flat attention", "Shuffled maps")
 SMALLER = replace(
     sizes.SIZES["smoke"], pool=40, pictures=5, patched=3, few={"": 30}, tested=20, attended=4, held=4, epochs=1,
     trained={"": (3, 1)},
@@ -227,10 +228,26 @@ def test_table_2_measures_networks_with_and_without_attention(small, tmp_path, m
     assert len(plain["cells"]) == len(attended["cells"]) == runs == len(seen)
     assert all({"acc", "nll"} == set(c["metrics"]) for part in done["parts"] for c in part["cells"])
     assert seen.count((None, 30, mitigate.ALPHA)) == SMALLER.runs
-    assert seen.count(((30, 8, 8), 30, mitigate.ALPHA)) == runs - SMALLER.runs
+    assert seen.count(((30, 8, 8), 30, mitigate.ALPHA)) == runs - 2 * SMALLER.runs  # flat attention has its own α
     assert numbers(went(ua_table2, tmp_path, models)) == numbers(done) and len(seen) == runs
     assert done["settings"]["alpha"] == mitigate.ALPHA
     reproduce.render(done)
+
+
+def test_controls_of_table_2_say_nothing_about_the_picture(job, monkeypatch):
+    few = Few.of(job, "mnist", job.parts.known("mnist", "train"))
+    rows = {row.label: row for row in CONTROLS}
+    ours, shuffled = few.maps(OURS, few.x), few.maps(rows["Shuffled maps"], few.x)
+    assert (shuffled[1:] == ours[:-1]).all() and (shuffled[0] == ours[-1]).all()
+    assert few.case.maps(OURS, few.x / 255, tau1=2.0).values[0].tolist() != ours[0].tolist()
+    assert described(rows["Shuffled maps"], SMALLER)["tau1"] == described(OURS, SMALLER)["tau1"]
+    real, seen = mitigate.retrain, []
+    monkeypatch.setattr(mitigate, "retrain", lambda *a, **more: seen.append(real(*a, **more)) or seen[-1])
+    few.retrained(rows["Flat attention"], 0, job.parts.known("mnist"), 5, 5, 2.0)
+    network, wanted = seen[0].network, 1 + 2.0 * float(mitigate.attention(ours).mean())
+    flat = mitigate.attention(few.maps(rows["Flat attention"], few.x), "softmax")
+    assert torch.allclose(1 + network.alpha * flat, torch.tensor(wanted, dtype=torch.float64), rtol=1e-12)
+    assert wanted > 1.01
 
 
 def test_the_sweep_sees_no_test_picture_and_says_what_it_chose(small, tmp_path, models, monkeypatch):
@@ -266,12 +283,14 @@ def test_held_out_pictures_and_those_trained_on_are_apart():
 
 
 def test_the_best_of_the_grid_has_the_lowest_mean_over_all_sets():
-    def cell(row, value):
-        return {"row": row.label, "column": "a", "metrics": {"urr5": value}}
+    def cell(row, column, value):
+        return {"row": row.label, "column": column, "seed": "all", "metrics": {"urr5": value}}
 
     first, second, third, *_ = ua_sweep.GRID
-    cells = [cell(first, 0.5), cell(first, 0.5), cell(second, 0.1), cell(second, 0.8), cell(third, 0.2)]
-    assert ua_sweep.best(cells) == (second.settings["tau1"], second.settings["tau2"])
+    both = [cell(first, "a", 0.5), cell(first, "b", 0.5), cell(second, "a", 0.1), cell(second, "b", 0.8)]
+    assert ua_sweep.best(both) == (second.settings["tau1"], second.settings["tau2"])
+    cut = [*both, cell(third, "a", 0.05)]  # a run that was cut off before its "b": no row is judged by "b"
+    assert ua_sweep.best(cut) == (third.settings["tau1"], third.settings["tau2"])
     assert ua_sweep.best([]) == (nescio.attribution.UABackprop().tau1, nescio.attribution.UABackprop().tau2)
 
 

@@ -61,9 +61,12 @@ class Ensemble:
         return self.logs(x).exp().mean(0).argmax(1).cpu() == y
 
 
-def of_plan(parts: Parts, plan: str, seeds: Sequence[int]) -> tuple[Ensemble, list[Model]]:
+def of_plan(parts: Parts, plan: str, seeds: Sequence[int], check: Callable[[], None]) -> tuple[Ensemble, list[Model]]:
     """The networks of a training plan and these seeds, read or trained."""
-    models = [parts.model(plan, seed) for seed in seeds]
+    models = []
+    for seed in seeds:
+        check()
+        models.append(parts.model(plan, seed))
     name = digest(*(model.id for model in models))
     return Ensemble(tuple(model.network for model in models), f"{models[0].plan}-{name}", parts.device), models
 

@@ -4,6 +4,9 @@
     2. a network is trained on the same pictures with A = (1 − M) ⊙ M as attention in its last convolution's features
     3. accuracy and negative log-likelihood on test pictures as they are; and, beside it, with maps of theirs
 
+Flat attention is the control for what 1 + αA does by its size alone: A is everywhere the mean over pixels and pictures
+of the attention that our maps give.
+
 The paper's schedule is in a supplement that is not at hand: here it is SGD 0.01 with momentum 0.9 and weight decay
 5e-4, batches of 128, 30 epochs, without augmentation.
 """
@@ -21,6 +24,7 @@ from nescio import evaluate, mitigate, zoo
 from nescio.reproduce.cells import digest
 from nescio.reproduce.maps.case import Case
 from nescio.reproduce.maps.ensemble import BATCH, trained_on
+from nescio.reproduce.maps.rows import FLAT, OURS
 from nescio.reproduce.maps.sizes import sizes_of
 from nescio.reproduce.parts import Pictures
 from nescio.reproduce.program import Job
@@ -67,17 +71,24 @@ class Few:
         """Maps of pictures of bytes by a row's method; None for the row without attention."""
         return None if row.method == NONE else self.case.maps(row, to_floats(x)).values
 
+    def _mean_attention(self, flat: Any) -> float:
+        """The mean attention of our maps, in units of that of flat maps by their softmax, which is one number."""
+        ours = mitigate.attention(self.maps(OURS, self.x)).mean()
+        return float(ours / mitigate.attention(flat[:1], "softmax").mean())
+
     def retrained(self, row: Row, seed: int, tests: Pictures, tested: int, attended: int, alpha: float) -> Any:
         """Accuracy and likelihood of a network trained with a row's maps, without and with maps of test pictures."""
 
         def made() -> dict[str, Any]:
             device = self.case.ensemble.device
+            maps, flat = self.maps(row, self.x), row.method == FLAT
             network = mitigate.retrain(
                 lambda: self.plan.model(APART + seed).to(device),
                 (self.x, self.y),
-                self.maps(row, self.x),
+                maps,
                 recipe=self.recipe,
-                alpha=alpha,
+                alpha=alpha * self._mean_attention(maps) if flat else alpha,
+                normalise="softmax" if flat else "range",
                 seed=APART + seed,
                 progress=False,
             )

@@ -12,6 +12,8 @@ from nescio.reproduce.study import Row
 
 RANDOM = "random"
 """Maps of random numbers: what is to be beaten."""
+SHUFFLED, FLAT = "shuffled", "flat"
+"""Made from our method's maps: each picture gets another one's, or every pixel the same number."""
 
 OURS = Row("UA-Backprop + FullGrad", "ua_backprop", {"path": "fullgrad"}, paper="Ours")
 PATHS = (
@@ -29,6 +31,11 @@ RIVALS = (
     Row("δ-CLUE", "delta_clue", paper="δ-CLUE"),
 )
 FLOOR = Row("Random order", RANDOM)
+CONTROLS = (
+    Row("Random attention", RANDOM, note="maps of random numbers"),
+    Row("Flat attention", FLAT, note="the mean attention of our maps at every pixel"),
+    Row("Shuffled maps", SHUFFLED, note="our maps, each of another picture"),
+)
 
 
 def settings(row: Row, sizes: Sizes) -> dict[str, Any]:
@@ -39,6 +46,8 @@ def settings(row: Row, sizes: Sizes) -> dict[str, Any]:
 
 def described(row: Row, sizes: Sizes, **more: Any) -> dict[str, Any]:
     """Everything that a row's maps depend on but the networks and the pictures: its defaults of today too."""
+    if row.method in (SHUFFLED, FLAT):
+        return described(OURS, sizes, **more) | {"method": row.method}
     given = settings(row, sizes) | more
     method = METHODS.get(row.method)
     known = {} if method is None else {one.name: one.default for one in fields(method) if one.name != "vae"}

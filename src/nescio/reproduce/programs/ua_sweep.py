@@ -169,16 +169,18 @@ def _attention(job: Job, column: Column, found: Prepared, taus: Mapping[str, flo
         made = attempted(entry, lambda: few.retrained(tuned, seed, found.held, tested, 0, alpha))
         return made if "reason" in made else entry | {"metrics": made["plain"]}
 
-    return [cell(row, seed) for row in STRENGTHS for seed in range(sizes.alpha_runs)]
+    return [cell(row, seed) for seed in range(sizes.alpha_runs) for row in STRENGTHS]
 
 
 def _means(cells: Cells, rows: Sequence[Row], metric: str) -> dict[str, float]:
-    """The mean of a metric by row, of the rows that have no fewer numbers than any other."""
-    values = {
-        row.label: [c["metrics"][metric] for c in cells if c["row"] == row.label and "metrics" in c] for row in rows
-    }
-    most = max(map(len, values.values()))
-    return {label: fmean(found) for label, found in values.items() if found and len(found) == most}
+    """The mean of a metric by row, over those sets and seeds for which every row has a number that has any."""
+    values: dict[str, dict[tuple[str, object], float]] = {}
+    for cell in cells:
+        if "metrics" in cell:
+            values.setdefault(cell["row"], {})[cell["column"], cell["seed"]] = cell["metrics"][metric]
+    run = {row.label: values[row.label] for row in rows if row.label in values}
+    shared = set.intersection(*map(set, run.values())) if run else set()
+    return {label: fmean(found[place] for place in shared) for label, found in run.items()} if shared else {}
 
 
 def _lowest(cells: Cells, rows: Sequence[Row], metric: str) -> Row | None:
