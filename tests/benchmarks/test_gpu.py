@@ -101,14 +101,29 @@ def test_given_weights_and_images_are_used(tmp_path: Path) -> None:
     )
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     np.savez(tmp_path / "x.npz", x=images)
+    np.savez(tmp_path / "y.npz", y=images[:, :28, :28, 0])
+    whole = zoo.RECIPES["mnist"].model(seed=5)  # with its normalisation, as training keeps it
+    torch.save(whole.state_dict(), tmp_path / "v")
+    given = {"resnet18": str(tmp_path / "w"), "cnn": str(tmp_path / "v")}
     b = gpu.Bench(
-        torch.device("cpu"), gpu.QUICK, {"resnet18": str(tmp_path / "w")}, str(tmp_path / "x.npz"), None, None
+        torch.device("cpu"), gpu.QUICK, given, [str(tmp_path / "x.npz"), str(tmp_path / "y.npz")], None, None
     )  # fmt: skip
     model, x = b.subject("resnet18", 3)
     bare, normalised = b.subject("resnet18", 3, wrapped=False)
     assert torch.equal(x[0], x[2]) and torch.equal(x[1, :, 5, 7], torch.from_numpy(images[1, 5, 7]).float() / 255)
     assert torch.equal(bare.conv1.weight, network.conv1.weight.half().float())
     assert torch.allclose(model(x), bare(normalised), atol=1e-5)
+    model, x = b.subject("cnn", 2)
+    assert torch.equal(x[1, 0, 5], torch.from_numpy(images[1, 5, :28, 0]).float() / 255)
+    assert torch.equal(model(x), whole(x))
+
+
+def test_no_gradient_of_a_made_transformer_is_zero() -> None:
+    import gpu
+
+    b = gpu.Bench(torch.device("cpu"), gpu.QUICK, {}, [], None, None)
+    model, _ = b.made("vit_b_32", 3, 1, 32)
+    assert model.heads.head.weight.any()
 
 
 def test_regrad_and_agreement_are_what_they_say() -> None:

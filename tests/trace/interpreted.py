@@ -90,6 +90,32 @@ def layer_norm(
     return max(apart(out, wanted), apart(products, by_input[0]), apart(sums, by_input[1]))
 
 
+def contracted(length: int, width: int, dtype: torch.dtype = torch.float32, groups: int = 2) -> float:
+    """Of gradients that lie in a larger tensor."""
+    d = torch.randn(2, 3, length, groups, width + 3).to(dtype)[..., 2:-1].transpose(2, 3)
+    a = torch.randn(3 * groups, length, 4)
+    gram = a @ a.mT
+    out = kernels(d).contracted(d, gram)
+    assert out.dtype == torch.float32
+    grams = (d.double() @ d.double().mT).flatten(1, 2)
+    return apart(out, (grams * gram.double()).sum((2, 3)).unflatten(1, (3, groups)).sum(2))
+
+
+def contracted_tf32() -> float:
+    """What is rounded to the nearest has no bias, and a NaN with all of its bits, as a GPU makes it, stays one."""
+    d, gram = torch.randn(1, 2, 1, 80, 640), torch.eye(80).repeat(2, 1, 1)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        out = kernels(d).contracted(d, gram)
+        wanted = d.double().square().sum((2, 3, 4))
+        d[0, 1, 0, 70, 3] = torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
+        assert kernels(d).contracted(d, gram).isnan().tolist() == [[False, True]]
+    finally:
+        torch.set_float32_matmul_precision(before)
+    return apart(out, wanted)
+
+
 def attention(
     lengths: tuple[int, int],
     d: int,
@@ -230,6 +256,13 @@ KERNELS: dict[str, Callable[[], float]] = {
     "layer norm, weighted, wide": lambda: layer_norm((1, 5), 1100, 2, 1, True),
     "layer norm, weighted, very wide": lambda: layer_norm((1, 2), 5000, 1, 1, True),
     "layer norm, weighted, bfloat16": lambda: layer_norm((2, 5), 13, 2, 2, True, HALF),
+    "contracted": lambda: contracted(23, 40),
+    "contracted, one row": lambda: contracted(1, 5),
+    "contracted, a class token": lambda: contracted(65, 21),
+    "contracted, in tiles": lambda: contracted(150, 9, groups=1),
+    "contracted, in tiles, a class token": lambda: contracted(197, 17, groups=1),
+    "contracted, TF32": contracted_tf32,
+    "contracted, a slice, float16": lambda: contracted(70, 70, torch.float16),
     "attention": lambda: attention((13, 13), 10, 3),
     "attention, one cotangent": lambda: attention((13, 13), 10, 1),
     "attention, more cotangents than a program takes": lambda: attention((5, 5), 4, 6),
@@ -237,6 +270,11 @@ KERNELS: dict[str, Callable[[], float]] = {
     "attention, few keys": lambda: attention((21, 3), 16, 2),
     "attention, side by side": lambda: attention((9, 17), 10, 2, packed=True),
     "attention, the largest": lambda: attention((128, 128), 64, 1),
+    "attention, in tiles": lambda: attention((70, 197), 16, 2, packed=True),
+    "attention, in tiles, few keys": lambda: attention((130, 3), 64, 1),
+    "attention, in tiles, few queries": lambda: attention((1, 130), 16, 3),
+    "attention, in tiles, large logits": lambda: attention((20, 140), 10, 1, scale=4.0),
+    "attention, in tiles, float16": lambda: attention((135, 20), 10, 1, torch.float16, packed=True),
     "attention, large logits": lambda: attention((9, 17), 10, 2, scale=20.0),
     "attention, float16": lambda: attention((13, 9), 10, 2, torch.float16, packed=True),
     "convolution": lambda: convolution(padding=1),
@@ -435,12 +473,12 @@ def turned(order: Callable[[Tensor], Tensor]) -> Subject:
 
 
 def long() -> Subject:
-    """More positions than the kernel takes."""
+    """More positions than a tile has."""
     model, _ = projected()
     return model, torch.randn(1, 129, 6)
 
 
-BN, LN, ATTENTION = {"affine"}, {"layer_norm"}, {"attention"}
+BN, LN, ATTENTION, GRAM = {"affine"}, {"layer_norm"}, {"attention"}, {"contracted"}
 
 
 @dataclass(frozen=True)
@@ -492,27 +530,27 @@ CASES: dict[str, Case] = {
     "layer norm, sequence first": Case(lambda: sequences(nn.LayerNorm(6), first=False), LN | {"times"}),
     "layer norm, smoothed": Case(lambda: sequences(nn.LayerNorm(6), n=1), LN | {"times"}, settings=helpers.SMOOTH),
     "encoder": Case(lambda: encoder(True), LN | ATTENTION | {"times"}, repeat=True),
-    "encoder, sequence first": Case(lambda: encoder(False), LN | ATTENTION | {"times"}),
+    "encoder, sequence first": Case(lambda: encoder(False), LN | ATTENTION | GRAM | {"times"}),
     "multi-head, smoothed": Case(
         lambda: multi_head(n=1, need_weights=False), ATTENTION | {"times"}, settings=helpers.SMOOTH
     ),
     "multi-head": Case(lambda: multi_head(need_weights=False), ATTENTION | {"times"}),
     "multi-head, sequence first": Case(lambda: multi_head(False, need_weights=False), ATTENTION | {"times"}),
-    "multi-head, with weights": Case(multi_head, {"times"}),
+    "multi-head, with weights": Case(multi_head, GRAM | {"times"}),
     "multi-head, padded": Case(
         lambda: multi_head(need_weights=False, key_padding_mask=lambda x: torch.arange(5).expand(len(x), 5) > 3),
-        {"times"},
+        GRAM | {"times"},
     ),
     "multi-head, masked": Case(
-        lambda: multi_head(need_weights=False, attn_mask=torch.ones(5, 5, dtype=torch.bool).triu(1)), {"times"}
+        lambda: multi_head(need_weights=False, attn_mask=torch.ones(5, 5, dtype=torch.bool).triu(1)), GRAM | {"times"}
     ),
     "attention of one projection": Case(projected, ATTENTION | {"times"}),
     "attention of one projection, causal": Case(lambda: projected(is_causal=True), {"times"}),
-    "attention of one projection, too long": Case(long, {"times"}),
+    "attention of one projection, long": Case(long, ATTENTION | {"times"}),
     "attention of other lengths": Case(crossed, ATTENTION),
     "vit": Case(
         lambda: (zoo.small_vit(size=8, patch=4, width=8, depth=1, heads=2, classes=2), torch.rand(3, 3, 8, 8)),
-        LN | ATTENTION | {"times"},
+        LN | ATTENTION | GRAM | {"times"},
     ),
 }  # fmt: skip
 
@@ -528,7 +566,7 @@ HALVES: dict[str, tuple[Callable[[], Subject], torch.dtype]] = {
 def counted() -> Iterator[dict[str, int]]:
     """How often each kernel runs."""
     module = sys.modules["nescio.trace.kernels"]
-    calls = dict.fromkeys(("times", "affine", "patches", "layer_norm", "attention"), 0)
+    calls = dict.fromkeys(("times", "affine", "patches", "layer_norm", "contracted", "attention"), 0)
 
     def spy(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **named: Any) -> Any:

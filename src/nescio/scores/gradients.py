@@ -48,9 +48,10 @@ class GradientScore(Score):
     layers="module" takes a module's own parameters as one layer, "tensor" each parameter tensor; select names the
     layers that take part (names or patterns; None: all).
 
-    samples="auto" takes a few paired copies; tolerance is the relative error that estimating layers of little weight
-    may make ("auto": 2 % with samples="auto", else none is estimated); classes is how many rows are computed ("auto":
-    all of up to 48 classes, 48 of more; "exact": all); precision="bfloat16" works out the gradients in that type.
+    samples="auto" takes a few paired copies, none of tokens; tolerance is the relative error that estimating layers of
+    little weight may make ("auto": 2 % with samples="auto", else none is estimated); classes is the work that is
+    done, in classes ("auto": all of up to 44, of more as much as for 44; "exact": all); precision="bfloat16" works out
+    the gradients in that type.
     """
 
     layer_decay: float | None = None

@@ -1,7 +1,7 @@
 """Softmax attention in a form that many cotangents go through together.
 
 `vmap` has no rule for the backward of fused attention kernels and loops over the cotangents there. On a GPU attention
-over few positions goes through a kernel of ours (`Attention`, and `Packed` for a self-attention whose queries, keys and
+without a mask goes through kernels of ours (`Attention`, and `Packed` for a self-attention whose queries, keys and
 values come from one projection, which spares the copies between the two). Elsewhere short attention is taken apart into
 matrix products and a softmax, which fold like everything else (`plain`); for long sequences the T² memory of that would
 cost more than the loop.
@@ -24,7 +24,7 @@ from nescio.trace.graph import Graph
 LONGEST = 512
 """Longest sequence that is taken apart."""
 WIDEST = 64
-"""Widest head for the kernel."""
+"""Widest head for the kernels."""
 
 
 def short(graph: Graph) -> bool:
@@ -102,10 +102,6 @@ def _heads(qkv: Tensor, heads: int, first: bool) -> tuple[Tensor, Tensor, Tensor
     return q, k, v
 
 
-def _fits(like: Tensor, length: int, width: int) -> bool:
-    return length <= kernels(like).longest(like) and width <= WIDEST
-
-
 def _unit(t: Tensor) -> Tensor:
     return t if t.stride(-1) == 1 else t.contiguous()
 
@@ -124,11 +120,7 @@ def arguments(
     if attn_mask is not None or dropout_p or is_causal or enable_gqa or query.dim() != 4 or kernels(query) is None:
         return None
     same = key.shape == value.shape and query.shape[:2] == key.shape[:2] and query.shape[3] == key.shape[3]
-    if (
-        not same
-        or not _fits(query, max(query.shape[2], key.shape[2]), query.shape[3])
-        or not query.dtype == key.dtype == value.dtype
-    ):
+    if not same or query.shape[3] > WIDEST or not query.dtype == key.dtype == value.dtype:
         return None
     return query, key, value, query.shape[3] ** -0.5 if scale is None else scale
 
@@ -161,7 +153,7 @@ def multi_head(
     special = (bias_k, bias_v, key_padding_mask, attn_mask)
     if any(t is not None for t in special) or add_zero_attn or use_separate_proj_weight or need_weights:
         return None
-    if (dropout_p and training) or not _fits(query, len(query), embed_dim_to_check // num_heads):
+    if (dropout_p and training) or embed_dim_to_check // num_heads > WIDEST:
         return None
     first = query.transpose(0, 1).is_contiguous() and not query.is_contiguous()
     x = query.transpose(0, 1) if first else query

@@ -1,21 +1,24 @@
 """Norms of classes and layers that are not computed, estimated from those that are.
 
 The squared norms ``n²[c, l]`` of one input are a table of classes × layers. Computed are the columns of the last
-layers, from ``top`` on, for every class, which cost little, and a few rows down to ``floor``: the heaviest classes and,
-where there are many, some of the others, drawn in proportion to their weight ``√p_c n²[c, top:]``. The number of rows
-does not grow with that of the classes.
+layers, from ``top`` on, for every class, which cost little, and some rows further down: those of the classes with the
+largest weight ``√p_c n²[c, top:]`` or, where there are many, of the likeliest and of others, drawn in proportion to
+their weight. Then rows come in levels, many down to where a row has cost an eighth, fewer down to ``floor``; their
+number does not grow with that of the classes.
 
-The rest is completed. What a layer has relative to the last ones is nearly the same for every class: ``n[c, l] = ρ_l
-n[c, top:]`` with ρ_l the row's own where it was computed and else the mean over the rows drawn, so that the weighted
-sum over classes is estimated without bias. Layers below ``floor`` count as zero. How much rows differ from each other
-is the standard error that is handed on. It is an estimate, not a bound: `norms` compares with exact values.
+The rest is completed. What layers have relative to those behind them is nearly the same for every class: in the layers
+of a level ``n²[c, l] = ρ_l m_c`` with m_c what the layers of the level before (for the first: the last layers) have,
+computed or completed themselves, and ρ_l the ratio of the two means over the rows that the level has drawn, so that
+the weighted sum over classes is estimated with hardly any bias. Layers below ``floor`` count as zero. How much rows
+differ from each other is the standard error that is handed on. It is an estimate, not a bound: `norms` compares with
+exact values.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -25,29 +28,56 @@ from nescio.trace.engine import Pass
 from nescio.trace.graph import Graph
 from nescio.trace.layers import Layers
 
-AUTO = 48
-"""Rows that ``classes="auto"`` pays for; with up to as many classes all are computed."""
+AUTO = 44
+"""Classes whose work ``classes="auto"`` does; up to as many are all computed."""
 HEAVY = 2
 """Classes whose rows go down to the floor where every class has the columns that count."""
 
 
+NEAR = 8
+"""Rows of the first of two levels end where they have cost this part of what those to the floor do."""
+MOVED = 256
+"""Multiplications that take as long as one number of an operation's output, which is moved several times."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """Rows that are computed from layer ``floor`` on: ``heavy`` classes, and ``drawn`` ones of the others."""
+
+    floor: int
+    heavy: int
+    drawn: int
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return self.heavy + self.drawn
+
+
 @dataclass(frozen=True)
 class Cut:
-    """Every class from layer ``top`` on, and ``heavy`` classes and ``drawn`` ones of the others from ``floor`` on.
+    """Every class from layer ``top`` on, and rows that go deeper, from level to level fewer.
 
     ``decay`` is that of the layers' weights.
     """
 
     top: int
-    floor: int
-    heavy: int
-    drawn: int
+    levels: tuple[Level, ...]
     decay: float
 
     @property
-    def rows(self) -> int:
-        """Rows that go deep."""
-        return self.heavy + self.drawn
+    def floor(self) -> int:
+        """The first layer that is not left out."""
+        return self.levels[-1].floor
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there are so many classes that rows stand for others."""
+        return self.levels[-1].drawn > 0
+
+    def whole(self) -> Cut:
+        """The same with no layer left out."""
+        return replace(self, levels=(*self.levels[:-1], replace(self.levels[-1], floor=0)))
 
 
 def plan(
@@ -61,13 +91,22 @@ def plan(
     budget = wanted if isinstance(wanted, int) else {"exact": classes, "auto": AUTO}[wanted]
     floor = min(_below(layers, decay, tolerance / 10 / 4**level), layers - 1)
     if budget < classes:  # up to half of the budget for the last layers of every class, the rest for rows
-        share = [sum(costs[i:]) / sum(costs) * classes for i in range(layers)]
-        top = next((i for i in range(layers) if share[i] <= budget / 2), layers)
+        share = [sum(costs[i:]) / sum(costs) for i in range(layers)]  # of a row through all layers
+        top = next((i for i in range(layers) if share[i] * classes <= budget / 2), layers)
         top = max(0, min(top, layers - 2))  # the last layer alone tells nothing of the gradient that goes below it
-        rows = max(3, round(max(budget / 2, budget - share[top])))
-        return Cut(top, min(floor, top), rows // 3, rows - rows // 3, decay)
+        left = max(budget / 2, budget - share[top] * classes)
+        floor = min(floor, top)
+        near = next(i for i in range(layers) if share[i] * NEAR <= share[floor] or i == top)
+        if near == top or left < 2 * NEAR:
+            return Cut(top, (_level(floor, left),), decay)
+        return Cut(top, (_level(near, left / 3 * share[floor] / share[near]), _level(floor, left / 1.5)), decay)
     top = min(_below(layers, decay, 2 * tolerance / 4**level), layers - 1)
-    return Cut(top, floor, min(HEAVY, classes), 0, decay) if top > 1 else None
+    return Cut(top, (Level(floor, min(HEAVY, classes), 0),), decay) if top > 1 else None
+
+
+def _level(floor: int, rows: float) -> Level:
+    count = max(3, round(rows))
+    return Level(floor, count // 3, count - count // 3)
 
 
 def _below(layers: int, decay: float, share: float) -> int:
@@ -79,17 +118,30 @@ def _below(layers: int, decay: float, share: float) -> int:
 
 
 def costs(graph: Graph, table: Layers) -> tuple[float, ...]:
-    """Multiplications that each layer takes for an input, roughly: its weights times the positions they are used at."""
+    """What it takes to come from the next layer to each layer and its norm, in multiplications, roughly.
 
-    def cost(name: str) -> float:
+    A gradient is pulled back through the next layer's weights, which are used at so many positions; and what comes out
+    is moved.
+    """
+
+    def products(name: str) -> float:
         total = 0.0
         for use in graph.uses.get(name, ()):
-            out = graph.nodes[use.node]._input_metadata[0].shape
+            out = _output(graph, use.node)
             if len(use.shape) > 1 and len(out) > 1:
                 total += math.prod(use.shape) * math.prod(out) / max(1, out[1] if len(use.shape) > 2 else out[-1])
         return total
 
-    return tuple(1.0 + sum(cost(name) for name in members) for members in table.members)
+    def moved(members: Sequence[str]) -> float:
+        nodes = {use.node for name in members for use in graph.uses.get(name, ())}
+        return float(sum(math.prod(_output(graph, node)) for node in nodes))
+
+    through = [sum(products(name) for name in members) for members in (*table.members[1:], ())]
+    return tuple(1.0 + one + MOVED * moved(members) for one, members in zip(through, table.members, strict=True))
+
+
+def _output(graph: Graph, node: int) -> tuple[int, ...]:
+    return tuple(graph.nodes[node]._input_metadata[0].shape)
 
 
 def complete(
@@ -101,46 +153,86 @@ def complete(
     cut: Cut,
     last: Tensor,
     same: bool,
-    norms: Callable[[Layers, cotangents.Cotangents], Tensor],
+    norms: Callable[[int, int | None, cotangents.Cotangents], Tensor],
 ) -> tuple[Tensor, Tensor]:
     """Norms [C, N, L] of every class and layer and their standard errors.
 
     ``last`` [C, N, L − top] are those of the last layers, ``base`` the pass with these ``copies`` that rows are taken
-    from (``same``: the last layers' too), ``p`` the inputs' probabilities, and ``norms`` gives the norms [K, N, L] of
-    cotangents on that pass.
+    from (``same``: the last layers' too), ``p`` the inputs' probabilities, and ``norms`` gives the norms [K, N, ·] of
+    some layers for cotangents on that pass.
     """
-    classes, n, _ = last.shape
-    count, split = len(table.names), cut.top - cut.floor
-    weights = (cut.decay * torch.arange(1 - count, 1, device=p.device, dtype=torch.float64)).exp()
-    values = torch.cat([p.new_zeros((classes, n, cut.top)), last], 2)
+    top = cut.top
+    weights = (cut.decay * torch.arange(1 - len(table.names), 1, device=p.device, dtype=torch.float64)).exp()
+    values = torch.cat([p.new_zeros((*last.shape[:2], top)), last], 2)
     spread = torch.zeros_like(values)
-    if not split:
+    if cut.floor == top:
         return values, spread
-    kernel = weights[cut.top :].clone()
+    kernel = weights[top:].clone()
     if cut.drawn:
         # classes differ in the gradient that goes below the last layer, not in that layer's own; `kernel[-1] = 0` would
         # copy a number from the host, which a CUDA graph cannot record
         kernel[-1:].zero_()
     above = (last.square() * kernel).sum(2)
     share = p.sqrt().T * above
-    chosen = share.topk(min(cut.heavy, classes), 0).indices
-    if cut.drawn:
-        chosen = torch.cat([chosen, _draw(share.scatter(0, chosen, 0.0), cut.drawn)])
-    deep = table.part(cut.floor, cut.top if same else None)
-    rows = norms(deep, cotangents.build("classes", base.z, copies, smoothing, chosen, p))
-    own = above.gather(0, chosen) if same else (rows[:, :, split:].square() * kernel).sum(2)
-    own = own.clamp(min=1e-300)
-    ratios = rows[:, :, :split].square() / own.unsqueeze(2)
-    sample = ratios[cut.heavy :] if cut.drawn else ratios
-    sums = (sample * weights[cut.floor : cut.top]).sum(2)
-    doubt = sums.std(0) / sums.mean(0).clamp(min=1e-300) / 2  # of a norm: half of that of its square
-    level = above.sqrt().unsqueeze(2) * sample.mean(0).sqrt()
-    error = level * (doubt / (len(sample) ** 0.5 if cut.drawn else 1.0)).unsqueeze(1)
-    at = chosen.unsqueeze(2).expand(-1, -1, split)
-    known = above.gather(0, chosen).sqrt().unsqueeze(2) * ratios.sqrt()
-    values[:, :, cut.floor : cut.top] = level.scatter(0, at, known)
-    spread[:, :, cut.floor : cut.top] = error.scatter(0, at, 0.0)
+    ranked = (p if cut.drawn else share.T).argsort(dim=1, descending=True, stable=True).T
+    known = []
+    for level in cut.levels:
+        chosen, others = ranked[: level.heavy], ranked[level.heavy :]
+        if level.drawn:
+            chosen = torch.cat([chosen, others.gather(0, _draw(share.gather(0, others), level.drawn))])
+        pulled = cotangents.build("classes", base.z, copies, smoothing, chosen, p)
+        rows = norms(level.floor, top if same else None, pulled)
+        own = above.gather(0, chosen).clamp(min=1e-300)
+        if not same:  # of other copies: taken relative to their own last layers
+            split = top - level.floor
+            theirs = (rows[:, :, split:].square() * kernel).sum(2).clamp(min=1e-300)
+            rows = rows[:, :, :split] * (own / theirs).sqrt().unsqueeze(2)
+        known.append(_Known(level, chosen, rows, own))
+    _fill(values, spread, above, weights, top, known)
     return values, spread
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Norms of the rows of a level: ``rows`` [K, N, top − floor] of the classes ``chosen`` [K, N], whose last layers
+    have ``own`` [K, N] together.
+    """
+
+    level: Level
+    chosen: Tensor
+    rows: Tensor
+    own: Tensor
+
+    def sums(self, start: int, stop: int, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the rows that stand for others, the squares from one layer to another relative to the last layers [K, N,
+        ·], and their weighted sum.
+        """
+        first = self.level.heavy if self.level.drawn else 0
+        part = self.rows[first:, :, start - self.level.floor : stop - self.level.floor]
+        ratios = part.square() / self.own[first:].unsqueeze(2)
+        return ratios, (ratios * weights[start:stop]).sum(2)
+
+
+def _fill(values: Tensor, spread: Tensor, above: Tensor, weights: Tensor, top: int, known: Sequence[_Known]) -> None:
+    """Complete ``values`` and ``spread`` [C, N, L] level by level; ``above`` [C, N] have the last layers together."""
+    start = stop = top
+    doubt = torch.zeros_like(above[0])
+    for i, one in enumerate(known):
+        floor, drawn = one.level.floor, one.level.drawn
+        ratios, sums = one.sums(floor, stop, weights)
+        before = one.sums(stop, start, weights)[1] if i else torch.ones_like(sums)
+        means = before.mean(0).clamp(min=1e-300)
+        apart = (sums - before * (sums.mean(0) / means)).std(0) / sums.mean(0).clamp(min=1e-300)
+        doubt = doubt + apart.square() / (drawn or 1)
+        norms = (above.unsqueeze(2) * (ratios.mean(0) / means.unsqueeze(1))).sqrt()
+        error = norms * (doubt.sqrt() / 2).unsqueeze(1)  # of a norm: half of that of its square
+        for deep in known[i:]:
+            own = deep.rows[:, :, floor - deep.level.floor : stop - deep.level.floor]
+            at = deep.chosen.unsqueeze(2).expand_as(own)
+            norms, error = norms.scatter(0, at, own), error.scatter(0, at, 0.0)
+        values[:, :, floor:stop], spread[:, :, floor:stop] = norms, error
+        above = (norms.square() * weights[floor:stop]).sum(2)
+        start, stop = stop, floor
 
 
 def _draw(weights: Tensor, count: int) -> Tensor:

@@ -23,8 +23,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nescio.trace.backward import kernels
+
 SLICE_BYTES = {"cpu": 1 << 23, "cuda": 1 << 28}
 """Largest block of explicit gradients formed at once: what stays in the cache of a CPU, what fills a GPU."""
+FEW = 64
+"""Positions up to which Gram matrices are written down on a GPU: small ones cost little."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,17 @@ class Outer:
         return Outer(a, self.d.unflatten(1, (-1, copies)).movedim(2, 3).flatten(3, 4))
 
     def _gram(self) -> Tensor:
-        """``⟨d dᵀ, a aᵀ⟩``; ``d`` is read where it lies, a cotangent at a time, unless all of it is in one piece."""
+        """``⟨d dᵀ, a aᵀ⟩``; ``d`` is read where it lies, by a kernel, or a cotangent at a time unless all of it is in
+        one piece.
+        """
         k, n, g, t, o = self.d.shape
         a = self.a.reshape(n * g, t, self.a.shape[-1])
         gram = _product(a, a.mT)
-        if self.d.is_contiguous() or self.d.mT.is_contiguous():
+        whole = self.d.is_contiguous() or self.d.mT.is_contiguous()
+        module = kernels(self.d, gram) if self.d.stride(4) == 1 else None
+        if module is not None and (t > FEW or not whole):
+            return module.contracted(self.d, gram)
+        if whole:
             d = self.d.flatten(0, 2)
             grams = _product(d, d.mT).view(k, n, g * t * t)
             return torch.bmm(grams.movedim(0, 1), gram.view(n, g * t * t, 1)).squeeze(2).T  # reads grams once

@@ -9,7 +9,9 @@ the next one once, and take what the rules need (sums over positions) on the way
 * `affine`          g[k] · s by channel with Σ g x̂ and Σ g over positions: batch norm as an affine map;
 * `layer_norm`      the data gradient of layer norm, with the same two sums for each input;
 * `patches`         the patches of a picture under a convolution's positions, side by side;
-* `attention`       the data gradients of softmax attention that fits into one tile: at most 128 positions, heads of 64.
+* `contracted`      ⟨d dᵀ, a aᵀ⟩ for each gradient d, without ever writing d dᵀ;
+* `attention`       the data gradients of softmax attention with heads of at most 64: up to 128 positions in one tile,
+                    more of them tile by tile.
 
 Triton comes with PyTorch's CUDA builds. Where it is missing (`ready` is False) every caller has a form in plain PyTorch
 operations. Each kernel keeps its sums in float32. Sizes are not specialised on, so that each kernel is compiled once.
@@ -22,6 +24,7 @@ import os
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nescio.modes import tf32_products
@@ -52,8 +55,8 @@ def _capable(device: int) -> bool:
 
 
 def longest(like: Tensor) -> int:
-    """The longest sequence that `attention` can take: in float32 128 positions need 192 KiB of shared memory (in TF32
-    128 KiB), 64 need 64 KiB.
+    """The longest sequence that `attention` takes in one tile: in float32 128 positions need 192 KiB of shared memory
+    (in TF32 128 KiB), 64 need 64 KiB.
     """
     return 128 if INTERPRETED or like.dtype != torch.float32 or _roomy(like.device.index) else 64
 
@@ -141,29 +144,87 @@ def layer_norm(
     k, d = len(g), x.shape[-1]
     rows = x.numel() // d
     out = torch.empty_like(g)
-    sums = g.new_empty((2, k, inputs, d), dtype=torch.float32)
     wide = triton.next_power_of_2(d)
     tall = max(1, min(8, 4096 // wide))
+    sums = g.new_empty((2, k, inputs, d), dtype=torch.float32)
     _layer_norm[(k * inputs,)](
         g, x, mean, rstd, x if weight is None else weight, out, sums[0], sums[1],
-        k, rows, inputs, d, weight is not None, tall, wide, num_warps=4 if wide <= 1024 else 8,
+        k, rows, inputs, d, weight is not None, tall, tall if wide <= 512 else 1, wide,
+        num_warps=4 if wide <= 1024 else 8,
     )  # fmt: skip
     return out, sums[0], sums[1]
 
 
-def attention(g: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, out: tuple[Tensor, Tensor, Tensor]) -> None:
+def contracted(d: Tensor, gram: Tensor) -> Tensor:
+    """``Σ_{t,s} ⟨d_t, d_s⟩ gram[t, s]`` [K, N] for d [K, N, G, T, O] with unit stride in O and gram [N·G, T, T].
+
+    Both are symmetric, so half of the tiles of positions is enough. Up to 16 positions beyond a multiple of 64 (a class
+    token) have narrow tiles of their own.
+    """
+    rows, n, groups, length, width = d.shape
+    tall = min(64, max(16, triton.next_power_of_2(length)))
+    tail = 16 if length > 64 and 0 < length % 64 <= 16 else 0
+    blocks = length // tall if tail else triton.cdiv(length, tall)
+    pairs = blocks * (blocks + 1) // 2
+    out = d.new_empty((rows, n * groups, pairs), dtype=torch.float32)
+    _contracted[(rows * n * groups * pairs,)](
+        d, gram, out, rows, groups, length, width, pairs, blocks * tall, *d.stride()[:4],
+        tall, tail, 32 if d.dtype == torch.float32 else 64, _precision(d), num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return out.view(rows, n, groups * pairs).sum(2)
+
+
+def _precision(like: Tensor) -> str:
+    return "ieee" if like.dtype != torch.float32 else "tf32" if tf32_products() else "tf32x3"
+
+
+def attention(g: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, out: tuple[Tensor, ...]) -> None:
     """Write the gradients of ``softmax(q kᵀ · scale) v`` by q, k and v to ``out``, each [K, B, H, T, D], for the
     gradients g [K, B, H, T, D] of the result; all with unit stride in D.
     """
     rows, batch, heads, length, d = g.shape
     reach = k.shape[2]
+    if max(length, reach) > longest(g):
+        _in_tiles(g, q, k, v, scale, out)
+        return
     tall, wide, deep = (max(16, triton.next_power_of_2(n)) for n in (length, reach, d))
     each = max(1, min(rows, 4))
-    tf32 = tf32_products() or g.dtype != torch.float32
     strides = [s for t in (g, *out) for s in t.stride()[:4]] + [s for t in (q, k, v) for s in t.stride()[:3]]
     _attention[(batch * heads, triton.cdiv(rows, each))](
         g, q, k, v, *out, scale, rows, heads, length, reach, d, *strides,
-        tall, wide, deep, each, "tf32" if tf32 else "tf32x3", num_warps=8, num_stages=1,
+        tall, wide, deep, each, _precision(g), num_warps=8, num_stages=1,
+    )  # fmt: skip
+
+
+def _in_tiles(g: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, out: tuple[Tensor, ...]) -> None:
+    """As `attention`, for any number of positions: the weights are made again from ``log Σ exp`` of their scores.
+
+    The mean that softmax takes off the gradient of a row of weights is ⟨g, y⟩ with the result y, which all cotangents
+    share: it is made once more. A program takes 64 queries (or keys) and goes along the keys (or queries) in steps of
+    64, or of 32 in float32, for which registers and shared memory are short.
+    """
+    rows, batch, heads, length, d = g.shape
+    reach, many, precision = k.shape[2], batch * heads, _precision(g)
+    y = F.scaled_dot_product_attention(q, k, v, scale=scale)
+    y = y if y.stride(-1) == 1 else y.contiguous()
+    step = 32 if g.dtype == torch.float32 else 64
+    sums = g.new_empty((many, length), dtype=torch.float32)
+    inner = g.new_empty((rows, many, length), dtype=torch.float32)
+    sizes = (scale, rows, heads, length, reach, d)
+    near = [s for t in (q, k, v) for s in t.stride()[:3]]
+    fixed = {
+        "deep": max(16, triton.next_power_of_2(d)), "precision": precision, "num_warps": 4, "num_stages": 2
+    }  # fmt: skip
+    _scores[(many * triton.cdiv(length, 64),)](
+        q, k, sums, scale, heads, length, reach, d, *near[:6], tall=64, wide=step, **fixed
+    )
+    _queries[(rows * many * triton.cdiv(length, 64),)](
+        g, q, k, v, y, sums, inner, out[0], *sizes,
+        *g.stride()[:4], *out[0].stride()[:4], *near, *y.stride()[:3], tall=64, wide=step, **fixed,
+    )  # fmt: skip
+    _keys[(rows * many * triton.cdiv(reach, 64),)](
+        g, q, k, v, sums, inner, out[1], out[2], *sizes,
+        *g.stride()[:4], *out[1].stride()[:4], *out[2].stride()[:4], *near, tall=step, wide=64, **fixed,
     )  # fmt: skip
 
 
@@ -238,7 +299,7 @@ if triton is not None:
     def _layer_norm(
         g, x, mean, rstd, weight, out, products, sums,
         cotangents, rows, inputs, d,
-        weighted: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr,
+        weighted: tl.constexpr, tall: tl.constexpr, kept: tl.constexpr, wide: tl.constexpr,
     ) -> None:  # fmt: skip
         pid = tl.program_id(0)
         k, n = pid % cotangents, pid // cotangents
@@ -247,8 +308,9 @@ if triton is not None:
         gain = tl.full([wide], 1.0, dtype=tl.float32)
         if weighted:
             gain = tl.load(weight + feature, mask=known, other=0.0).to(tl.float32)
-        product = tl.zeros([wide], dtype=tl.float32)
-        total = tl.zeros([wide], dtype=tl.float32)
+        # a narrow row is one warp's own: adding rows up means waiting for the others, so that is left to the end
+        product = tl.zeros([kept, wide], dtype=tl.float32)
+        total = tl.zeros([kept, wide], dtype=tl.float32)
         each = rows // inputs
         for start in range(0, each, tall):
             t = start + tl.arange(0, tall)
@@ -261,16 +323,71 @@ if triton is not None:
             value = tl.load(g + own, mask=inside, other=0.0).to(tl.float32)
             normal = (tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - m[:, None]) * r[:, None]
             normal = tl.where(inside, normal, 0.0)
-            product += tl.sum(value * normal, axis=0)
-            total += tl.sum(value, axis=0)
+            if kept == 1:
+                product += tl.sum(value * normal, axis=0, keep_dims=True)
+                total += tl.sum(value, axis=0, keep_dims=True)
+            else:
+                product += value * normal
+                total += value
             scaled = value * gain[None, :]
             first = tl.sum(scaled, axis=1) / d
             second = tl.sum(scaled * normal, axis=1) / d
             result = (scaled - first[:, None] - normal * second[:, None]) * r[:, None]
             tl.store(out + own, result.to(out.dtype.element_ty), mask=inside)
         place = (k.to(tl.int64) * inputs + n) * d + feature
-        tl.store(products + place, product, mask=known)
-        tl.store(sums + place, total, mask=known)
+        tl.store(products + place, tl.sum(product, axis=0), mask=known)
+        tl.store(sums + place, tl.sum(total, axis=0), mask=known)
+
+    @triton.jit
+    def _rounded(x, precision: tl.constexpr):
+        """The nearest in TF32: tensor cores cut digits off, so that all products would come out too small."""
+        if precision == "tf32":
+            near = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+            x = tl.where(x == x, near, x)  # the bits of a NaN would overflow
+        return x
+
+    @triton.jit(do_not_specialize=["rows", "groups", "length", "pairs", "edge"])
+    def _contracted(
+        d, gram, out, rows, groups, length, width, pairs, edge, d0, d1, d2, d3,
+        tall: tl.constexpr, tail: tl.constexpr, wide: tl.constexpr, precision: tl.constexpr,
+    ) -> None:  # fmt: skip
+        pid = tl.program_id(0)
+        pair, k, own = pid % pairs, pid // pairs % rows, pid // pairs // rows
+        j = ((tl.sqrt(8.0 * pair.to(tl.float32) + 1.0) - 1.0) * 0.5).to(tl.int32)
+        i = pair - j * (j + 1) // 2
+        t, s = i * tall + tl.arange(0, tall), j * tall + tl.arange(0, tall)
+        base = d + k.to(tl.int64) * d0 + (own // groups).to(tl.int64) * d1 + (own % groups).to(tl.int64) * d2
+        first, second = base + t[:, None].to(tl.int64) * d3, base + s[:, None].to(tl.int64) * d3
+        total = tl.zeros([tall, tall], dtype=tl.float32)
+        if tail:
+            r = edge + tl.arange(0, tail)
+            third = base + r[:, None].to(tl.int64) * d3
+            beside = tl.zeros([tall, tail], dtype=tl.float32)
+            last = tl.zeros([tail, tail], dtype=tl.float32)
+        for start in range(0, width, wide):
+            o = start + tl.arange(0, wide)
+            known = o[None, :] < width
+            a = tl.load(first + o[None, :], mask=(t[:, None] < length) & known, other=0.0)
+            b = tl.load(second + o[None, :], mask=(s[:, None] < length) & known, other=0.0)
+            a, b = _rounded(a, precision), _rounded(b, precision)
+            total += tl.dot(a, tl.trans(b), input_precision=precision)
+            if tail:
+                c = tl.load(third + o[None, :], mask=(r[:, None] < length) & known, other=0.0)
+                c = _rounded(c, precision)
+                beside += tl.dot(a, tl.trans(c), input_precision=precision)
+                last += tl.dot(c, tl.trans(c), input_precision=precision)
+        gram += own.to(tl.int64) * length * length
+        inside = (t[:, None] < length) & (s[None, :] < length)
+        value = tl.sum(total * tl.load(gram + t[:, None] * length + s[None, :], mask=inside, other=0.0))
+        value = tl.where(i == j, value, 2 * value)
+        if tail:
+            inside = (t[:, None] < length) & (r[None, :] < length)
+            more = tl.sum(beside * tl.load(gram + t[:, None] * length + r[None, :], mask=inside, other=0.0))
+            value += tl.where(i == j, 2 * more, 0.0)
+            inside = (r[:, None] < length) & (r[None, :] < length)
+            more = tl.sum(last * tl.load(gram + r[:, None] * length + r[None, :], mask=inside, other=0.0))
+            value += tl.where(pair == 0, more, 0.0)
+        tl.store(out + (k.to(tl.int64) * (tl.num_programs(0) // pairs // rows) + own) * pairs + pair, value)
 
     @triton.jit(do_not_specialize=["rows", "heads", "length", "reach"])
     def _attention(
@@ -318,3 +435,111 @@ if triton is not None:
                     dk + c * dk0 + n * dk1 + h * dk2 + s[:, None] * dk3 + f[None, :],
                     own.to(dk.dtype.element_ty), mask=lower,
                 )  # fmt: skip
+
+    @triton.jit(do_not_specialize=["heads", "length", "reach"])
+    def _scores(
+        q, k, sums, scale, heads, length, reach, d, q1, q2, q3, k1, k2, k3,
+        tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr, precision: tl.constexpr,
+    ) -> None:  # fmt: skip
+        tiles = tl.cdiv(length, tall)
+        own = tl.program_id(0) // tiles
+        n, h = (own // heads).to(tl.int64), (own % heads).to(tl.int64)
+        t, f = (tl.program_id(0) % tiles) * tall + tl.arange(0, tall), tl.arange(0, deep)
+        known = f[None, :] < d
+        upper = (t[:, None] < length) & known
+        query = tl.load(q + n * q1 + h * q2 + t[:, None] * q3 + f[None, :], mask=upper, other=0.0)
+        most = tl.full([tall], float("-inf"), dtype=tl.float32)
+        total = tl.zeros([tall], dtype=tl.float32)
+        for start in range(0, reach, wide):
+            s = start + tl.arange(0, wide)
+            lower = (s[:, None] < reach) & known
+            key = tl.load(k + n * k1 + h * k2 + s[:, None] * k3 + f[None, :], mask=lower, other=0.0)
+            score = tl.dot(query, tl.trans(key), input_precision=precision) * scale
+            score = tl.where(s[None, :] < reach, score, float("-inf"))
+            more = tl.maximum(most, tl.max(score, axis=1))
+            total = total * tl.exp(most - more) + tl.sum(tl.exp(score - more[:, None]), axis=1)
+            most = more
+        tl.store(sums + own.to(tl.int64) * length + t, most + tl.log(total), mask=t < length)
+
+    @triton.jit(do_not_specialize=["rows", "heads", "length", "reach"])
+    def _queries(
+        g, q, k, v, y, sums, inner, dq,
+        scale, rows, heads, length, reach, d,
+        g0, g1, g2, g3, dq0, dq1, dq2, dq3,
+        q1, q2, q3, k1, k2, k3, v1, v2, v3, y1, y2, y3,
+        tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr, precision: tl.constexpr,
+    ) -> None:  # fmt: skip
+        pid = tl.program_id(0)
+        c = (pid % rows).to(tl.int64)  # cotangents of one head run side by side and share what is theirs in the cache
+        tiles = tl.cdiv(length, tall)
+        own = pid // rows // tiles
+        n, h = (own // heads).to(tl.int64), (own % heads).to(tl.int64)
+        t, f = (pid // rows % tiles) * tall + tl.arange(0, tall), tl.arange(0, deep)
+        known = f[None, :] < d
+        upper = (t[:, None] < length) & known
+        query = tl.load(q + n * q1 + h * q2 + t[:, None] * q3 + f[None, :], mask=upper, other=0.0)
+        delta = tl.load(g + c * g0 + n * g1 + h * g2 + t[:, None] * g3 + f[None, :], mask=upper, other=0.0)
+        result = tl.load(y + n * y1 + h * y2 + t[:, None] * y3 + f[None, :], mask=upper, other=0.0)
+        mean = tl.sum(delta.to(tl.float32) * result.to(tl.float32), axis=1)
+        place = own.to(tl.int64) * length + t
+        tl.store(inner + c * (tl.num_programs(0) // rows // tiles) * length + place, mean, mask=t < length)
+        norm = tl.load(sums + place, mask=t < length, other=0.0)
+        delta = delta.to(query.dtype)
+        total = tl.zeros([tall, deep], dtype=tl.float32)
+        for start in range(0, reach, wide):
+            s = start + tl.arange(0, wide)
+            lower = (s[:, None] < reach) & known
+            key = tl.load(k + n * k1 + h * k2 + s[:, None] * k3 + f[None, :], mask=lower, other=0.0)
+            value = tl.load(v + n * v1 + h * v2 + s[:, None] * v3 + f[None, :], mask=lower, other=0.0)
+            weight = tl.exp(tl.dot(query, tl.trans(key), input_precision=precision) * scale - norm[:, None])
+            part = tl.dot(delta, tl.trans(value), input_precision=precision)
+            part = tl.where(s[None, :] < reach, weight * (part - mean[:, None]), 0.0).to(query.dtype)
+            total += tl.dot(part, key, input_precision=precision)
+        tl.store(
+            dq + c * dq0 + n * dq1 + h * dq2 + t[:, None] * dq3 + f[None, :],
+            (total * scale).to(dq.dtype.element_ty), mask=upper,
+        )  # fmt: skip
+
+    @triton.jit(do_not_specialize=["rows", "heads", "length", "reach"])
+    def _keys(
+        g, q, k, v, sums, inner, dk, dv,
+        scale, rows, heads, length, reach, d,
+        g0, g1, g2, g3, dk0, dk1, dk2, dk3, dv0, dv1, dv2, dv3,
+        q1, q2, q3, k1, k2, k3, v1, v2, v3,
+        tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr, precision: tl.constexpr,
+    ) -> None:  # fmt: skip
+        pid = tl.program_id(0)
+        c = (pid % rows).to(tl.int64)
+        tiles = tl.cdiv(reach, wide)
+        own = pid // rows // tiles
+        n, h = (own // heads).to(tl.int64), (own % heads).to(tl.int64)
+        s, f = (pid // rows % tiles) * wide + tl.arange(0, wide), tl.arange(0, deep)
+        known = f[None, :] < d
+        lower = (s[:, None] < reach) & known
+        key = tl.load(k + n * k1 + h * k2 + s[:, None] * k3 + f[None, :], mask=lower, other=0.0)
+        value = tl.load(v + n * v1 + h * v2 + s[:, None] * v3 + f[None, :], mask=lower, other=0.0)
+        first = tl.zeros([wide, deep], dtype=tl.float32)
+        second = tl.zeros([wide, deep], dtype=tl.float32)
+        many = tl.num_programs(0) // rows // tiles
+        for start in range(0, length, tall):
+            t = start + tl.arange(0, tall)
+            upper = (t[:, None] < length) & known
+            query = tl.load(q + n * q1 + h * q2 + t[:, None] * q3 + f[None, :], mask=upper, other=0.0)
+            delta = tl.load(g + c * g0 + n * g1 + h * g2 + t[:, None] * g3 + f[None, :], mask=upper, other=0.0)
+            delta = delta.to(query.dtype)
+            place = own.to(tl.int64) * length + t
+            norm = tl.load(sums + place, mask=t < length, other=float("inf"))
+            mean = tl.load(inner + c * many * length + place, mask=t < length, other=0.0)
+            weight = tl.exp(tl.dot(key, tl.trans(query), input_precision=precision) * scale - norm[None, :])
+            second += tl.dot(weight.to(query.dtype), delta, input_precision=precision)
+            part = tl.dot(value, tl.trans(delta), input_precision=precision)
+            part = (weight * (part - mean[None, :])).to(query.dtype)
+            first += tl.dot(part, query, input_precision=precision)
+        tl.store(
+            dk + c * dk0 + n * dk1 + h * dk2 + s[:, None] * dk3 + f[None, :],
+            (first * scale).to(dk.dtype.element_ty), mask=lower,
+        )  # fmt: skip
+        tl.store(
+            dv + c * dv0 + n * dv1 + h * dv2 + s[:, None] * dv3 + f[None, :],
+            second.to(dv.dtype.element_ty), mask=lower,
+        )  # fmt: skip

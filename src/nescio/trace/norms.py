@@ -7,6 +7,7 @@ gradients are added up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -19,7 +20,6 @@ from nescio.models import Classifier
 from nescio.trace import attention, cotangents, estimate, memory, noise, replay
 from nescio.trace.asked import check_request
 from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, pulled_norms, split_norms
-from nescio.trace.layers import Layers
 from nescio.trace.plan import detached, prove_silent
 from nescio.trace.precision import Lowered, lowered
 from nescio.trace.survey import TOO_LARGE, begin
@@ -57,8 +57,8 @@ def class_gradients(
         smoothing: "log" averages log-probabilities (Eq. 13), "mean" takes the log of the mean probability.
         chunk: inputs at a time; None chooses from the memory at hand. Results do not depend on it.
         output: what the model returns: "logits" (unless a Classifier says otherwise), "probabilities" or "binary".
-        classes: "exact" computes every class; a number computes as many rows, whatever the number of classes, and
-            estimates the rest (`nescio.trace.estimate`); "auto" does that from 49 classes on.
+        classes: "exact" computes every class; a number does about the work of as many, whatever their number, and
+            estimates the rest (`nescio.trace.estimate`); "auto" is 44.
         precision: "bfloat16" works out the gradients in that type, from the probabilities of the model's own.
         memory_gb: about how much memory to work in, beyond the model; None chooses.
 
@@ -108,7 +108,7 @@ def gradient_norms(
         chosen = _some(inputs.size(x), request.seed)
         if not len(chosen):
             return tables
-        whole = replace(cut, floor=0) if cut.drawn else None  # of many classes most stay estimated
+        whole = cut.whole() if cut.drawn else None  # of many classes most stay estimated
         truth = work.tables(inputs.take(work.x, chosen), whole)
         moves = 0
         while (worst := _apart(tables, truth, chosen, request)) > request.tolerance and moves < LEVELS:
@@ -157,7 +157,8 @@ class _Work:
     ) -> None:
         self.classifier, self.request, self.chunk = classifier, request, chunk
         self.most = None if memory_gb is None else memory_gb * 1e9
-        samples = request.samples if request.sigma > 0 else 0
+        plain = request.pairs and not inputs.is_floating(x)  # tokens: there is nothing to add noise to
+        samples = request.samples if request.sigma > 0 and not plain else 0
         self.pairs = request.pairs and samples > 0
         self.noise = (request.sigma, samples, request.seed, self.pairs)
         self.settings = Settings(rows, request.norm, samples + (not self.pairs), request.smoothing)
@@ -203,10 +204,8 @@ class _Work:
     def _sizes(self, cut: estimate.Cut | None) -> tuple[int, Settings]:
         """Inputs at a time, and the settings with the number of cotangents at a time."""
         survey, copies = self.survey, self.settings.copies
-        rows = max(cotangents.row_count(row, survey.classes) for row in self.settings.rows)
-        if cut is not None and (cut.drawn or survey.device.type == "cuda"):
-            rows = cut.rows
-        share = (1.0, 1.0) if cut is None or survey.moved else survey.shares[cut.floor]
+        rows, most = self._widest(cut)
+        share = (1.0 if cut is None or survey.moved else survey.shares[cut.floor][0], most)
         key = (rows, copies, self.most, share)
         if key not in survey.sizes:  # asking a GPU for its free memory takes a millisecond
             plan = survey.plan
@@ -214,6 +213,19 @@ class _Work:
             survey.sizes[key] = memory.choose(survey.device, *needs, rows, copies, self.most)
         size, at_once = survey.sizes[key]
         return self.chunk or size, replace(self.settings, at_once=at_once)
+
+    def _widest(self, cut: estimate.Cut | None) -> tuple[int, float]:
+        """The cotangents that take most memory at once, and their share of what one takes in a pass of all layers."""
+        rows = max(cotangents.row_count(row, self.survey.classes) for row in self.settings.rows)
+        if cut is None:
+            return rows, 1.0
+        if not cut.drawn and self.survey.device.type != "cuda":
+            return rows, self._share(cut.floor)
+        return max(((level.rows, self._share(level.floor)) for level in cut.levels), key=math.prod)
+
+    def _share(self, floor: int) -> float:
+        """The share of the memory of a cotangent that it takes from this layer on."""
+        return 1.0 if self.survey.moved else self.survey.shares[floor][1] or 1.0
 
     def _chunk(self, part: Any, settings: Settings, cut: estimate.Cut | None) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits of a chunk of inputs and their norms, with the proof that no selected parameter escapes."""
@@ -259,13 +271,17 @@ class _Work:
             return chunk_norms(model, run, table, settings, p)
         rest = replace(settings, rows=tuple(row for row in settings.rows if row != "classes"))
         found = chunk_norms(model, run, table, rest, p)
-        every = replace(settings, rows=("classes",))
-        last = chunk_norms(model, run, table.part(cut.top), every, p)["classes"]
-        copies = len(base.z) // len(p)
-        few = replace(settings, copies=copies)
+        widest = self._widest(cut)[1]
 
-        def norms(layers: Layers, pulled: cotangents.Cotangents) -> Tensor:
-            return pulled_norms(model, base, layers, few, pulled)
+        def fitting(floor: int, **changes: Any) -> Settings:  # as many cotangents as fit where they do not go so far
+            at_once = settings.at_once and max(1, int(settings.at_once * widest / self._share(floor)))
+            return replace(settings, at_once=at_once, **changes)
+
+        last = chunk_norms(model, run, table.part(cut.top), fitting(cut.top, rows=("classes",)), p)["classes"]
+        copies = len(base.z) // len(p)
+
+        def norms(start: int, stop: int | None, pulled: cotangents.Cotangents) -> Tensor:
+            return pulled_norms(model, base, table.part(start, stop), fitting(start, copies=copies), pulled)
 
         found["classes"], found["spread"] = estimate.complete(
             base, copies, settings.smoothing, p, table, cut, last, base is run, norms

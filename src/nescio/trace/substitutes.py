@@ -1,5 +1,5 @@
 """Operations evaluated in a form that folds well under `vmap`: `batch_norm` in eval mode and `data_convolution`; on a
-GPU also `layer_norm`, element-wise activations (`pointwise`) and short `attention`.
+GPU also `layer_norm`, element-wise activations (`pointwise`) and `attention` without a mask.
 
 Inside `folding` the model's own calls of these go through ours; nothing of the model is changed.
 """
