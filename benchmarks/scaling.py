@@ -2,12 +2,13 @@
 
     python benchmarks/scaling.py                    # about two minutes on two cores that are free
 
-A small MLP scores rows of a .npz file into a folder of Parquet parts, in a process of its own, with one thread in each
-process. *first*: seconds until the first part is there, which is what a start takes; *rate*: rows in a second from then
-on; *cpu*: seconds of a processor for 1,000 rows from then on, by the process that was started (own), the workers and
-the rest of Ray (other). Where other work shares the cores, rates say how much of that there was; seconds of a processor
-can be compared. *peaks*: the largest resident memory until then of one process of each kind, whenever another tenth of
-the parts was there: it must not grow with the data. *equal*: whether all parts have the local engine's bytes.
+A small MLP scores rows of a Parquet file into a folder of Parquet parts, in a process of its own, with one thread in
+each process; on Ray the file is read by tasks, and parts are written by workers. *first*: seconds until the first part
+is there, which is what a start takes; *rate*: rows in a second from then on; *cpu*: seconds of a processor for 1,000
+rows from then on, by the process that was started (own), the workers and the rest of Ray (other). Where other work
+shares the cores, rates say how much of that there was; seconds of a processor can be compared. *peaks*: the largest
+resident memory until then of one process of each kind, whenever another tenth of the parts was there: it must not grow
+with the data. *equal*: whether all parts have the local engine's bytes.
 """
 
 from __future__ import annotations
@@ -24,20 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import torch
 from measure import RESULTS, machine, save
+from survive import MODEL
 
-MODEL = """
-import torch
-from torch import nn
-
-def mlp():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-"""
 METHODS = ("exgrad", "entropy")
-
-
 KINDS = ("own", "worker", "other")
 
 
@@ -66,7 +59,7 @@ class Watch:
 def scored(folder: Path, rows: int, out: str, *engine: str) -> dict[str, Any]:
     """Run the command, and watch it."""
     chosen = [word for method in METHODS for word in ("--method", method)]
-    given = ["--model", "scaling_models:mlp", "--data", "x.npz", *chosen, "--out", f"{out}/", *engine]
+    given = ["--model", "scaling_models:mlp", "--data", "x.parquet", *chosen, "--out", f"{out}/", *engine]
     began = time.perf_counter()
     run = subprocess.Popen(
         [sys.executable, "-m", "nescio", "score", *given],
@@ -119,7 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         folder = Path(name)
         (folder / "scaling_models.py").write_text(MODEL)
         x = np.random.default_rng(0).normal(size=(options.rows, 16)).astype(np.float32)
-        np.savez(folder / "x.npz", x=x)
+        lists = pyarrow.FixedSizeListArray.from_arrays(x.ravel(), x.shape[1])
+        pyarrow.parquet.write_table(pyarrow.table({"x": lists}), folder / "x.parquet", row_group_size=10_000)
         runs = [scored(folder, options.rows, "local")]
         print(runs[-1], flush=True)
         for workers in options.workers:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -85,6 +86,43 @@ def test_work_goes_on_where_it_was_and_the_manifest_says_what_is_missing(tmp_pat
         fill(parts)
         assert (parts.rows, parts.missing) == (9, [])
     assert json.loads((tmp_path / "p" / MANIFEST).read_text())["complete"] is True
+
+
+def test_parts_that_another_process_has_written_count_when_they_are_adopted(tmp_path):
+    with opened(tmp_path / "whole") as parts:
+        fill(parts)
+    folder = tmp_path / "p"
+    with opened(folder) as parts:
+        with parts.aside() as aside:
+            for part in parts.missing:
+                written = pickle.loads(pickle.dumps(aside)).write(columns(part))
+                aside.write(columns(part))  # by a worker that was lost afterwards
+                assert part in parts.missing and read_table_if_any(folder) == parts.rows
+                parts.adopt(part, written, notes={"sum": part.stop})
+            with pytest.raises(InputError, match=r"cannot write .*part-000000.parquet: No such file"):
+                parts.adopt(range(0, 4), written)
+        assert aside.write(columns(range(4))) is None  # no longer
+        assert aside._replace(folder=str(tmp_path / "elsewhere")).write(columns(range(4))) is None
+    for file in (tmp_path / "whole").iterdir():
+        assert (folder / file.name).read_bytes() == file.read_bytes()
+    assert len(list(folder.iterdir())) == len(list((tmp_path / "whole").iterdir()))
+
+
+def test_what_another_process_has_left_aside_is_cleaned_up_and_nothing_else(tmp_path):
+    with opened(tmp_path / "p") as parts:
+        fill(parts)
+    (tmp_path / "p" / ".aside.0123abcd.parquet").touch()
+    (tmp_path / "p" / ".aside.0123abcd").touch()
+    with opened(tmp_path / "p"):
+        assert not list((tmp_path / "p").glob(".*"))
+    (tmp_path / "p" / ".mine.0123abcd.parquet").touch()
+    with pytest.raises(InputError, match=r"but .* holds \.mine\.0123abcd\.parquet"):
+        opened(tmp_path / "p")
+
+
+def read_table_if_any(folder):
+    """The number of rows that readers of the folder find."""
+    return len(read_table(folder)["index"]) if list(folder.glob("part-*")) else 0
 
 
 def test_the_folder_is_a_table_for_readers_of_parquet(tmp_path):

@@ -2,12 +2,14 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
-from nescio.data.prefetch import read_ahead
+from nescio import inputs
+from nescio.data.prefetch import _Stage, read_ahead
 from nescio.data.sources import Rows, open_data
 from nescio.types import InputError
 
@@ -56,13 +58,13 @@ def test_no_more_is_read_than_a_few_batches_ahead_and_closing_ends_the_threads(r
     reads = read_ahead(rows(), ranges(5), workers=1)
     next(reads)
     end = time.monotonic() + 10
-    while max(asked) < 14 and time.monotonic() < end:  # two more batches are read while the first is in use
+    while max(asked) < 19 and time.monotonic() < end:  # three more batches are read while the first is in use
         time.sleep(0.01)
     time.sleep(0.1)
-    assert max(asked) == 14
+    assert max(asked) == 19
     reads.close()
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("nescio")]
-    assert max(asked) == 14
+    assert max(asked) == 19
     assert list(read_ahead(rows(), [])) == []
 
 
@@ -71,6 +73,48 @@ def test_threads_read_side_by_side(rows, monkeypatch):
     real = Rows.attempt
     monkeypatch.setattr(Rows, "attempt", lambda self, index: (together.wait(), real(self, index))[1])
     assert len(list(read_ahead(rows(), ranges(6), workers=3))) == 5
+
+
+def test_a_thread_that_reads_computes_alone_and_others_are_as_they_were(rows, monkeypatch):
+    seen, real, before = [], Rows.attempt, torch.get_num_threads()
+    monkeypatch.setattr(
+        Rows, "attempt", lambda self, index: (seen.append(torch.get_num_threads()), real(self, index))[1]
+    )
+    torch.set_num_threads(3)
+    try:
+        for _ in read_ahead(rows(), ranges(6), workers=2):
+            assert torch.get_num_threads() == 3
+        with ThreadPoolExecutor(1) as pool:  # a new thread too
+            assert pool.submit(torch.get_num_threads).result() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1}
+
+
+@pytest.mark.parametrize("names", [None, ("ids", "mask")])
+def test_a_batch_waits_in_memory_that_is_kept(monkeypatch, names):
+    made, empty = [], torch.empty
+
+    def pinned(size, pin_memory, **more):
+        made.append((size, pin_memory))
+        return empty(size, **more)
+
+    def batch(rows):
+        x = torch.arange(3.0 * rows).view(rows, 3).t()[:, :rows]  # not contiguous
+        return x if names is None else {"ids": x.long(), "mask": x > 2}
+
+    stage = _Stage()
+    monkeypatch.setattr(torch, "empty", pinned)
+    assert not stage.fits(batch(5))
+    stage.grow(batch(5))
+    for size in (5, 2, 5):
+        assert stage.fits(batch(size))
+        held = stage.hold(batch(size))
+        for ours, theirs in zip(inputs.tensors(held), inputs.tensors(batch(size)), strict=True):
+            assert torch.equal(ours, theirs) and ours.dtype == theirs.dtype and ours.is_contiguous()
+            assert ours.untyped_storage().data_ptr() == stage.memory.data_ptr()
+    assert not stage.fits(batch(50))
+    assert made == [(64 if names is None else 128 + 64, True)]
 
 
 def test_what_a_row_cannot_help_is_raised(rows, monkeypatch):
@@ -84,8 +128,8 @@ def test_what_a_row_cannot_help_is_raised(rows, monkeypatch):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_batches_come_to_the_gpu(rows):
-    device = torch.device("cuda")
-    for ours, theirs in zip(read_ahead(rows(), ranges(4), device=device), read_ahead(rows(), ranges(4)), strict=True):
+    device, ahead = torch.device("cuda"), read_ahead(rows(), ranges(2))  # more batches than there is memory to wait in
+    for ours, theirs in zip(read_ahead(rows(), ranges(2), device=device), ahead, strict=True):
         assert (ours.batch is None) == (theirs.batch is None)
         if ours.batch is not None:
             assert ours.batch.inputs.is_cuda

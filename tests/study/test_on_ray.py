@@ -10,13 +10,15 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import torch
 
 from nescio import scores
 from nescio.cli import main
-from nescio.data.parts import MANIFEST, Parts
-from nescio.study import on_ray, streaming
+from nescio.data import read_table
+from nescio.data.parts import MANIFEST, Aside, Parts
+from nescio.study import on_ray, parquet_on_ray, streaming
 from nescio.study.jobs import DataAt, Job, ModelAt, identity
 from nescio.study.on_ray import Node, Usage, _Done, _Work, _Worker, share
 from nescio.study.streaming import score_part
@@ -56,6 +58,14 @@ def failing():
 ROWS, SIZE = 40, 4
 
 
+def parquet(x):
+    """The rows in two files of a folder, in groups that are not those of parts or batches."""
+    Path("tables").mkdir()
+    table = pyarrow.table({"x": x.tolist(), "unused": list(range(len(x)))})
+    pyarrow.parquet.write_table(table.slice(0, 15), "tables/a.parquet", row_group_size=6)
+    pyarrow.parquet.write_table(table.slice(15), "tables/b.parquet", row_group_size=11)
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -66,6 +76,7 @@ def folder(tmp_path, monkeypatch):
     np.savez("x.npz", x=x)
     x[[4, 5, 6, 7, 18], 1] = np.nan
     np.savez("broken.npz", x=x)
+    parquet(x)
     monkeypatch.setattr(streaming, "_last", None)
     yield tmp_path
     sys.modules.pop("raymodels", None)
@@ -82,18 +93,36 @@ def cluster():
     ray.shutdown()
 
 
-def job(*methods, model="raymodels:build", data="broken.npz", on_error="skip", **more):
+def job(*methods, model="raymodels:build", data="broken.npz", x=None, on_error="skip", **more):
     chosen = tuple(scores.get(one) for one in methods or ("entropy",))
-    return Job(ModelAt(model), DataAt(data, on_error=on_error), chosen, batch=SIZE, **more)
+    return Job(ModelAt(model), DataAt(data, x, on_error=on_error), chosen, batch=SIZE, **more)
 
 
-def locally(asked):
+def locally(asked, ending=".csv"):
     """The table that the local engine makes in the folder `local`."""
     ready = asked.open()
-    with Parts("local", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts:
+    with Parts("local", ROWS, SIZE, identity(asked, ready), ending=ending) as parts:
         streaming.stream(ready, parts)
-        parts.join("local.csv")
-    return Path("local.csv").read_bytes()
+        parts.join(f"local{ending}")
+    return Path(f"local{ending}").read_bytes()
+
+
+def noting(reader, where):
+    """The stage that reads Parquet, with a file for each part that it has sent."""
+    where.mkdir()
+
+    def noted(*given):
+        plain = reader(*given)
+
+        def read(batch):
+            for one in plain(batch):
+                if one["table"][0]:
+                    (where / str(one["start"][0])).touch()
+                yield one
+
+        return read
+
+    return noted
 
 
 def manifest(name):
@@ -103,18 +132,28 @@ def manifest(name):
 
 
 @pytest.mark.slow  # Ray takes longer to begin than all of this room together
-def test_ray_gives_the_bytes_of_the_local_engine_though_a_worker_is_killed_and_rows_are_broken(folder, cluster, capfd):
-    asked = job("regrad", "perturb_x", "mahalanobis", fit=DataAt("train.npz"))
-    local = locally(asked)
+def test_ray_gives_the_bytes_of_the_local_engine_though_a_worker_is_killed_and_rows_are_broken(
+    folder, cluster, capfd, monkeypatch
+):
+    asked = job("regrad", "perturb_x", "mahalanobis", fit=DataAt("train.npz"), data="tables", x="x")
+    local = locally(asked, ".parquet")
     Path("deadly").touch()
+    monkeypatch.setattr(parquet_on_ray, "reader", noting(parquet_on_ray.reader, folder / "read"))
     told, usage = [], Usage()
     ready = on_ray.opened(asked)
-    with Parts("ray", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts:
+    adopted = []
+    with Parts("ray", ROWS, SIZE, identity(asked, ready)) as parts:
+        adopt = parts.adopt
+        parts.adopt = lambda part, *more: (adopted.append(part.start), adopt(part, *more))
         on_ray.stream(ready, parts, workers=2, usage=usage, tell=told.append)
-        parts.join("ray.csv")
+        parts.join("ray.parquet")
         assert [problem.index for problem in parts.problems] == [4, 5, 6, 7, 18]
     assert not Path("deadly").exists()
-    assert Path("ray.csv").read_bytes() == local
+    assert Path("ray.parquet").read_bytes() == local
+    starts = list(range(0, ROWS, SIZE))
+    assert sorted(map(int, os.listdir("read"))) == starts  # by a stage of its own
+    assert sorted(adopted) == starts  # written by workers
+    assert sorted(os.listdir("ray")) == [MANIFEST, *(f"part-{i:06d}.parquet" for i in range(ROWS // SIZE))]
     about, record = manifest("ray")
     assert record == manifest("local")[1]
     assert about["machine"] == f"cpu, {torch.get_num_threads()} threads, {_capability()}"
@@ -177,8 +216,9 @@ def test_threads_are_those_of_one_process_while_there_is_room_and_cores_are_neve
 
 
 def test_a_worker_gives_errors_back_as_they_are_and_gives_a_part_up_that_has_ended_many(folder):
-    def done(asked, attempts=1, where=None):
-        worker = _Worker(_Work(asked, torch.get_num_threads(), str(where or folder)), None)
+    def done(asked, attempts=1, where=None, weights=None):
+        aside = Aside(str(folder), ".csv", "none")
+        worker = _Worker(_Work(asked, torch.get_num_threads(), str(where or folder), aside, weights), None)
         return pickle.loads(pickle.dumps(worker.done(4, 8, attempts)))
 
     broken = done(job(on_error="stop")).found
@@ -189,6 +229,9 @@ def test_a_worker_gives_errors_back_as_they_are_and_gives_a_part_up_that_has_end
     assert "expected the folder" in str(done(job(), where=folder / "none").found)
     lost = done(job(), attempts=on_ray.ATTEMPTS + 1).found
     assert isinstance(lost, ModelError) and "5 workers were lost at the rows 4 to 7" in str(lost)
+    other = done(job(), weights="another").found
+    assert isinstance(other, ModelError)
+    assert "expected the same weights of raymodels:build in every process" in str(other)
     good = done(job("entropy", data="x.npz"), attempts=on_ray.ATTEMPTS)
     assert good.found.columns["index"].tolist() == [4, 5, 6, 7]
 
@@ -197,6 +240,22 @@ def test_a_worker_gives_errors_back_as_they_are_and_gives_a_part_up_that_has_end
             super().__init__(f"{one}{two}")
 
     assert str(on_ray._portable(Odd("a", "b"))) == "Odd: ab"  # it cannot be made again from its text
+
+
+def test_a_worker_takes_the_rows_that_were_read_and_writes_its_part(folder):
+    asked = job(data="tables", x="x")
+    ready = on_ray.opened(asked)
+    found = parquet_on_ray.groups(ready.rows)
+    read = parquet_on_ray.reader(ready.rows, found, [[range(20, 24)]])
+    (sent,) = read({"run": np.array([0])})
+    with Parts("p", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts, parts.aside() as aside:
+        work = _Work(asked, torch.get_num_threads(), str(folder), aside, parts.identity["weights"])
+        done = _Worker(work, None).done(8, 12, 1, sent["table"][0])  # rows of another part, to tell them apart
+        assert done.found.columns == {} and done.written.rows == SIZE
+        parts.adopt(range(8, 12), done.written, done.found.problems, done.found.notes)
+        ours = read_table("p/part-000002.csv")
+    assert ours["index"].tolist() == [8, 9, 10, 11]
+    assert ours["entropy"].tolist() == score_part(asked, 20, 24).columns["entropy"].tolist()
 
 
 @pytest.fixture
@@ -215,8 +274,9 @@ def played(folder, monkeypatch):
     monkeypatch.setattr(on_ray, "_nodes", lambda: [Node(64, 0)])
 
     def play(asked, change, name="played", tell=lambda words: None):
-        def results(work, parts, workers, gpu):
-            yield from change([_Done(p.start, score_part(asked, p.start, p.stop), 0.1, 1, "here") for p in parts])
+        def results(work, rows, parts, workers, gpu):
+            found = [(part.start, score_part(asked, part.start, part.stop)) for part in parts]
+            yield from change([_Done(start, one, 0.1, 1, machine="here") for start, one in found])
 
         monkeypatch.setattr(on_ray, "_results", results)
         ready = on_ray.opened(asked)

@@ -118,6 +118,11 @@ def test_a_job_is_opened_once_in_a_process_and_warmed_with_the_first_rows(folder
     score_part(job("entropy", model="streammodels:other"), 8, 12)
     assert opened == ["streammodels:build", "streammodels:other"]
     assert shown == [0, 8, 16, 0, 8]
+    x = np.load("x.npz")["x"]
+    x[:4] = np.nan
+    np.savez("late.npz", x=x)
+    score_part(job("entropy", data="late.npz"), 8, 12)
+    assert shown[5:] == [4, 8]  # the first that can be used
 
 
 def test_a_stream_that_was_cut_off_goes_on_and_ends_the_same(folder, monkeypatch):
@@ -201,6 +206,17 @@ def test_identities_differ_with_what_numbers_depend_on_and_with_nothing_else(fol
     seeds = [of(job(scores.get("perturb_x", seed=seed)))["methods"] for seed in (0, 1)]
     assert seeds[0] != seeds[1]
     assert "cpu, 1 threads" in machine(job("entropy").open())
+
+
+def test_random_weights_are_the_same_again_and_random_numbers_as_they_were(folder):
+    (folder / "streammodels.py").write_text(MODELS + "\ndef drawn():\n    return nn.Linear(4, 3)\n")
+    asked = job("entropy", model="streammodels:drawn")
+    torch.manual_seed(5)
+    first = identity(asked, asked.open())
+    after = torch.rand(1)
+    assert identity(asked, asked.open()) == first
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(1), after)
 
 
 def test_names_of_classes_have_columns(folder):

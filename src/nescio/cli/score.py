@@ -89,7 +89,8 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     command.add_argument(
         "--workers", type=positive, metavar="N",
-        help="threads that read rows (default: by cores and kind of data); with ray: processes with a model each",
+        help="threads that read rows, or processes for a GPU (default: by cores and kind of data); with ray: processes "
+        "with a model each",
     )  # fmt: skip
     command.add_argument("--address", metavar="HOST:PORT", help="with ray: the cluster (default: this machine alone)")
     add_running(command)
@@ -138,6 +139,7 @@ def run(args: argparse.Namespace) -> int:
             parts.settle()
             raise type(error)(f"{error}; {parts}" if parts.rows else str(error)) from error
         except Exception:
+            parts.settle()
             if parts.rows:
                 print(f"nescio: {parts}", file=sys.stderr)
             raise

@@ -10,6 +10,10 @@ part, so what a kill takes away is computed again, and nothing counts twice. Par
 and no file but ``_runs.jsonl`` holds a time: the same work gives the same bytes, however often it was cut off. Readers
 of Parquet leave out names that begin with an underscore, and take the folder as one table. `Parts.join` makes one file
 of it, part by part.
+
+Another process may write a part too, on this machine or on one that has the same folder: `Aside.write` there, under
+a name that counts for nothing, then `Parts.adopt` here. So parts are kept by one process alone, and what is written by
+one that was left behind does no harm.
 """
 
 from __future__ import annotations
@@ -18,11 +22,12 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from nescio.data.atomic import replacing
 from nescio.data.joining import JOIN
@@ -35,13 +40,40 @@ FORMAT, VERSION = "nescio.parts", 1
 PATIENCE = 20
 """The manifest is not written again before so many times the time that took has passed, if it can be helped."""
 _OWN = re.compile(r"part-\d{6,}\.(parquet|csv|json)|_manifest\.json|_runs\.jsonl")
-_CUT_OFF = re.compile(r"\..*\.[a-z0-9_]{8}\.part")  # what `replacing` leaves when it is killed
+_CUT_OFF = re.compile(  # what `replacing`, or a process that wrote aside, leaves when it is killed
+    r"\..*\.[a-z0-9_]{8}\.part|\.aside\.[0-9a-f]{8}(\.parquet|\.csv|\.json)?"
+)
 
 
 def part_rows(total: int, batch: int, wanted: int | None = None) -> int:
     """How many rows a part has: a multiple of the batch, about a twentieth of few rows, a thousandth of many."""
     least = max(1, wanted if wanted is not None else max(min(1024, total // 20), total // 1000))
     return -(-least // batch) * batch
+
+
+class Written(NamedTuple):
+    """A part that was written aside."""
+
+    file: str
+    rows: int
+    sha256: str
+
+
+class Aside(NamedTuple):
+    """Where another process may write parts; it can be sent there."""
+
+    folder: str
+    ending: str
+    mark: str
+    """A file by which that process knows the folder."""
+
+    def write(self, columns: Columns) -> Written | None:
+        """Write the rows of a part, for `Parts.adopt`; None where this process has not that folder."""
+        if not Path(self.folder, self.mark).exists():
+            return None
+        file = Path(self.folder, f".aside.{secrets.token_hex(4)}{self.ending}")
+        write_table(file, columns)
+        return Written(file.name, len(next(iter(columns.values()))), _sha256(file))
 
 
 class Parts:
@@ -111,17 +143,47 @@ class Parts:
 
     def add(self, part: range, columns: Columns, problems: Sequence[Problem] = (), notes: Any = None) -> None:
         """Keep the rows of a part, which is one of `missing`. notes: anything that JSON can hold."""
-        number = part.start // self.size
-        file = self.folder / f"part-{number:06d}{self.ending}"
         if self._lock is None:
             self._make()
+        file = self._file(part)
         write_table(file, columns)
+        self._keep(part, len(next(iter(columns.values()))), _sha256(file), problems, notes)
+
+    def adopt(self, part: range, written: Written, problems: Sequence[Problem] = (), notes: Any = None) -> None:
+        """`add` for rows that another process has written."""
+        file = self._file(part)
+        try:
+            os.replace(self.folder / written.file, file)
+        except OSError as error:
+            raise InputError(f"cannot write {file}: {error.strerror or error}") from error
+        self._keep(part, written.rows, written.sha256, problems, notes)
+
+    @contextmanager
+    def aside(self) -> Iterator[Aside]:
+        """Where other processes may write parts meanwhile."""
+        if self._lock is None:
+            self._make()
+        mark = self.folder / f".aside.{secrets.token_hex(4)}"
+        with replacing(mark):
+            pass
+        try:
+            yield Aside(str(self.folder.resolve()), self.ending, mark.name)
+        finally:
+            for path in self._inside():
+                if _CUT_OFF.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+
+    def _file(self, part: range) -> Path:
+        return self.folder / f"part-{part.start // self.size:06d}{self.ending}"
+
+    def _keep(self, part: range, rows: int, sha256: str, problems: Sequence[Problem], notes: Any) -> None:
+        number = part.start // self.size
         self._entries[number] = {
-            "file": file.name,
+            "file": self._file(part).name,
             "start": part.start,
             "stop": part.stop,
-            "rows": len(next(iter(columns.values()))),
-            "sha256": _sha256(file),
+            "rows": rows,
+            "sha256": sha256,
             "notes": {} if notes is None else notes,
         }
         if problems:

@@ -1,13 +1,14 @@
 """Rows read ahead of the model that takes them: decoding, copying to a GPU and computing go on at the same time.
 
     read ──► join ──► send ──► the model
-    many     one      side stream
-    threads  thread   of the GPU
+    many     two      side stream
+    threads  threads  of the GPU
 
-A batch is read in slices by a pool of threads, put together by one more, and handed over in order. So many batches are
-on their way at a time, and no more: memory does not grow with the data. For a GPU a batch that is ready is put into
-pinned memory and copied on a stream of its own while the model works on the one before. That is done in the thread that
-takes the batches, since no other may ask for pinned memory while a pass is recorded (`nescio.trace.replay`).
+A batch is read in slices by a pool of threads, or for a GPU by processes (`nescio.data.processes`), put together by one
+of two more threads, and handed over in order. So many batches are on their way at a time, and no more: memory does not
+grow with the data. For a GPU a batch waits in pinned memory, and is copied on a stream of its own while the model works
+on the one before. Pinned memory is asked for, and copies begin, in the thread that takes the batches alone, since no
+other may call CUDA while a pass is recorded (`nescio.trace.replay`); so it is kept from batch to batch.
 """
 
 from __future__ import annotations
@@ -16,19 +17,29 @@ import os
 from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from nescio import inputs
+from nescio.data.processes import Problems, Processes, can_fork
 from nescio.data.sources.rows import Batch, Problem, Rows
 from nescio.inputs import Inputs
+from nescio.types import InputError
 
 SLICE = 64
 """Rows that a thread reads at a time, at most: threads stay near each other, as tables that are read in blocks need."""
 THREADS = 8
 """Threads that read pictures and texts, at most, unless a person says otherwise."""
+DEPTH = 3
+"""Batches on their way, at least: one that is read, one that is joined, and one that is ready."""
+JOINERS = 2
+"""Threads that join."""
+PROCESSES = True
+"""Whether processes may read picture files for a GPU."""
 
 
 class Read(NamedTuple):
@@ -44,74 +55,164 @@ def read_ahead(
 ) -> Generator[Read, None, None]:
     """The rows of each range as one batch, in order; a problem is raised in its turn where `rows` stops at one.
 
-    workers: threads that read; None: one for numbers, else one for each core, up to 8. device: a GPU that batches are
-    sent to; None leaves them where they are. Close the generator to end the threads before its end.
+    workers: threads or processes that read; None: one for numbers, else one for each core, up to 8 threads. device: a
+    GPU that batches are sent to; None leaves them where they are. Close the generator to end them before its end.
     """
     todo = iter(ranges)
     first = next(todo, None)
     if first is None:
         return
     todo = chain([first], todo)
-    count = workers or _usual(rows)
-    depth = max(2, -(-4 * count // max(1, len(first))))
-    lane = _Lane(device) if device is not None and device.type == "cuda" else None
-    readers, joiner = ThreadPoolExecutor(count, "nescio-read"), ThreadPoolExecutor(1, "nescio-join")
-    coming: deque[Future[Read]] = deque()
+    gpu = device if device is not None and device.type == "cuda" else None
+    forks = gpu is not None and PROCESSES and can_fork(rows)
+    count = workers or _usual(rows, forks)
+    depth = max(DEPTH, -(-4 * count // max(1, len(first))))
+    lane = None if gpu is None else _Lane(gpu, depth)
+    processes = None
+    if lane is not None and forks:
+        soon = list(islice(todo, depth + 1))
+        todo = chain(soon, todo)
+        if len(soon) > depth:  # else they would take longer to begin than to read
+            processes = Processes(rows, count, len(first), len(lane.stages))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads)  # MKL divides its work otherwise once that was said, so it is said before any work
+    readers = ThreadPoolExecutor(count, "nescio-read", initializer=torch.set_num_threads, initargs=(1,))
+    joiners = ThreadPoolExecutor(JOINERS, "nescio-join")
+    coming: deque[tuple[Future[Read], _Stage | None]] = deque()
 
     def fill() -> None:
         while len(coming) < depth and (places := next(todo, None)) is not None:
             step = max(1, min(SLICE, -(-len(places) // count)))
             slices = [places[start : start + step] for start in range(0, len(places), step)]
-            attempts = [readers.submit(_attempts, rows, part) for part in slices]
-            coming.append(joiner.submit(_joined, rows, places, attempts))
+            stage = None if lane is None else lane.stage()
+            if processes is not None and stage is not None and len(places) <= processes.size:
+                room = processes.rooms[stage.number][: len(places)]
+                problems = [processes.read(stage.number, part.start - places.start, part) for part in slices]
+                coming.append((joiners.submit(_settled, rows, places, room, problems, stage), stage))
+            else:
+                attempts = [readers.submit(_attempts, rows, part) for part in slices]
+                coming.append((joiners.submit(_joined, rows, places, attempts, stage), stage))
+
+    def taken() -> Read:
+        future, stage = coming.popleft()
+        read = future.result()
+        return read if lane is None or stage is None else lane.send(read, stage)
 
     sent: Read | None = None
     try:
         fill()
         while coming or sent is not None:
-            if sent is not None:
-                read, sent = sent, None
-            else:
-                read = coming.popleft().result()
-                read = read if lane is None else lane.send(read)
+            read, sent = (taken(), None) if sent is None else (sent, None)
             fill()
             if lane is not None:
                 lane.receive(read)
-                if coming and coming[0].done() and coming[0].exception() is None:  # else it is raised in its turn
-                    sent = lane.send(coming.popleft().result())
+                if coming and coming[0][0].done() and coming[0][0].exception() is None:  # else it is raised in its turn
+                    sent = taken()
             yield read
     finally:
+        if processes is not None:
+            processes.close()
         readers.shutdown(cancel_futures=True)
-        joiner.shutdown(cancel_futures=True)
+        joiners.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)  # for new threads, which have what was said last, by whatever thread
 
 
-def _usual(rows: Rows) -> int:
+def _usual(rows: Rows, forks: bool) -> int:
     """Numbers are read faster by one thread than handed from one to another."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if rows.store.kind == "numbers" else min(THREADS, cores)
+    return 1 if rows.store.kind == "numbers" else cores if forks else min(THREADS, cores)
 
 
 def _attempts(rows: Rows, places: range) -> list[Inputs | Problem]:
     return [rows.attempt(place) for place in places]
 
 
-def _joined(rows: Rows, places: range, attempts: list[Future[list[Inputs | Problem]]]) -> Read:
+def _joined(
+    rows: Rows, places: range, attempts: list[Future[list[Inputs | Problem]]], stage: _Stage | None = None
+) -> Read:
     found = [one for part in attempts for one in part.result()]
-    return Read(places, rows.assemble(places, found), [one for one in found if isinstance(one, Problem)])
+    return _waiting(places, rows.assemble(places, found), found, stage)
+
+
+def _settled(rows: Rows, places: range, room: Tensor, problems: list[Future[Problems]], stage: _Stage) -> Read:
+    """A batch that processes have read into a room, which is free again when it waits in the stage."""
+    found: list[Inputs | Problem] = list(room)
+    try:
+        for place, problem in (one for part in problems for one in part.result()):
+            found[place] = problem
+    except BrokenProcessPool as error:
+        raise InputError(
+            f"expected the rows {places.start} to {places.stop - 1}, but a process that read them was ended; was "
+            "memory short? Give fewer --workers"
+        ) from error
+
+    def together(good: list[Inputs]) -> Inputs:
+        return room if len(good) == len(room) else torch.stack([row for row in good if isinstance(row, Tensor)])
+
+    return _waiting(places, rows.assemble(places, found, together), found, stage)
+
+
+def _waiting(places: range, batch: Batch | None, found: list[Inputs | Problem], stage: _Stage | None) -> Read:
+    if batch is not None and stage is not None and stage.fits(batch.inputs):
+        batch = batch._replace(inputs=stage.hold(batch.inputs))
+    return Read(places, batch, [one for one in found if isinstance(one, Problem)])
+
+
+class _Stage:
+    """Pinned memory that a batch waits in."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self.memory = torch.empty(0, dtype=torch.uint8)
+        self.copied: torch.cuda.Event | None = None
+
+    def fits(self, x: Inputs) -> bool:
+        """Whether there is room for the batch."""
+        return _bytes(x) <= len(self.memory)
+
+    def grow(self, x: Inputs) -> None:
+        """Make room for the batch."""
+        self.memory = torch.empty(_bytes(x), dtype=torch.uint8, pin_memory=True)
+
+    def hold(self, x: Inputs) -> Inputs:
+        """The batch in this memory."""
+        start = 0
+
+        def held(value: Tensor) -> Tensor:
+            nonlocal start
+            room = self.memory[start : start + value.nbytes].view(value.dtype).view(value.shape)
+            start += _aligned(value.nbytes)
+            return room.copy_(value)
+
+        return inputs.apply(x, held)
 
 
 class _Lane:
     """A stream of a GPU on which batches are copied beside the work on others."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, depth: int) -> None:
         self.device, self.stream = device, torch.cuda.Stream(device)
+        self.stages = deque(map(_Stage, range(depth + 1)))
 
-    def send(self, read: Read) -> Read:
+    def stage(self) -> _Stage:
+        """Memory for the next batch; what was in it has reached the GPU."""
+        stage = self.stages.popleft()
+        if stage.copied is not None:
+            stage.copied.synchronize()
+        return stage
+
+    def send(self, read: Read, stage: _Stage) -> Read:
         """Begin to copy; the tensors may be used after `receive`."""
+        self.stages.append(stage)
         if read.batch is None:
             return read
+        x = read.batch.inputs
+        if not stage.fits(x):  # it was not when the batch was joined
+            stage.grow(x)
+            x = stage.hold(x)
         with torch.cuda.stream(self.stream):
-            moved = inputs.apply(read.batch.inputs, lambda x: x.pin_memory().to(self.device, non_blocking=True))
+            moved = inputs.apply(x, lambda value: value.to(self.device, non_blocking=True))
+            stage.copied = self.stream.record_event()
         return read._replace(batch=read.batch._replace(inputs=moved))
 
     def receive(self, read: Read) -> None:
@@ -122,3 +223,11 @@ class _Lane:
         current.wait_stream(self.stream)
         for value in inputs.tensors(read.batch.inputs):
             value.record_stream(current)  # its memory is not given away before the work on it is done
+
+
+def _bytes(x: Inputs) -> int:
+    return sum(_aligned(value.nbytes) for value in inputs.tensors(x))
+
+
+def _aligned(size: int) -> int:
+    return -(-size // 64) * 64

@@ -60,7 +60,7 @@ def read_table(path: str | Path, columns: Sequence[str] = ()) -> dict[str, NDArr
     writes it, is one table in the order of their names.
     """
     path = Path(path)
-    if path.is_dir() and any(path.glob("*.parquet")):
+    if path.is_dir() and any(path.glob("[!._]*.parquet")):
         ending = ".parquet"
     elif path.is_dir():
         raise InputError(f"expected a table, but {path} is a folder, and without Parquet files")
@@ -109,7 +109,7 @@ def _json(path: Path, columns: Columns) -> None:
 
 def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
     arrow = need("pyarrow", "files")
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    files = sorted(path.glob("[!._]*.parquet")) if path.is_dir() else [path]
     try:
         parquet = need("pyarrow.parquet", "files")
         table = arrow.concat_tables([parquet.ParquetFile(file).read() for file in files])

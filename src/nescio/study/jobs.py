@@ -5,8 +5,8 @@
     identity(job, ready)        what the scores depend on, to tell one job's results from another's
 
 A job can be pickled; what `open` gives cannot: rows hold a lock, and a fitted method may hold the very model it was
-fitted with. So each process opens the job for itself. That gives the same everywhere, because weights come from files,
-fitting is deterministic, and random draws know their seed alone.
+fitted with. So each process opens the job for itself. That gives the same everywhere, because weights come from files
+or from a fixed seed, fitting is deterministic, and random draws know their seed alone.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.models.sources.base import Channels, Size
+from nescio.modes import preserved
 from nescio.posteriors.saving import fingerprint, pack
 from nescio.study.opening import open_source
 from nescio.study.scoring import fit
@@ -58,11 +59,13 @@ class ModelAt:
     device: str | None = None
 
     def open(self) -> Source:
-        """The model, on its device."""
-        source = open_source(
-            self.spec, self.weights, base=self.base, trust_pickle=self.trust_pickle, output=self.output,
-            size=self.size, crop=self.crop, mean=self.mean, std=self.std,
-        )  # fmt: skip
+        """The model, on its device; one with random weights has the same in every process and run."""
+        with preserved(open_source):
+            torch.default_generator.manual_seed(0)
+            source = open_source(
+                self.spec, self.weights, base=self.base, trust_pickle=self.trust_pickle, output=self.output,
+                size=self.size, crop=self.crop, mean=self.mean, std=self.std,
+            )  # fmt: skip
         if self.device is not None:
             for classifier in _classifiers(source.model):
                 move(classifier, self.device)
@@ -97,7 +100,8 @@ class Job:
     """A model, data, methods, and labelled data for those that have to be fitted.
 
     Rows go to the model `batch` at a time, from row 0 on; where work is divided, it is at a multiple of that, because
-    numbers are the same bit for bit in the same batch alone. workers: threads that read; it changes no number.
+    numbers are the same bit for bit in the same batch alone. workers: threads, or processes for a GPU, that read; it
+    changes no number.
     """
 
     model: ModelAt
@@ -150,7 +154,7 @@ def identity(job: Job, ready: Ready) -> dict[str, Any]:
         "nescio": __version__,
         "torch": torch.__version__,
         "model": job.model.spec,
-        "weights": _weights(ready.source.model),
+        "weights": weights(ready.source.model),
         "data": _short(ready.rows.identity, job.data.x, job.data.label, job.data.name, ready.rows.classes),
         "methods": {key: repr(one) for key, one in zip(ready.columns, job.methods, strict=True)},
         "training data": None if given is None else _short(*_fitted_to(given, ready)),
@@ -171,7 +175,7 @@ def _classifiers(model: Classifier | Posterior) -> tuple[Classifier, ...]:
     return (model,) if isinstance(model, Classifier) else tuple(getattr(model, "classifiers", ()))
 
 
-def _weights(model: Classifier | Posterior) -> str:
+def weights(model: Classifier | Posterior) -> str:
     """A hash of all numbers in the model, and of the names of its parts."""
     known: list[Any] = [(fingerprint(one), one.output, _named(one.module)) for one in _classifiers(model)]
     if not isinstance(model, Classifier):

@@ -1,12 +1,15 @@
 """The stream of `nescio.study.streaming` on Ray: many processes, GPUs or machines, each with a model of its own.
 
-    missing parts ──► Ray Data ──► actors, one model each ──► parts.add, in this process, as they come
-    (ranges of rows)               score_part(job, start, stop)
+    missing parts ──► read ──► score, by actors with one model each ──► parts.adopt, in this process, as they come
+                      Parquet  score_part(job, start, stop), written aside
 
-What travels are ranges of rows and their scores. An actor opens the job for itself, so the model and the data have to
-lie at the same place on every machine; this process opens them too, to know what they are, but fits nothing and takes
-no GPU. A part whose worker was lost is done again by another, and counts once, when it is there: rows are neither lost
-nor doubled.
+An actor opens the job for itself, so the model and the data have to lie at the same place on every machine; this
+process opens them too, to know what they are, but fits nothing and takes no GPU. Rows of Parquet files are read by a
+stage of the pipeline (`nescio.study.parquet_on_ray`), others by the actor. An actor writes its part too, where it sees
+the folder of the results, else this process does. Ray's own writer is not used: it gives its files names as they come
+and tells of them at the end alone, so that a run that was killed could not tell which rows are there. Here a part
+counts when this process has given it its name, once: rows are neither lost nor doubled, though a part whose worker was
+lost is done again by another.
 
 The joined file is the local engine's, byte for byte on the same kind of machine, where a worker has as many threads as
 the local engine: sums are added in another order by another number of threads. So a worker takes as many threads as
@@ -30,11 +33,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nescio.data.parts import Parts
+from nescio.data import prefetch
+from nescio.data.parts import Aside, Parts, Written
 from nescio.data.sources import Problem, Rows
 from nescio.models.sources import Source
 from nescio.progress import bar
-from nescio.study import jobs, streaming
+from nescio.study import jobs, parquet_on_ray, streaming
 from nescio.study.jobs import Job, Ready
 from nescio.study.streaming import Scores
 from nescio.types import InputError, ModelError, need
@@ -42,7 +46,7 @@ from nescio.types import InputError, ModelError, need
 ATTEMPTS = 5
 """A part is given up when so many workers were lost at it: it is the part then that ends them."""
 STORE = 512 * 2**20
-"""Bytes of shared memory, at most, that results of a Ray of our own wait in."""
+"""Bytes of shared memory, at most, in which rows and results wait in a Ray of our own."""
 AND = " and "
 """Between machines, where there were several."""
 
@@ -104,13 +108,18 @@ def stream(
     try:
         if todo:
             gpu = _gpu(ready)
-            with _quiet(), bar(left, show=progress, description=about) as shown, _connected(address):
+            with (
+                _quiet(),
+                bar(left, show=progress, description=about) as shown,
+                parts.aside() as aside,
+                _connected(address),
+            ):
                 count, threads = share(_nodes(), workers, torch.get_num_threads(), gpu)
                 if threads < (alone := torch.get_num_threads()) and not gpu:
                     tell(f"a worker has {threads} threads, one process alone has {alone}: last digits may differ")
                 usage.workers = min(count, len(todo))
-                work = _Work(_lean(ready, threads), threads, os.getcwd())
-                with closing(_results(work, list(todo.values()), usage.workers, gpu)) as results:
+                work = _Work(_lean(ready, threads), threads, os.getcwd(), aside, parts.identity.get("weights"))
+                with closing(_results(work, ready.rows, list(todo.values()), usage.workers, gpu)) as results:
                     for done in results:
                         part = todo.pop(done.start, None)
                         if part is None:
@@ -119,7 +128,10 @@ def stream(
                         known.add(done, part)
                         if isinstance(done.found, Exception):
                             raise done.found
-                        parts.add(part, done.found.columns, done.found.problems, done.found.notes)
+                        if done.written is None:
+                            parts.add(part, done.found.columns, done.found.problems, done.found.notes)
+                        else:
+                            parts.adopt(part, done.written, done.found.problems, done.found.notes)
                         usage.rows += len(part)
                         shown.update(len(part))
         if todo:
@@ -154,6 +166,9 @@ class _Work:
     threads: int
     folder: str
     """Where relative paths begin."""
+    aside: Aside
+    weights: str | None = None
+    """The hash of the model's weights, where it is known."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +179,8 @@ class _Done:
     found: Scores | Exception
     seconds: float
     attempts: int
+    written: Written | None = None
+    """Where the columns are, if not in `found`."""
     machine: str = ""
     unfit: tuple[Problem, ...] = ()
     """Rows that methods could not be fitted to."""
@@ -174,14 +191,17 @@ class _Worker:
 
     def __init__(self, work: _Work, ledger: Any) -> None:
         self.work, self.ledger = work, ledger
+        self.same = work.weights is None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         (start,), (stop,) = batch["start"].tolist(), batch["stop"].tolist()
+        prefetch.PROCESSES = False  # the threads of Ray do not stand a fork
         attempts = need("ray", "ray").get(self.ledger.begin.remote(start))
-        return {"done": [pickle.dumps(self.done(start, stop, attempts))]}
+        table = batch["table"][0] if "table" in batch else b""
+        return {"done": [pickle.dumps(self.done(start, stop, attempts, table))]}
 
-    def done(self, start: int, stop: int, attempts: int) -> _Done:
-        """The scores of a part, or why there are none."""
+    def done(self, start: int, stop: int, attempts: int, table: bytes = b"") -> _Done:
+        """The scores of a part, or why there are none; table: its rows, where they were read already."""
         began = time.perf_counter()
         if attempts > ATTEMPTS:
             lost = ModelError(f"{ATTEMPTS} workers were lost at the rows {start} to {stop - 1}; was memory short?")
@@ -190,16 +210,25 @@ class _Worker:
             work = self.work
             _enter(work.folder)
             torch.set_num_threads(work.threads)
-            found = streaming.score_part(work.job, start, stop)
-            ready = streaming._opened(work.job)
+            ready = streaming.standing(work.job)
+            self.same = self.same or jobs.weights(ready.source.model) == work.weights
+            if not self.same:
+                raise ModelError(
+                    f"expected the same weights of {work.job.model.spec} in every process, but they are others in this "
+                    "one; give a file of --weights, or fix the seed in the function that makes the model"
+                )
+            with parquet_on_ray.lent(ready.rows, start, table):
+                found = streaming.score_part(work.job, start, stop)
+            if (written := work.aside.write(found.columns)) is not None:
+                found = replace(found, columns={})
             unfit = () if ready.training is None else tuple(ready.training.problems)
             seconds = time.perf_counter() - began
-            return _Done(start, found, seconds, attempts, jobs.machine(ready), unfit)
+            return _Done(start, found, seconds, attempts, written, jobs.machine(ready), unfit)
         except Exception as error:
             return _Done(start, _portable(error), time.perf_counter() - began, attempts)
 
 
-def _results(work: _Work, parts: list[range], workers: int, gpu: bool) -> Generator[_Done, None, None]:
+def _results(work: _Work, rows: Rows, parts: list[range], workers: int, gpu: bool) -> Generator[_Done, None, None]:
     """The pipeline: parts to actors, results in the order in which they are done."""
     ray, data = need("ray", "ray"), need("ray.data", "ray")
 
@@ -212,8 +241,19 @@ def _results(work: _Work, parts: list[range], workers: int, gpu: bool) -> Genera
             return self.begun[start]
 
     ledger = ray.remote(Ledger).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
-    ranges = [{"start": part.start, "stop": part.stop} for part in parts]
-    done = data.from_items(ranges, override_num_blocks=len(ranges)).map_batches(
+    if groups := parquet_on_ray.groups(rows):
+        runs = parquet_on_ray.runs(parts, groups)
+        numbers = [{"run": number} for number in range(len(runs))]
+        asked = data.from_items(numbers, override_num_blocks=len(numbers)).map_batches(
+            parquet_on_ray.reader(rows, groups, runs),
+            batch_size=1,
+            compute=data.TaskPoolStrategy(size=workers),
+            num_cpus=0,  # the workers may have all cores, and wait for it
+        )
+    else:
+        ranges = [{"start": part.start, "stop": part.stop} for part in parts]
+        asked = data.from_items(ranges, override_num_blocks=len(ranges))
+    done = asked.map_batches(
         _Worker,
         fn_constructor_args=(work, ledger),
         batch_size=1,
@@ -295,14 +335,17 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings(), open(os.devnull, "w") as nothing:
         warnings.filterwarnings("ignore", module=r"ray\b")
         context, log = need("ray.data", "ray").DataContext.get_current(), logging.getLogger("ray.data")
-        before = context.enable_progress_bars, context.print_on_execution_start, log.level
-        context.enable_progress_bars, context.print_on_execution_start = False, False
+        names = ("enable_progress_bars", "print_on_execution_start", "target_max_block_size")
+        before, level = {name: getattr(context, name) for name in names}, log.level
+        for name, value in zip(names, (False, False, 1), strict=True):  # a block is one part
+            setattr(context, name, value)
         log.setLevel(logging.CRITICAL)
         try:
             with redirect_stdout(nothing):  # where it tells of lost workers
                 yield
         finally:
-            context.enable_progress_bars, context.print_on_execution_start, level = before
+            for name, value in before.items():
+                setattr(context, name, value)
             log.setLevel(level)
 
 

@@ -139,7 +139,7 @@ def score_part(job: Job, start: int, stop: int) -> Scores:
     """
     if start % job.batch:
         raise InputError(f"expected to begin at a multiple of {job.batch} rows, as a batch has, got {start}")
-    ready = _opened(job)
+    ready = standing(job)
     places = range(start, min(stop, len(ready.rows)))
     with closing(read_ahead(ready.rows, batches(places, job.batch), workers=job.workers, device=ready.device)) as reads:
         return scored(ready, reads)
@@ -147,11 +147,11 @@ def score_part(job: Job, start: int, stop: int) -> Scores:
 
 def warm(ready: Ready) -> None:
     """Show the engine the first batch that has rows to use, as a run from the first row on would."""
-    ranges = batches(range(len(ready.rows)), ready.job.batch)
-    with closing(read_ahead(ready.rows, ranges, workers=ready.job.workers, device=ready.device)) as reads:
-        first = next((read for read in reads if read.batch is not None), None)
-    if first is not None:
-        scored(ready, [first])
+    for places in batches(range(len(ready.rows)), ready.job.batch):
+        (first,) = read_ahead(ready.rows, [places], workers=ready.job.workers, device=ready.device)
+        if first.batch is not None:
+            scored(ready, [first])
+            return
 
 
 def scored(ready: Ready, reads: Iterable[Read]) -> Scores:
@@ -253,7 +253,7 @@ def _note(parts: list[Scored]) -> dict[str, float]:
 _last: tuple[bytes, Ready] | None = None
 
 
-def _opened(job: Job) -> Ready:
+def standing(job: Job) -> Ready:
     """The job, opened once in a process, and the engine warm."""
     global _last
     key = pickle.dumps(job)

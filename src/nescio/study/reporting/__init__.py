@@ -78,7 +78,7 @@ def gather(
     first = _first(rows, places)
     about = subject(source.model, training, first)
     classes = about.answers.predict(first, progress=False).shape[2]
-    chosen, why = _methods(source.model, methods, len(places), classes)
+    chosen, why = usual(source.model, len(places), classes) if methods is None else (list(methods), "")
     if any(map(waits, chosen)):
         check_fit({one.name: one for one in chosen}, training)
         chosen = fit(source.model, chosen, training, progress=False)
@@ -167,10 +167,8 @@ def _first(rows: Rows, places: Sequence[int]) -> Any:
     raise InputError(f"expected at least one row that can be used, but got none of {rows.about}{last}")
 
 
-def _methods(model: Any, given: Sequence[Method] | None, count: int, classes: int) -> tuple[list[Method], str]:
-    """The methods, and why these, where nobody chose them."""
-    if given is not None:
-        return list(given), ""
+def usual(model: Any, count: int, classes: int) -> tuple[list[Method], str]:
+    """The methods for so many rows of a model with so many classes where nobody chose any, and why these."""
     if not isinstance(model, Classifier):
         return [scores.get(name) for name in OF_POSTERIORS], "what the members of a distribution give"
     size = sum(value.numel() for value in model.parameters().values())

@@ -1,8 +1,6 @@
 """Single inputs: what the model takes them for, where their doubt comes from, and what to do, in words.
 
-Maps are those of `nescio.explain` (UA-Backprop). Its cost grows with the number of classes, so where a single network
-has many, the classes behind the `LIKELIEST` of an input are taken together as one, with the logit
-log Σ_{c ∈ rest} exp z_c: their probabilities add up, and the doubt among them alone is not followed.
+Maps are those of `nescio.explain` (UA-Backprop), which takes the unlikely ones of many classes together.
 """
 
 from __future__ import annotations
@@ -11,26 +9,21 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from nescio import decide
 from nescio.attribution import explain
-from nescio.attribution.members import distribution
 from nescio.attribution.source import Source as Attributed
 from nescio.attribution.uncertainty import Of
 from nescio.data.sources import Problem, Rows
 from nescio.data.sources.tables import TableRows
 from nescio.inputs import Inputs
-from nescio.models import Classifier
-from nescio.posteriors import InsertedDropout
 from nescio.progress import bar
 from nescio.study.reporting.measuring import Measured, Subject, taken
 from nescio.types import Decomposition, NescioError
 
 KINDS: tuple[Of, ...] = ("total", "aleatoric", "epistemic")
-MANY, LIKELIEST = 32, 4
 SIDE = 256
 """Pictures are kept with at most so many pixels a side."""
 
@@ -131,14 +124,14 @@ def _shown(about: Subject, rows: Rows, index: int, members: int, maps: bool) -> 
         return found | {"why": {"form": None, "note": "No maps were asked for."}}
     kinds: tuple[Of, ...] = KINDS if members > 1 else ("total",)
     try:
-        posterior, note = _affordable(about, batch.inputs)
-        every = explain(posterior, batch.inputs, of=kinds, progress=False)
+        every = explain(about.posterior, batch.inputs, of=kinds, progress=False)
     except NescioError as error:
         return found | {"why": {"form": None, "note": f"No map: {error}"}}
     drawn = {kind: one.maps[0].numpy() for kind, one in every.items()}
+    one = every[kinds[-1]]
     why: dict[str, Any] = {
-        "note": note,
-        "about": every[kinds[-1]].about,
+        "note": f"For the maps the {one.merged} least likely classes are taken together as one." if one.merged else "",
+        "about": one.about,
         "of": {kind: float(one.uncertainty[0]) for kind, one in every.items()},
     }
     first = next(iter(drawn.values()))
@@ -149,36 +142,6 @@ def _shown(about: Subject, rows: Rows, index: int, members: int, maps: bool) -> 
     labels, here = _labels(rows, batch.inputs)
     parts = {kind: one[here].tolist() for kind, one in drawn.items()}
     return found | {"why": why | {"form": "bars", "labels": labels, "parts": parts}}
-
-
-def _affordable(about: Subject, x: Inputs) -> tuple[Any, str]:
-    """The posterior, with few classes where a single network has many; and what was done to it."""
-    if not isinstance(about.posterior, InsertedDropout) or not isinstance(about.model, Classifier):
-        return about.posterior, ""
-    p = about.answers.predict(x, progress=False)[0, 0]
-    module = about.model.model
-    if len(p) <= MANY or about.model.output != "logits" or not isinstance(module, nn.Module):
-        return about.posterior, ""
-    few = Few(module, p.topk(LIKELIEST).indices.tolist(), len(p))
-    reduced = Classifier(few, preprocess=about.model.preprocess)
-    note = f"For the maps the {len(p) - LIKELIEST} classes behind the {LIKELIEST} likeliest are taken together as one."
-    return distribution(reduced, None, None)[0], note
-
-
-class Few(nn.Module):
-    """A network with some of its classes, and one more for all the others."""
-
-    def __init__(self, network: nn.Module, keep: Sequence[int], classes: int) -> None:
-        super().__init__()
-        self.network, self.keep = network, list(keep)
-        self.rest = [c for c in range(classes) if c not in self.keep]
-        self.training = network.training  # its parts keep the modes that they have
-
-    def forward(self, *inputs: Any, **named: Any) -> Tensor:
-        """Logits of the kept classes and of the others together."""
-        given = self.network(*inputs, **named)
-        z: Tensor = given if isinstance(given, Tensor) else given.logits
-        return torch.cat([z[:, self.keep], z[:, self.rest].logsumexp(1, keepdim=True)], 1)
 
 
 def _labels(rows: Rows, x: Inputs) -> tuple[list[str], list[int]]:

@@ -1,0 +1,85 @@
+"""Processes that read picture files for a GPU: threads would take turns, for much of decoding is Python.
+
+    room = memory of one batch, [size, C, H, W], shared      processes.read(room, first, places) ──► problems
+
+They are forked, so they know the rows and share the rooms without a copy. On Linux alone: elsewhere a fork is not safe,
+and here the system ends them with the process that they work for, whatever ends that, so that none holds a folder of
+results that another run wants to go on with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import signal
+import sys
+import warnings
+from concurrent.futures import Future, ProcessPoolExecutor
+from math import prod
+from multiprocessing import get_context
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio.data.sources.files import PictureFiles
+from nescio.data.sources.rows import Problem, Rows
+
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl
+_mine: tuple[Rows, list[Tensor]] | None = None
+"""What a process reads, and where to."""
+
+Problems = list[tuple[int, Problem]]
+"""The problems of some rows, by their place in the batch."""
+
+
+class Processes:
+    """So many processes, and so many rooms for batches of at most `size` rows."""
+
+    def __init__(self, rows: Rows, count: int, size: int, rooms: int) -> None:
+        (shape, kind), _ = rows._form, rows.labels  # read once, before the fork
+        room = size * prod(shape) * kind.itemsize
+        self.size = size
+        self.rooms = [torch.frombuffer(mmap.mmap(-1, room), dtype=kind).view(size, *shape) for _ in range(rooms)]
+        self._pool = ProcessPoolExecutor(
+            count, get_context("fork"), initializer=_begin, initargs=(rows, self.rooms, os.getpid())
+        )
+
+    def read(self, room: int, first: int, places: range) -> Future[Problems]:
+        """Begin to read rows into a room, from its row `first` on."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads: what they hold is not used
+            return self._pool.submit(_read, room, first, places)
+
+    def close(self) -> None:
+        """End them."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def can_fork(rows: Rows) -> bool:
+    """Whether processes may read these rows: each in a file of its own, all of one form."""
+    return sys.platform == "linux" and isinstance(rows.store, PictureFiles) and isinstance(rows._form, tuple)
+
+
+def _begin(rows: Rows, rooms: list[Tensor], parent: int) -> None:
+    global _mine
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before that was said
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the one that they work for
+    torch.set_num_threads(1)
+    _mine = (rows, rooms)
+
+
+def _read(room: int, first: int, places: range) -> Problems:
+    assert _mine is not None
+    rows, rooms = _mine
+    problems: Problems = []
+    for place, index in enumerate(places, first):
+        found: Any = rows.attempt(index)
+        if isinstance(found, Problem):
+            problems.append((place, found))
+        else:
+            rooms[room][place] = found
+    return problems

@@ -1,0 +1,138 @@
+"""Parquet read by tasks of Ray, before the workers that score: each row is decoded once, in whatever machine is free.
+
+    runs of missing parts ──► read, a task for each run ──► (start, stop, rows as Arrow) ──► the worker that scores them
+
+`ray.data.read_parquet` gives rows without their places, in blocks of its own size. A part of the result has to have
+the rows of the local engine's part, in its batches, and a run that goes on wants the missing parts alone. So a stage of
+the pipeline reads, by pyarrow as Ray's own does. Parts that begin in the same group of rows of a file are one run, for
+a group can only be read from its beginning.
+
+What cannot be read, or is too large to be sent, is not: the worker reads it itself, and tells which row is at fault.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from nescio.data.sources import Rows
+from nescio.data.sources.arrow_files import BLOCK, ParquetTable, _cell
+from nescio.data.sources.tables import TableRows
+from nescio.types import need
+
+MOST = 128 * 2**20
+"""Bytes of a part that are sent, at most."""
+
+
+class Group(NamedTuple):
+    """A group of rows of a file, and its place among all rows."""
+
+    file: str
+    number: int
+    first: int
+    rows: int
+
+
+def groups(rows: Rows) -> list[Group]:
+    """The groups of rows of Parquet files; none where the data are something else."""
+    if not (isinstance(rows.store, TableRows) and isinstance(rows.store._table, ParquetTable)):
+        return []
+    parquet, found, first = need("pyarrow.parquet", "files"), [], 0
+    for file in rows.store._table._files:
+        with parquet.ParquetFile(file) as opened:
+            for number in range(opened.metadata.num_row_groups):
+                count = opened.metadata.row_group(number).num_rows
+                found.append(Group(str(file.resolve()), number, first, count))
+                first += count
+    return found
+
+
+def runs(parts: Sequence[range], found: Sequence[Group]) -> list[list[range]]:
+    """The parts, in order, in runs that begin in the same group."""
+    starts = [group.first for group in found]
+    return [list(run) for _, run in groupby(parts, lambda part: bisect_right(starts, part.start))]
+
+
+def reader(rows: Rows, found: list[Group], todo: list[list[range]]) -> Callable[[dict[str, Any]], Any]:
+    """A function for `map_batches` from {"run": [number]} to {"start", "stop", "table"}, one part at a time."""
+    columns, block, most = list(rows.store.columns), BLOCK, MOST  # type: ignore[attr-defined]  # `groups` has looked
+
+    def read(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:  # travels by value: its process does without torch
+        import pyarrow as arrow
+        from pyarrow.parquet import ParquetFile
+
+        def pieces(start: int) -> Iterator[tuple[int, Any]]:
+            for file, number, first, count in found:
+                if first + count > start:
+                    for piece in ParquetFile(file).iter_batches(
+                        block, row_groups=[number], columns=columns, use_threads=False
+                    ):
+                        yield first, piece
+                        first += len(piece)
+
+        def tables(run: list[range]) -> Iterator[Any]:
+            coming = pieces(run[0].start)
+            held: list[tuple[int, Any]] = []
+            for part in run:
+                while not held or held[-1][0] + len(held[-1][1]) < part.stop:
+                    held.append(next(coming))
+                held = [(first, piece) for first, piece in held if first + len(piece) > part.start]
+                table = arrow.Table.from_batches([piece for _, piece in held])
+                yield table.slice(part.start - held[0][0], len(part))
+
+        def sent(table: Any) -> bytes:
+            if table.nbytes > most:
+                return b""
+            out = arrow.BufferOutputStream()
+            with arrow.ipc.new_stream(out, table.schema) as stream:
+                stream.write_table(table)
+            return bytes(out.getvalue())
+
+        (number,) = batch["run"].tolist()
+        known = tables(todo[number])
+        for part in todo[number]:
+            try:
+                content = sent(next(known))
+            except Exception:  # the worker meets it too
+                content, known = b"", iter(())
+            yield {"start": [part.start], "stop": [part.stop], "table": [content]}
+
+    return read
+
+
+@contextmanager
+def lent(rows: Rows, start: int, content: bytes) -> Iterator[None]:
+    """Let the rows from `start` on be taken from what was sent, not from the file; nothing sent: all from the file."""
+    if not content:
+        yield
+        return
+    store: Any = rows.store
+    kept = store._table
+    store._table = _Lent(kept, start, need("pyarrow.ipc", "files").open_stream(content).read_all().combine_chunks())
+    try:
+        yield
+    finally:
+        store._table = kept
+
+
+class _Lent:
+    """A table of which some rows are here already."""
+
+    def __init__(self, table: ParquetTable, start: int, block: Any) -> None:
+        self.table, self.start, self.block = table, start, block
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.table, name)
+
+    def row(self, index: int, columns: Sequence[str]) -> list[Any]:
+        """The cells of these columns."""
+        place = index - self.start
+        if 0 <= place < len(self.block):
+            return [_cell(self.block.column(column)[place]) for column in columns]
+        return self.table.row(index, columns)
