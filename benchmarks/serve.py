@@ -132,9 +132,8 @@ def compared(found: dict[str, Any], engine: Engine, files: list[bytes], method: 
     rows = [_row(engine, files[place]) for place in answers]
     alone = [engine.assess([row], [method])[0].scores for row in rows]
     same = all(seen == {repr(known)} for seen, known in zip(answers.values(), alone, strict=True))
-    together = nescio.score(engine.network, torch.stack(rows), method, progress=False) if method == "regrad" else None
-    if together is None:
-        together = nescio.score(engine.posterior, torch.stack(rows), method, progress=False)
+    source = engine.network if method == "regrad" else engine.posterior
+    together = nescio.score(source, torch.stack(rows), method, progress=False)
     served = torch.tensor([known[method] for known in alone], dtype=torch.float64)
     difference = float(((served - together).abs() / together.abs()).max())
     return {**found, "pictures": len(rows), "unchanged": same, "against_score": difference}

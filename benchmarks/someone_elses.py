@@ -80,10 +80,9 @@ def pictures(folder: Path) -> None:
 def nescio(folder: Path, *arguments: str) -> float:
     """Run a command in the folder; gives the seconds it took."""
     since = time.perf_counter()
-    main = "import sys; from nescio.cli import main; sys.exit(main())"
     environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     done = subprocess.run(
-        [sys.executable, "-c", main, *arguments], cwd=folder, env=environment, capture_output=True, text=True
+        [sys.executable, "-m", "nescio", *arguments], cwd=folder, env=environment, capture_output=True, text=True
     )
     if done.returncode:
         raise RuntimeError(f"nescio {' '.join(arguments)} ended with {done.returncode}: {done.stderr[-2000:]}")
@@ -115,7 +114,6 @@ def run(folder: Path, examples: int = 4) -> dict[str, Any]:
         "rows": rows,
         "map": [list(maps["total"].shape), float(np.abs(maps["total"]).sum())],
         "seconds": seconds,
-    } | {
         "report": _short(json.loads((folder / "report.json").read_text(encoding="utf-8"))),
         "page_bytes": (folder / "report.html").stat().st_size,
     }

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from nescio import data, limits
+from nescio.limits.audits import _read
 from nescio.posteriors import DeepEnsemble, MCDropout
 from nescio.types import InputError, ModelError
 from tests.limits.networks import mlp
@@ -136,6 +137,14 @@ def test_starts_that_differ_and_what_is_certain_at_the_end_only() -> None:
     late = sides(exact=False, radius=3.5)  # 0.99 is passed at 3.3: between the last two distances
     assert late.distances == (0.0, 1.0, 2.0, 3.5) and late.rows[0].sure_from == float("inf")
     assert "only at the end of what was measured" in late.sentences()["width +"]
+
+
+def test_what_rose_and_settled_does_not_rise_any_more() -> None:
+    distances = (0.0, 1.0, 2.0, 4.0)
+    values = torch.tensor([[0.0, 1.0, 1.0, 1.0], [0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 1.0, 0.0]]).double().T[:, :, None]
+    found = _read(values, "regrad", 0.01, distances)
+    assert found.rises.tolist() == [False, True, False]
+    assert found.reached.tolist() == [1.0, float("inf"), float("inf")]
 
 
 def test_units_of_features_do_not_matter() -> None:

@@ -178,6 +178,16 @@ def test_units_that_die_on_the_way_leave_no_trace_in_the_last_slopes() -> None:
     assert torch.allclose(found.probabilities[0], model[2].bias.softmax(0), rtol=0, atol=1e-12)
 
 
+def test_slopes_that_differ_by_round_off_alone_tie() -> None:
+    model = nn.Linear(1, 3).double()
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[1.0], [1.0 + 4e-16], [1.0 - 1e-6]]))
+        model.bias.copy_(torch.tensor([0.3, 0.0, 0.0]))
+    found = limits.ray(model, torch.zeros(1, 1).double(), torch.ones(1))
+    assert found.tied.tolist() == [[[True, True, False]]]
+    assert found.probabilities[0, 0].item() == pytest.approx(1 / (1 + math.exp(-0.3)))
+
+
 def test_a_slow_unit_is_not_lost_behind_a_fast_one() -> None:
     """What counts as round-off follows the rates as they are, not those of a unit that is dead by then."""
     model = mlp(1, 2, 2, 2)
@@ -264,6 +274,11 @@ def test_ensembles_and_temperatures() -> None:
     assert torch.allclose(warm.slopes, single.slopes / cooled.temperature)
     assert torch.equal(warm.samples, single.samples)  # no temperature saves a one-hot limit
     assert torch.allclose(warm.logits([3.0])[:, :, 0], cooled.logits(x + 3 * d))
+    shifted = Temperature(models[0], "platt").fit_logits(torch.randn(20, 3), torch.arange(20) % 3)
+    for scaled in (shifted, Temperature(shifted).fit_logits(torch.randn(20, 3), torch.arange(20) % 3)):
+        assert torch.allclose(limits.ray(scaled, x, d).logits([3.0])[:, :, 0], scaled.logits(x + 3 * d))
+    twice = Temperature(cooled, "platt").fit_logits(torch.randn(20, 3), torch.arange(20) % 3)
+    assert torch.allclose(limits.ray(twice, x, d).logits([3.0])[:, :, 0], twice.logits(x + 3 * d))
     dropped = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5), nn.ReLU(), nn.Linear(4, 2))
     with pytest.raises(ModelError, match=r"got a MCDropout.*audit"):
         limits.ray(MCDropout(dropped), x, d)

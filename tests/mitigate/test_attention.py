@@ -106,6 +106,14 @@ def test_of_a_module_that_is_called_twice_the_last_call_counts():
     assert not torch.allclose(model(x, a), network(x), atol=1e-3)
 
 
+def test_a_layer_that_is_not_called_as_at_first_is_named():
+    network, x, a = Shared(), torch.rand(1, 1, 6, 6), torch.rand(1, 6, 6)
+    model = Attended(network).prepare(x)
+    network.forward = lambda x: network.head(network.act(network.two(network.one(x))).flatten(1))  # once, not twice
+    with pytest.raises(ModelError, match="layer 'act' to be called in every pass, got one without it; name"):
+        model(x, a)
+
+
 @pytest.mark.parametrize(
     ("network", "size", "layer"),
     [

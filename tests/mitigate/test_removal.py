@@ -94,6 +94,8 @@ def test_the_fills(ensemble):
         assert mean.x[n, c][mean.mask[n]].tolist() == pytest.approx([float(x[n, c][~mean.mask[n]].mean())] * 9)
     assert torch.equal(without(ensemble, x, maps, share=0.3, by=-1).x, x.masked_fill(inside, -1.0))
     assert torch.equal(x, kept)
+    for by in ("inpaint", "blur", "mean", 0.0):
+        assert not without(ensemble, x.clone().requires_grad_(), maps, by=by).x.requires_grad
 
 
 def test_whole_numbers_stay_whole():

@@ -1,6 +1,7 @@
 """Retraining with maps: the control is plain training, maps move with pictures, runs go on, predictions need maps."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 
 import nescio
 from nescio import training
-from nescio.mitigate import Attended, Mitigated, attention, retrain
+from nescio.mitigate import ALPHA, Attended, Mitigated, attention, retrain
 from nescio.mitigate.moving import together
 from nescio.posteriors import DeepEnsemble
 from nescio.training import Recipe, augment
@@ -60,6 +61,13 @@ def test_it_is_training_of_an_attended_network(where):
     assert torch.allclose(found.predict(x, maps)[0], expected, atol=1e-6)
     other = retrain(factory, (x, y), None, recipe=RECIPE, seed=1, progress=False)
     assert not torch.allclose(other.predict(x), found.predict(x, maps), atol=1e-4)
+
+
+@pytest.mark.parametrize(("more", "alpha"), [({}, ALPHA), ({"normalise": "softmax"}, 36.0), ({"alpha": 2}, 2.0)])
+def test_the_strength_that_is_taken(more, alpha):
+    x, y, maps = examples()
+    found = retrain(factory, (x, y), maps, recipe=replace(RECIPE, epochs=1), progress=False, **more)
+    assert found.network.alpha == alpha
 
 
 def test_the_same_seed_gives_the_same_network_and_generators_stay():

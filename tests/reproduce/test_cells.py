@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from nescio.evaluate import rank_correlation
-from nescio.reproduce.cells import EMPTY, Cells, fingerprint, read_json, write_json
+from nescio.reproduce.cells import EMPTY, Cells, fingerprint, kept, read_json, write_json
 from nescio.reproduce.results import load, save
 from nescio.types import InputError
 
@@ -25,6 +26,22 @@ def test_a_damaged_cell_is_made_anew(tmp_path, content):
     path = tmp_path / "cell.npz"
     path.write_bytes(content)
     assert Cells(tmp_path).read(path) == EMPTY
+
+
+def test_tensors_are_made_once_and_their_time_is_kept(tmp_path):
+    path, made, checked = tmp_path / "new" / "weights.pt", [], []
+
+    def make():
+        made.append(1)
+        return {"w": torch.ones(2, requires_grad=True)}
+
+    first, seconds = kept(path, make, lambda: checked.append(1))
+    again, later = kept(path, make, lambda: checked.append(1))
+    assert len(made) == len(checked) == 1 and later == seconds > 0
+    assert list(again) == list(first) == ["w"] and torch.equal(again["w"], first["w"])
+    path.write_bytes(b"cut off")
+    kept(path, make, lambda: checked.append(1))
+    assert len(made) == len(checked) == 2
 
 
 def test_weights_and_buffers_are_in_the_fingerprint():

@@ -26,7 +26,9 @@ def small(monkeypatch, tiny, models, tmp_path):
 
 def test_the_list(capsys):
     assert call("--list") == 0
-    assert capsys.readouterr().out.splitlines()[0] == "table1       Out-of-distribution detection"
+    lines = [line.split("  ", 1) for line in capsys.readouterr().out.splitlines()]
+    assert [lines[0][0], lines[0][1].strip()] == ["table1", "Out-of-distribution detection"]
+    assert len({len(line[0] + line[1]) - len(line[1].strip()) for line in lines}) == 1  # one column under another
 
 
 def test_a_study_is_run_and_written_under_a_new_name(small, tmp_path, capsys):

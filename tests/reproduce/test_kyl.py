@@ -98,6 +98,7 @@ def test_samples_and_gradients_are_those_of_the_posteriors():
     right = evidential.decompose(x)
     found = reader(evidential)(x)
     assert torch.allclose(found["mutual_information"], right.epistemic / math.log(2), atol=1e-12)
+    assert torch.allclose(found["variance"], right.variance / 2, atol=1e-12)  # the mean over two classes
     assert set(found) == set(METRICS)
 
 

@@ -57,6 +57,8 @@ def test_rows_become_methods():
     method = made(row, "mnist", SCALES["paper"], seed=3, layers=("a", "b", "c"))
     assert method.select == ("b", "c") and method.samples == 100 and method.layer_decay == 0.7
     assert (method.classes, method.tolerance, method.seed) == ("exact", 0.0, 1003)
-    assert made(row, "svhn", SCALES["quick"], 0, ("a",)).layer_decay == 0.3
+    quick = made(row, "svhn", SCALES["quick"], 0, ("a",))
+    assert (quick.layer_decay, quick.classes) == (0.3, 16)
+    assert made(Row("r", "exgrad", {"classes": 4}), "svhn", SCALES["quick"], 0).classes == 4  # a row's own comes first
     assert described(method)["select"] == ["b", "c"]
     assert described(made(Row("e", "entropy"), "svhn", SCALES["quick"], 0)) == {"method": "entropy"}

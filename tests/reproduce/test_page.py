@@ -97,6 +97,10 @@ def test_runs_of_one_study_are_joined_and_the_latest_number_counts():
     assert {c["column"]: c["metrics"] for c in one["parts"][0]["cells"]} == {column: high, "a→c": low}
     assert one["complete"] and len(one["models"]) == 1
     assert "joined with runs of" in render([one]) and "joined with the run of 2026-01-02" in markdown([one])
+    # of figures with one title the latest is shown; older results have none
+    drawn = [[{"title": "a", "image": at}, {"title": at, "image": at}] for at in ("1", "2")]
+    (both,) = joined([run("2", [], figures=drawn[1]), run("1", [], figures=drawn[0]), run("0", [])])
+    assert {figure["title"]: figure["image"] for figure in both["figures"]} == {"a": "2", "1": "1", "2": "2"}
     # a reason stays only where no run has a number
     (left,) = joined([run("1", [cell(row, column, 0), cell(row, column, 1, low), cell(row, "a→c", 0)]), run("2", [])])
     assert [(c["column"], "reason" in c) for c in left["parts"][0]["cells"]] == [(column, False), ("a→c", True)]

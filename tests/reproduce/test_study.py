@@ -82,4 +82,5 @@ def test_samples_are_filled_in_and_bounded():
     assert quick.samples({"samples": "N"}) == {"samples": "auto"}
     assert smoke.samples({"samples": 100, "copies": 64}) == {"samples": 10, "copies": 10}
     assert smoke.samples({"samples": 0}) == {"samples": 0}
+    assert (quick.pictures_of("mnist"), quick.pictures_of("cifar100"), paper.pictures_of("mnist")) == (2000, 1000, None)
     assert quick.seeds_of("cifar100") == (0,) and quick.seeds_of("cifar100", (4, 5)) == (4, 5)

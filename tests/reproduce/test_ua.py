@@ -1,6 +1,7 @@
 """The studies of uncertainty maps, on bundled digits."""
 
 import math
+import types
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -12,17 +13,20 @@ import torch
 import nescio
 from nescio import evaluate, mitigate, reproduce
 from nescio.reproduce import scale as scales
+from nescio.reproduce.cells import fingerprint
 from nescio.reproduce.maps import case as cases
 from nescio.reproduce.maps import sizes
 from nescio.reproduce.maps.case import Case, picked
+from nescio.reproduce.maps.columns import by_column
 from nescio.reproduce.maps.ensemble import Ensemble, doubtful
 from nescio.reproduce.maps.judging import noise_patches, patched
-from nescio.reproduce.maps.retraining import Few
+from nescio.reproduce.maps.retraining import NONE, Few
 from nescio.reproduce.maps.rows import CONTROLS, FLOOR, OURS, RIVALS, described
 from nescio.reproduce.parts import Parts, Pictures
 from nescio.reproduce.program import Job
 from nescio.reproduce.programs import ua_figures, ua_sweep, ua_table1, ua_table2
 from nescio.reproduce.run import run
+from nescio.reproduce.scoring import TimeOver
 from nescio.reproduce.study import METRICS
 from nescio.types import InputError
 from nescio.zoo import small_cnn
@@ -158,6 +162,31 @@ def test_a_method_that_fails_and_time_that_is_over_are_said(small, tmp_path, mod
     assert all("at least 2 seeds" in cell["reason"] for cell in alone["parts"][0]["cells"])
 
 
+def test_a_set_that_fails_in_any_way_leaves_the_others(job, small):
+    first, second = ua_table2.STUDY.parts[0].columns[:2]
+
+    def run(column):
+        if column is first:
+            raise RuntimeError("out of\nmemory")
+        return [[{"row": "a", "column": column.key, "seed": 0, "metrics": {}}]]
+
+    part = replace(ua_table2.PARTS[0], rows=ua_table2.ROWS[:2])
+    (cells,) = by_column(job, [part], [first, second], run)
+    assert [cell.get("reason") for cell in cells] == ["failed: RuntimeError: out of memory"] * 2 + [None]
+
+
+def test_time_that_is_over_is_seen_between_members(job):
+    calls = []
+
+    def check():
+        calls.append(len(calls))
+        if len(calls) == 2:
+            raise TimeOver
+
+    with pytest.raises(TimeOver):
+        Case.of(replace(job, check=check), "mnist")
+
+
 def test_networks_of_cifar100_are_not_trained_but_taken_where_they_are(job, tmp_path):
     quick = replace(job, parts=Parts(scales.get("quick"), None, tmp_path, "cpu", False))
     with pytest.raises(InputError, match="no trained networks are at hand"):
@@ -201,6 +230,26 @@ def test_patches_are_squares_and_nothing_else_is_changed(job):
     assert 1 <= len(found) == len(where) <= 3 and found.shape[1:] == (1, 8, 8) and where.shape[1:] == (8, 8)
 
 
+def test_patches_go_to_pictures_that_were_right_and_stay_where_doubt_rose_most():
+    class Made(Ensemble):
+        def epistemic(self, x):
+            return x.double().mean((1, 2, 3))  # noise is brighter than a dark picture
+
+        def right(self, x, y):
+            return y == 1
+
+    x = torch.tensor([250, 10, 240, 20, 0, 5], dtype=torch.uint8).view(6, 1, 1, 1).expand(6, 1, 8, 8)
+    pictures = Pictures(x, torch.tensor([1, 1, 1, 1, 0, 0]), "some", "", "some")
+    case = Case(None, "mnist", Made((), "", "cpu"))
+    found, masks = patched(case, pictures, 2)
+    clean = [one[0][~mask].unique().item() * 255 for one, mask in zip(found, masks, strict=True)]
+    assert sorted(clean) == pytest.approx([10, 20])
+    rise = case.ensemble.epistemic(found) - torch.tensor(clean) / 255
+    assert rise[0] > rise[1] > 0
+    with pytest.raises(InputError, match="gets no picture right"):
+        patched(case, replace(pictures, y=torch.zeros(6, dtype=torch.int64)), 2)
+
+
 def test_what_is_kept_knows_all_settings_of_a_method():
     """Maps that were kept with other defaults must not be taken for today's."""
     about = described(OURS, SMALLER)
@@ -211,6 +260,52 @@ def test_what_is_kept_knows_all_settings_of_a_method():
         "method": "delta_clue", "steps": 2, "lr": 0.1, "delta": 3.5, "starts": 1, "seed": 0
     }  # fmt: skip
     assert described(FLOOR, SMALLER) == {"method": "random"}
+
+
+def test_what_is_kept_is_known_by_all_that_it_depends_on(job, monkeypatch):
+    """Else the numbers of one run would be taken for those of another."""
+
+    seen, made = [], []
+
+    class Guess:
+        def predict(self, x, maps, progress):
+            seen.append(None if maps is None else maps.shape)
+            return torch.full((1, len(torch.cat(x) if isinstance(x, list) else x), 10), 0.1, dtype=torch.float64)
+
+    def retrain(factory, *args, **more):
+        made.append((fingerprint(factory()), more["seed"]))
+        return Guess()
+
+    monkeypatch.setattr(mitigate, "retrain", retrain)
+    test = job.parts.known("mnist")
+    few = Few.of(job, "mnist", job.parts.known("mnist", "train"), test)
+    none = next(row for row in ua_table2.ROWS if row.method == NONE)
+    asked = {"row": none, "seed": 0, "tests": test, "tested": 5, "attended": 0, "alpha": 1.0}
+    others = {"row": CONTROLS[0], "seed": 1, "tests": replace(test, id="other"), "tested": 6, "attended": 3, "alpha": 2}
+    few.retrained(**asked)
+    for name, value in others.items():
+        few.retrained(**{**asked, name: value})
+    replace(few, recipe=replace(few.recipe, epochs=9)).retrained(**asked)
+    few.retrained(**asked)
+    assert len(list((job.work / "maps" / "retraining").iterdir())) == 1 + len(others) + 1
+    members = {fingerprint(few.plan.model(seed)) for seed in range(3)}
+    assert len(set(made)) == 2 and not members & {weights for weights, _ in made}  # the seed's own, and no member's
+    assert seen == [None] * (2 + len(others) + 1)
+    few.retrained(**{**asked, "row": CONTROLS[0], "attended": 2})
+    assert seen[-2:] == [None, (2, 8, 8)]  # pictures as they are, then with maps
+
+    x, case = few.x / 255, few.case
+    monkeypatch.setattr(cases, "explain", lambda posterior, x, *args, **more: types.SimpleNamespace(maps=x[:, 0]))
+    monkeypatch.setattr(Case, "vae", lambda self: None)
+    clue = next(row for row in RIVALS if row.method == "clue")
+    case.maps(clue, x)
+    case.maps(clue, 1 - x)
+    case.maps(clue, x, "total")
+    case.maps(clue, x, lr=0.5)
+    replace(case, ensemble=replace(case.ensemble, id="other")).maps(clue, x)
+    monkeypatch.setattr(sizes, "SIZES", {"smoke": replace(SMALLER, vae=(50, 1))})
+    case.maps(clue, x)
+    assert len(list((job.work / "maps" / "maps").glob("mnist-clue-*"))) == 6
 
 
 def test_table_2_measures_networks_with_and_without_attention(small, tmp_path, models, monkeypatch):
@@ -231,11 +326,26 @@ def test_table_2_measures_networks_with_and_without_attention(small, tmp_path, m
     assert seen.count(((30, 8, 8), 30, mitigate.ALPHA)) == runs - 2 * SMALLER.runs  # flat attention has its own α
     assert numbers(went(ua_table2, tmp_path, models)) == numbers(done) and len(seen) == runs
     assert done["settings"]["alpha"] == mitigate.ALPHA
+    assert [(m["plan"], m["seed"]) for m in done["models"]] == [("digits, 30 pictures", 0), ("digits, 30 pictures", 1)]
+    assert "tested on the first 20 test pictures; the first 4 of them get maps" in done["notes"][-2]
     reproduce.render(done)
 
 
+def test_what_members_reach_is_said(job):
+    test = job.parts.known("mnist")
+    few = Few.of(job, "mnist", job.parts.known("mnist", "train"), test)
+    for model, network in zip(few.case.models, few.case.ensemble.networks, strict=True):
+        with torch.no_grad():
+            right = (network(test.floats(0, len(test.x))).argmax(1) == test.y).double().mean()
+        assert model.accuracy == pytest.approx(float(right)) and model.seconds > 0
+        assert model.about == "1 epochs; the test set is digits test"
+    again = Few.of(job, "mnist", job.parts.known("mnist", "train"), test)
+    assert again.case.ensemble.id == few.case.ensemble.id
+    assert [m.seconds for m in again.case.models] == [m.seconds for m in few.case.models]  # of the training, when read
+
+
 def test_controls_of_table_2_say_nothing_about_the_picture(job, monkeypatch):
-    few = Few.of(job, "mnist", job.parts.known("mnist", "train"))
+    few = Few.of(job, "mnist", job.parts.known("mnist", "train"), job.parts.known("mnist"))
     rows = {row.label: row for row in CONTROLS}
     ours, shuffled = few.maps(OURS, few.x), few.maps(rows["Shuffled maps"], few.x)
     assert (shuffled[1:] == ours[:-1]).all() and (shuffled[0] == ours[-1]).all()
@@ -257,7 +367,14 @@ def test_the_sweep_sees_no_test_picture_and_says_what_it_chose(small, tmp_path, 
         seen.append(split)
         return real(self, name, split)
 
+    retrained, tuned = Few.retrained, []
+
+    def noted(self, row, *args):
+        tuned.append((row.settings, self.x))
+        return retrained(self, row, *args)
+
     monkeypatch.setattr(Parts, "known", watched)
+    monkeypatch.setattr(Few, "retrained", noted)
     done = went(ua_sweep, tmp_path, models)
     assert set(seen) == {"train"}
     grid, paths, members, attention = done["parts"]
@@ -268,8 +385,13 @@ def test_the_sweep_sees_no_test_picture_and_says_what_it_chose(small, tmp_path, 
     best = next(c for c in paths["cells"] if c["row"] == OURS.label)
     assert best["metrics"]["urr5"] == min(ran.values()) and best["settings"]["tau1"] == chosen["tau1"]
     rho = {c["row"]: c["metrics"]["rho"] for c in members["cells"] if "metrics" in c}
-    assert rho["3 members"] == pytest.approx(1.0) and rho["2 members"] < 1
+    assert rho["3 members"] == pytest.approx(1.0) and rho["2 members"] < 0.9999
     assert {c["row"] for c in attention["cells"] if "metrics" in c} == {"α = 0", "α = 4"}
+    train = real(Parts(scales.get("smoke"), None, models, "cpu", False), "mnist", "train").x
+    count = round(0.1 * len(train))
+    for settings, x in tuned:
+        assert {name: settings[name] for name in ("tau1", "tau2")} == {name: chosen[name] for name in ("tau1", "tau2")}
+        assert torch.equal(x, train[count : count + 30])  # those come after the held-out ones
     assert [figure["title"] for figure in done["figures"]] == ["AUC-URR by temperature"]
     reproduce.render(done)
 
@@ -307,6 +429,13 @@ def test_figures_are_drawn_from_what_was_made_before(small, tmp_path, models, mo
     assert done["figures"][2]["image"].count(">Random order</text>") == 1
     assert reproduce.render(done).count("<svg") == 3
     assert went(ua_figures, tmp_path, models)["figures"] == done["figures"] and len(made) == 6
+
+
+def test_a_figure_that_cannot_be_drawn_is_noted(small, tmp_path, models, monkeypatch):
+    monkeypatch.setattr(cases, "explain", None)
+    done = went(ua_figures, tmp_path, models)
+    assert not done["figures"] and done["notes"][-1].startswith("MNIST is not drawn, or not all of it: failed: Type")
+    assert "copies = 2" in done["notes"][-2] and done["notes"][0] == ua_figures.NOTES[0]
 
 
 @pytest.mark.parametrize("study", [ua_table1, ua_table2, ua_sweep, ua_figures])

@@ -7,7 +7,7 @@
 
 All but the first have the length ‖d/σ‖ = √D, which is the root mean square distance of the data from their mean when
 every feature is measured in its own standard deviation: so units of features do not matter. A feature that does not
-vary gets the mean of the others' deviations.
+vary gets the mean of all deviations.
 """
 
 from __future__ import annotations

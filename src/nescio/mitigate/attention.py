@@ -124,7 +124,9 @@ class Attended(nn.Module):
         finally:
             handle.remove()
         if heard <= (self._call or 0):
-            raise ModelError(f"expected the layer {self.layer!r} to be called as at first, but it was not")
+            raise ModelError(
+                f"expected the layer {self.layer!r} to be called in every pass, got one without it; name another module"
+            )
         return found
 
     def prepare(self, x: Tensor) -> Attended:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +21,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nescio import data, evaluate, training, zoo
+from nescio import data, training, zoo
 from nescio.evaluate import active as learning
 from nescio.posteriors.deterministic import Deterministic
+from nescio.reproduce import metrics
 from nescio.reproduce.cells import digest, read_json, write_json
 from nescio.reproduce.methods import described, made
 from nescio.reproduce.parts import BATCH, Parts
-from nescio.reproduce.scoring import OVER, TimeOver
+from nescio.reproduce.scoring import attempted
 from nescio.reproduce.study import Column, Row
 from nescio.study.fitting import waits
 from nescio.study.scoring import fit, score
 from nescio.types import InputError
-from nescio.zoo.plans import STATISTICS, Normalised, to_floats
+from nescio.zoo.plans import SGD, STATISTICS, Normalised, to_floats
 
 FIRST: Mapping[str, tuple[int, int]] = {
     "mnist": (20, 20),
@@ -57,30 +60,22 @@ def cycles(
         learner = Learner(column.known, seed, parts, check)
     except InputError as error:
         return [entry | {"reason": f"not run (data not at hand): {' '.join(str(error).split())}"} for entry in entries]
-    found = []
-    for row, entry in zip(rows, entries, strict=True):
+
+    def cell(row: Row) -> dict[str, Any]:
         began = time.perf_counter()
-        try:
-            method = None if row.method == RANDOM else made(row, column.known, parts.scale, seed)
-            about = {"method": RANDOM} if method is None else described(method)
-            path = work / "active" / f"{column.known}-{seed}-{row.method}-{digest(learner.id, repr(about))}.json"
-            kept = read_json(path)
-            if kept is None:
-                kept = {**learner.run(method), "settings": about, "seconds": time.perf_counter() - began}
-                write_json(path, kept)
-                say(f"{column.label}, seed {seed}: {row.label} ({kept['seconds']:.0f} s)")
-            values = {
-                "acc": float(np.mean(kept["acc"])),
-                "nll": float(np.mean(kept["nll"])),
-                "seconds": kept["seconds"],
-            }
-            curve = {name: kept[name] for name in ("labels", "acc", "nll")}
-            found.append(entry | {"settings": about, "shared": 1, "metrics": values, "curve": curve})
-        except TimeOver:
-            found.append(entry | {"reason": OVER})
-        except Exception as error:
-            found.append(entry | {"reason": f"failed: {type(error).__name__}: {' '.join(str(error).split())}"})
-    return found
+        method = None if row.method == RANDOM else made(row, column.known, parts.scale, seed)
+        about = {"method": RANDOM} if method is None else described(method)
+        path = work / "active" / f"{column.known}-{seed}-{row.method}-{digest(learner.id, repr(about))}.json"
+        kept = read_json(path)
+        if kept is None:
+            kept = {**learner.run(method), "settings": about, "seconds": time.perf_counter() - began}
+            write_json(path, kept)
+            say(f"{column.label}, seed {seed}: {row.label} ({kept['seconds']:.0f} s)")
+        values = {name: float(np.mean(kept[name])) for name in ("acc", "nll")} | {"seconds": kept["seconds"]}
+        curve = {name: kept[name] for name in ("labels", "acc", "nll")}
+        return {"settings": about, "shared": 1, "metrics": values, "curve": curve}
+
+    return [attempted(entry, partial(cell, row)) for row, entry in zip(rows, entries, strict=True)]
 
 
 class Learner:
@@ -123,16 +118,12 @@ class Learner:
         if begins and self._begun is not None:
             return self._begun
         model = self._network().to(self.device)
-        recipe = training.Recipe(
-            epochs=self.scale.epochs, batch_size=128, lr=0.01, optimizer="sgd", momentum=0.9, weight_decay=5e-4,
-            schedule="constant", transform=to_floats,
-        )  # fmt: skip
+        recipe = replace(SGD, epochs=self.scale.epochs)
         training.train(
             model, self._pair(indices), self._pair(self.split.validation), recipe=recipe, seed=self.seed, progress=False
         )
         p = torch.cat([Deterministic(model).predict(x, progress=False)[0] for x in self._floats(self.test.x)])
-        right = (p.argmax(1) == self.test.y).double().mean()
-        found = {"acc": float(right), "nll": evaluate.nll(p, self.test.y)}
+        found = metrics.answers(p, self.test.y)
         if begins:
             self._begun = model, found
         return model, found

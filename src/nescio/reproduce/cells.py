@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from torch import nn
 from nescio.data import replacing
 
 Floats = NDArray[np.float64]
+State = dict[str, torch.Tensor]
+SECONDS = "seconds of training"
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,22 @@ def write_json(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part:
         part.write_text(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def kept(path: Path, make: Callable[[], State], check: Callable[[], None]) -> tuple[State, float]:
+    """The tensors in a file and the seconds that they took; made and written there where it is not, or unreadable."""
+    try:
+        found: State = torch.load(path, weights_only=True)
+    except Exception:  # not there, or cut off: unpickling has many ways to fail
+        check()
+        began = time.perf_counter()
+        found = {name: value.detach().cpu() for name, value in make().items()}
+        found[SECONDS] = torch.tensor(time.perf_counter() - began)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as part:
+            torch.save(found, part)
+    seconds = float(found.pop(SECONDS, 0.0))
+    return found, seconds
 
 
 def digest(*parts: str | bytes) -> str:

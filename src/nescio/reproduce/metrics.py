@@ -1,6 +1,8 @@
-"""The numbers of a cell, from scores, by `nescio.evaluate`."""
+"""The numbers of a cell, from scores or answers, by `nescio.evaluate`."""
 
 from __future__ import annotations
+
+from torch import Tensor
 
 from nescio import evaluate
 from nescio.reproduce.cells import Floats
@@ -15,3 +17,8 @@ def detection(known: Floats, foreign: Floats) -> dict[str, float]:
 def calibration(scores: Floats, right: Floats) -> dict[str, float]:
     """RAULC."""
     return {"raulc": evaluate.raulc(scores, right)}
+
+
+def answers(p: Tensor, y: Tensor) -> dict[str, float]:
+    """Accuracy and negative log-likelihood of predicted probabilities [N, C]."""
+    return {"acc": float((p.argmax(1) == y).double().mean()), "nll": evaluate.nll(p, y)}

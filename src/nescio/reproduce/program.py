@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from nescio.reproduce.parts import Parts
-from nescio.reproduce.scoring import OVER, TimeOver
+from nescio.reproduce.scoring import failure
 from nescio.reproduce.study import Part
+from nescio.types import NescioError
 
 
 @dataclass(frozen=True)
@@ -51,22 +52,19 @@ class Made:
     """Each with plan, seed, accuracy, seconds and about."""
     sets: Sequence[Mapping[str, Any]] = ()
     """Each with name, about and pictures, their number."""
+    notes: Sequence[str] = ()
+    """What this run has to say beside the study's own notes."""
 
 
-def not_run(part: Part, reason: str = OVER) -> list[dict[str, Any]]:
+def why_not(error: Exception) -> str:
+    """Why a part, or a column of it, was not run."""
+    return f"not run: {' '.join(str(error).split())}" if isinstance(error, NescioError) else failure(error)
+
+
+def not_run(part: Part, reason: str) -> list[dict[str, Any]]:
     """Cells for a part of which nothing was run."""
     return [
         {"row": row.label, "column": column.key, "seed": "all", "reason": reason}
         for column in part.columns
         for row in part.rows
     ]
-
-
-def attempted(entry: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """The cell with what `measure` gives, or with the reason why there is nothing."""
-    try:
-        return {**entry, **measure()}
-    except TimeOver:
-        return {**entry, "reason": OVER}
-    except Exception as error:
-        return {**entry, "reason": f"failed: {type(error).__name__}: {' '.join(str(error).split())}"}

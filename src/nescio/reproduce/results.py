@@ -56,8 +56,8 @@ def load(path: str | Path) -> Results:
 def joined(runs: Sequence[Results]) -> list[Results]:
     """Runs of the same study and scale as one, in the order in which they were started; others stay by themselves.
 
-    A cell is that of the latest run that has numbers for it. What is told of the machine is that of the latest run;
-    "earlier" has the rest.
+    A cell is that of the latest run that has numbers for it, a figure the latest of its title. What is told of the
+    machine is that of the latest run; "earlier" has the rest.
     """
     groups: dict[tuple[str, str], Results] = {}
     for run in sorted(runs, key=lambda run: run["started"]):
@@ -80,6 +80,7 @@ def _join(old: Results, new: Results) -> Results:
         parts.append({**part, "cells": [cell for cell in kept if "metrics" in cell or not _done(cell, kept)]})
     models = {(model["plan"], model["seed"]): model for run in (old, new) for model in run["models"]}
     sets = {found["name"]: found for run in (old, new) for found in run["sets"]}
+    figures = {figure["title"]: figure for run in (old, new) for figure in run.get("figures", [])}
     seeds = {
         plan: sorted({*old["settings"]["seeds"].get(plan, ()), *new["settings"]["seeds"].get(plan, ())})
         for plan in {**old["settings"]["seeds"], **new["settings"]["seeds"]}
@@ -90,7 +91,7 @@ def _join(old: Results, new: Results) -> Results:
         "settings": {**new["settings"], "seeds": seeds},
         "models": list(models.values()),
         "sets": list(sets.values()),
-        "figures": new.get("figures") or old.get("figures", []),
+        "figures": list(figures.values()),
         "complete": not left,
         "parts": parts,
         "earlier": [*old.get("earlier", []), {key: old[key] for key in ("started", "seconds", "git", "machine")}],

@@ -25,7 +25,7 @@ from nescio.reproduce import study as declared
 from nescio.reproduce.cells import Cell, Cells
 from nescio.reproduce.methods import ENSEMBLE, described, made, needs_training_data
 from nescio.reproduce.parts import Model, Parts, Pictures
-from nescio.reproduce.program import Job, Made, not_run
+from nescio.reproduce.program import Job, Made, not_run, why_not
 from nescio.reproduce.results import FORMAT, Results
 from nescio.reproduce.scoring import OVER, Scorer, TimeOver, ensemble_method
 from nescio.reproduce.study import Column, Part, Row, Study
@@ -77,7 +77,7 @@ def run(
         "title": chosen.title,
         "scale": size.name,
         "about": size.about if chosen.program is None else PROGRAM[size.bundled],
-        "notes": list(chosen.notes),
+        "notes": [*chosen.notes, *(() if extra is None else extra.notes)],
         "started": started,
         "seconds": time.perf_counter() - began,
         "settings": {
@@ -146,9 +146,8 @@ class _Run:
             self.made = program(Job(self.parts, self.seeds, self.cells.folder.parent, self.check, self.say))
             self.found = [[dict(cell) for cell in cells] for cells in self.made.cells]
         except (TimeOver, NescioError) as error:
-            reason = OVER if isinstance(error, TimeOver) else f"not run: {error}"
-            self.say(f"{self.study.name}: {reason}")
-            self.found = [not_run(part, reason) for part in self.study.parts]
+            self.say(f"{self.study.name}: {why_not(error)}")
+            self.found = [not_run(part, why_not(error)) for part in self.study.parts]
 
     def _plan(self, plan: str, columns: list[tuple[int, Part, Column]]) -> None:
         """Every column of one training plan: seed after seed, then all seeds as an ensemble."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from nescio.reproduce import facts
 from nescio.reproduce.cells import digest, read_json, write_json
 from nescio.reproduce.methods import described, made
 from nescio.reproduce.parts import Model, Parts
-from nescio.reproduce.scoring import OVER, TimeOver
+from nescio.reproduce.scoring import attempted
 from nescio.reproduce.study import Column, Row
 from nescio.study.fitting import waits
 from nescio.study.scoring import fit, score
@@ -33,25 +34,21 @@ def measure(
     pictures = parts.known(column.known)
     count = min(PICTURES, len(pictures.x), parts.scale.pictures or PICTURES)
     machine = facts.machine(parts.device)["name"]
-    found = []
-    for row in rows:
-        entry: dict[str, Any] = {"row": row.label, "column": column.key, "seed": seed}
-        try:
-            method = made(row, column.known, parts.scale, seed)
-            about = described(method)
-            path = work / "runtime" / f"{digest(model.id, pictures.id, repr(sorted(about.items())), machine)}.json"
-            kept = read_json(path)
-            if kept is None:
-                check()
-                kept = {"seconds": _seconds(method, model, column, parts, count), "pictures": count, **about}
-                write_json(path, kept)
-            values = {"seconds": 1000 * kept["seconds"] / kept["pictures"]}
-            found.append(entry | {"settings": about, "pictures": kept["pictures"], "shared": 1, "metrics": values})
-        except TimeOver:
-            found.append(entry | {"reason": OVER})
-        except Exception as error:
-            found.append(entry | {"reason": f"failed: {type(error).__name__}: {' '.join(str(error).split())}"})
-    return found
+
+    def cell(row: Row) -> dict[str, Any]:
+        method = made(row, column.known, parts.scale, seed)
+        about = described(method)
+        path = work / "runtime" / f"{digest(model.id, pictures.id, repr(sorted(about.items())), machine)}.json"
+        kept = read_json(path)
+        if kept is None:
+            check()
+            kept = {"seconds": _seconds(method, model, column, parts, count), "pictures": count, **about}
+            write_json(path, kept)
+        values = {"seconds": 1000 * kept["seconds"] / kept["pictures"]}
+        return {"settings": about, "pictures": kept["pictures"], "shared": 1, "metrics": values}
+
+    entries = [{"row": row.label, "column": column.key, "seed": seed} for row in rows]
+    return [attempted(entry, partial(cell, row)) for row, entry in zip(rows, entries, strict=True)]
 
 
 def _seconds(method: Any, model: Model, column: Column, parts: Parts, count: int) -> float:

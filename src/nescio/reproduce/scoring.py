@@ -26,13 +26,29 @@ from nescio.types import Logits
 SHARD = 1000
 RIGHT: Mapping[str, Any] = {"method": "right"}
 """The cell that holds whether each answer is right."""
-
-
 OVER = "not run: the time that was given was over; run it again to go on"
 
 
 class TimeOver(Exception):
     """The time that was given for the run is over."""
+
+
+def failure(error: Exception) -> str:
+    """Why a cell has no numbers."""
+    return OVER if isinstance(error, TimeOver) else f"failed: {worded(error)}"
+
+
+def worded(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def attempted(entry: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    """The cell with what `measure` gives, or with the reason why there is nothing."""
+    try:
+        return {**entry, **measure()}
+    except Exception as error:
+        return {**entry, "reason": failure(error)}
 
 
 @dataclass
@@ -112,7 +128,7 @@ class Scorer:
                     self.fill(pictures, count, {key: method}, alone)
                 return
             (key,) = group
-            self.errors[pictures.id, key] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            self.errors[pictures.id, key] = worded(error)
 
     def _shard(self, pictures: Pictures, start: int, stop: int, ready: Mapping[str, Any], alone: bool) -> None:
         began = time.perf_counter()

@@ -68,12 +68,13 @@ class TrainingPlan:
         return Normalised(self.network(seed=seed), *STATISTICS[self.data])
 
 
-_SGD = Recipe(optimizer="sgd", momentum=0.9, weight_decay=5e-4, lr=1e-2, schedule="constant", transform=to_floats)
+SGD = Recipe(optimizer="sgd", momentum=0.9, weight_decay=5e-4, lr=1e-2, schedule="constant", transform=to_floats)
+"""SGD 0.01, momentum 0.9, weight decay 5e-4, batches of 128, no augmentation: what the papers' trainings share."""
 _STANDARD = augment.compose(augment.random_crop(4), augment.horizontal_flip())
 _TURNED = augment.compose(augment.random_rotation(15), augment.random_crop(4), augment.horizontal_flip())
 
 
-_CYCLE = replace(_SGD, schedule="one-cycle", nesterov=True, precision="bfloat16", batch_size=512)
+_CYCLE = replace(SGD, schedule="one-cycle", nesterov=True, precision="bfloat16", batch_size=512)
 _ADAM = Recipe(
     optimizer="adamw", schedule="cosine", lr=1e-3, weight_decay=0.05, warmup=5, batch_size=512, clip=1.0,
     precision="bfloat16", transform=to_floats, augment=_STANDARD,
@@ -81,23 +82,23 @@ _ADAM = Recipe(
 
 PLANS = (
     TrainingPlan(
-        "mnist", "mnist", small_cnn, replace(_SGD, epochs=30, batch_size=128),
+        "mnist", "mnist", small_cnn, replace(SGD, epochs=30, batch_size=128),
         "the paper's CNN and schedule: SGD 0.01, momentum 0.9, 30 epochs of batches of 128",
     ),
     TrainingPlan(
         "svhn", "svhn", partial(small_cnn, channels=3, size=32, hidden=2),
-        replace(_SGD, epochs=50, batch_size=64, lr=0.05, schedule="steps", milestones=(15, 30)),
+        replace(SGD, epochs=50, batch_size=64, lr=0.05, schedule="steps", milestones=(15, 30)),
         "the paper's CNN and schedule: SGD 0.05, a tenth after epochs 15 and 30, 50 epochs of batches of 64",
     ),
     TrainingPlan(
         "cifar10", "cifar10", resnet18_cifar,
-        replace(_SGD, epochs=100, lr=0.1, schedule="steps", milestones=(30, 60, 90), augment=_TURNED),
+        replace(SGD, epochs=100, lr=0.1, schedule="steps", milestones=(30, 60, 90), augment=_TURNED),
         "the paper's ResNet18 and schedule: SGD 0.1, a tenth after epochs 30, 60 and 90, 100 epochs of batches of 128; "
         "crops, flips and rotations up to 15°",
     ),
     TrainingPlan(
         "cifar100", "cifar100", resnet152_cifar,
-        replace(_SGD, epochs=120, batch_size=64, lr=0.1, schedule="steps", milestones=(40, 70, 100), augment=_TURNED),
+        replace(SGD, epochs=120, batch_size=64, lr=0.1, schedule="steps", milestones=(40, 70, 100), augment=_TURNED),
         "the paper's ResNet152 and schedule: SGD 0.1, a tenth after epochs 40, 70 and 100, 120 epochs of batches of 64,"
         " with crops, flips and rotations up to 15°",
     ),
@@ -136,7 +137,7 @@ PLANS = (
         "a small ViT (6 layers of width 192, patches of 4); AdamW 0.001, cosine, 60 epochs of batches of 512",
     ),
     TrainingPlan(
-        "digits", "digits", partial(small_cnn, size=8, kernel=3), replace(_SGD, epochs=30, batch_size=128),
+        "digits", "digits", partial(small_cnn, size=8, kernel=3), replace(SGD, epochs=30, batch_size=128),
         "the paper's CNN with 3×3 kernels on bundled 8×8 digits: SGD 0.01, 30 epochs of batches of 128",
     ),
 )  # fmt: skip

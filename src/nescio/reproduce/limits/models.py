@@ -5,26 +5,21 @@ All work in float64, so that gradients which vanish far away are not lost in rou
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from nescio import posteriors, training
-from nescio.data import replacing
 from nescio.posteriors import PosteriorBase
-from nescio.reproduce.cells import digest
+from nescio.reproduce.cells import State, digest, kept
 
 Labelled = tuple[Tensor, Tensor]
-State = dict[str, Tensor]
 FILES = {"MC dropout": "dropout", "ensemble": "ensemble", "anchored ensemble": "anchored"}
 FILES |= {"Bayes by backprop": "variational", "evidential": "evidential"}
-SECONDS = "seconds of training"
 
 
 @dataclass(frozen=True)
@@ -187,27 +182,8 @@ class Trainer:
         return self._took.get(FILES.get(name, "one"), 0.0)
 
     def _kept(self, name: str, make: Callable[[], State]) -> State:
-        def timed() -> State:
-            began = time.perf_counter()
-            return {**make(), SECONDS: torch.tensor(time.perf_counter() - began)}
-
-        found = kept(self.folder / f"{name}-{self.mark}.pt", timed, self.check)
-        self._took[name] = float(found[SECONDS])
-        return {key: value for key, value in found.items() if key != SECONDS}
-
-
-def kept(path: Path, make: Callable[[], State], check: Callable[[], None]) -> State:
-    """The tensors in the file; where there is none, or it cannot be read, they are made and written there."""
-    try:
-        found: State = torch.load(path, weights_only=True)
+        found, self._took[name] = kept(self.folder / f"{name}-{self.mark}.pt", make, self.check)
         return found
-    except Exception:  # not there, or cut off: unpickling has many ways to fail
-        check()
-        made = {name: value.detach().cpu() for name, value in make().items()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as part:
-            torch.save(made, part)
-        return made
 
 
 def accuracy(posterior: PosteriorBase, data: Labelled) -> float:

@@ -14,9 +14,9 @@ from torch import Tensor
 import nescio.limits
 from nescio.plots import surfaces as draw
 from nescio.posteriors import DeepEnsemble, PosteriorBase
+from nescio.reproduce.cells import State, kept
+from nescio.reproduce.drawing import svg
 from nescio.reproduce.limits.doubts import METRICS, Doubt, doubt, reader, single
-from nescio.reproduce.limits.drawing import svg
-from nescio.reproduce.limits.models import State, kept
 from nescio.reproduce.limits.moons import WINDOW, Moons, between
 from nescio.reproduce.program import Figure
 from nescio.study.scoring import score
@@ -48,7 +48,7 @@ class Kept:
             found = nescio.limits.surface(score, *WINDOW, self.n, batch=2048)
             return {"values": found.values, "gradient": found.gradient}
 
-        state = kept(self.folder / f"{name}-{self.n}-{self.mark}.pt", made, self.check)
+        state, _ = kept(self.folder / f"{name}-{self.n}-{self.mark}.pt", made, self.check)
         return state["values"], state["gradient"]
 
 

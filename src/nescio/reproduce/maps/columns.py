@@ -8,10 +8,8 @@ from typing import Any
 
 from nescio.reproduce.maps.case import Case
 from nescio.reproduce.parts import Pictures
-from nescio.reproduce.program import Job, not_run
-from nescio.reproduce.scoring import OVER, TimeOver
+from nescio.reproduce.program import Job, not_run, why_not
 from nescio.reproduce.study import Column, Part
-from nescio.types import NescioError
 
 Cells = list[dict[str, Any]]
 
@@ -23,9 +21,9 @@ class Told:
     models: list[dict[str, Any]] = field(default_factory=list)
     sets: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, case: Case | None, *pictures: Pictures) -> None:
+    def add(self, case: Case, *pictures: Pictures) -> None:
         """Tell of an ensemble's networks and of sets, each once."""
-        for model in [] if case is None else case.models:
+        for model in case.models:
             facts = {name: getattr(model, name) for name in ("plan", "seed", "accuracy", "seconds", "about")}
             self.models += [facts] if facts not in self.models else []
         for one in pictures:
@@ -46,8 +44,8 @@ def by_column(
     for column in columns:
         try:
             found = run(column)
-        except (TimeOver, NescioError) as error:
-            reason = OVER if isinstance(error, TimeOver) else f"not run: {' '.join(str(error).split())}"
+        except Exception as error:  # the other columns go on
+            reason = why_not(error)
             job.say(f"{column.label}: {reason.split('. ')[0]}")
             found = [not_run(replace(part, columns=(column,)), reason) for part in parts]
         for kept, new in zip(cells, found, strict=True):

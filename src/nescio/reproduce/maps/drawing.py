@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nescio.plots.maps import ABOVE, BELOW, PALE
 from nescio.plots.style import COLOURS, INK, STYLES, panels
-from nescio.report.embed import svg
+from nescio.reproduce.drawing import svg
 from nescio.reproduce.program import Figure
 from nescio.types import need
 
@@ -74,7 +74,7 @@ def _grid(
     for ax, label in zip(rows[:, 0], ("input", *maps), strict=True):
         words = label.replace(" + ", "\n+ ")
         ax.set_ylabel(words, fontsize=8, color=INK, rotation=0, ha="right", va="center", labelpad=4)
-    return _no_wider(svg(figure, alt, name), wide)
+    return svg(figure, alt, name)
 
 
 def curves(name: str, known: str, lines: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> Figure:
@@ -93,8 +93,7 @@ def curves(name: str, known: str, lines: Mapping[str, tuple[Sequence[int], Seque
         "The share of the epistemic uncertainty that is gone when so many pixels are blurred, those first that a map "
         "blames most; the median over pictures. Higher is better."
     )
-    drawn = _no_wider(svg(figure, alt, f"urr-{known}"), WIDE)
-    return Figure(f"Uncertainty reduction, {name}", text, alt, drawn)
+    return Figure(f"Uncertainty reduction, {name}", text, alt, svg(figure, alt, f"urr-{known}"))
 
 
 def heat_map(means: Mapping[tuple[float, float], float]) -> Figure:
@@ -123,7 +122,7 @@ def heat_map(means: Mapping[tuple[float, float], float]) -> Figure:
         f"τ₁ = {low[0]:g}, τ₂ = {low[1]:g}."
     )
     alt = f"AUC-URR by τ₁ and τ₂; the lowest, {means[low]:.3f}, at τ₁ = {low[0]:g} and τ₂ = {low[1]:g}"
-    return Figure("AUC-URR by temperature", text, alt, _no_wider(svg(figure, alt, "taus"), wide))
+    return Figure("AUC-URR by temperature", text, alt, svg(figure, alt, "taus"))
 
 
 def _map(ax: Axes, picture: Floats, one: Floats, reach: float) -> None:
@@ -132,8 +131,3 @@ def _map(ax: Axes, picture: Floats, one: Floats, reach: float) -> None:
     reach = reach or 1.0
     ax.imshow(1 - PALE * (1 - picture.mean(0)), cmap="gray", vmin=0, vmax=1, interpolation="none")
     ax.imshow(one, cmap=colours, vmin=-reach, vmax=reach, interpolation="none")
-
-
-def _no_wider(drawn: str, inches: float) -> str:
-    """The <svg>, which else fills the page, no wider than its letters are meant for."""
-    return drawn.replace("<svg", f'<svg style="width: 100%; max-width: {7 * inches:.0f}rem"', 1)

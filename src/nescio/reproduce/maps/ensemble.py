@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from nescio import training, zoo
-from nescio.data import replacing
 from nescio.posteriors.ensemble import DeepEnsemble
-from nescio.reproduce.cells import digest, fingerprint
+from nescio.reproduce.cells import State, digest, fingerprint, kept
 from nescio.reproduce.parts import Model, Parts, Pictures
+from nescio.reproduce.program import Job
 from nescio.zoo.trained import FACTS
 
 BATCH = 2000
@@ -56,6 +55,12 @@ class Ensemble:
         mean = p.mean(0)
         return (-torch.xlogy(mean, mean).sum(-1) + (p * logs).sum(-1).mean(0)).clamp(min=0.0)
 
+    def accuracies(self, pictures: Pictures) -> list[float]:
+        """The share of these pictures that each member gets right."""
+        parts = range(0, len(pictures.x), BATCH)
+        answers = [self.logs(pictures.floats(at, at + BATCH)).argmax(-1).cpu() for at in parts]
+        return (torch.cat(answers, 1) == pictures.y).double().mean(1).tolist()
+
     def right(self, x: Tensor, y: Tensor) -> Tensor:
         """Whether the mean prediction is right, booleans [N] on the CPU."""
         return self.logs(x).exp().mean(0).argmax(1).cpu() == y
@@ -78,33 +83,35 @@ def at_hand(parts: Parts, plan: str, seeds: Sequence[int]) -> bool:
 
 
 def trained_on(
+    job: Job,
     plan: zoo.TrainingPlan,
     data: tuple[Tensor, Tensor],
     recipe: training.Recipe,
     members: int,
-    folder: Path,
-    device: str,
-    progress: bool | None,
-    check: Callable[[], None],
-) -> Ensemble:
+    folder: str,
+    tests: Pictures,
+) -> tuple[Ensemble, list[Model]]:
     """Networks of a plan trained on these pictures, each from weights of its own; those in the folder are read.
 
     They are small or trained for a short time: each is kept when it is finished, and not after every epoch.
     """
-    networks = []
+    networks, took = [], []
     for seed in range(members):
-        network = plan.model(seed).to(device)
-        path = folder / f"member-{seed}.pt"
-        if path.exists():
-            network.load_state_dict(torch.load(path, map_location=device, weights_only=True))
-        else:
-            check()
-            training.train(network, data, recipe=recipe, seed=seed, progress=progress)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as part:
-                torch.save({name: value.cpu() for name, value in network.state_dict().items()}, part)
+        network = plan.model(seed).to(job.parts.device)
+
+        def state(network: nn.Module = network, seed: int = seed) -> State:
+            training.train(network, data, recipe=recipe, seed=seed, progress=job.parts.progress)
+            return dict(network.state_dict())
+
+        found, seconds = kept(job.work / "maps" / folder / f"member-{seed}.pt", state, job.check)
+        network.load_state_dict(found)
         networks.append(network.eval())
-    return Ensemble(tuple(networks), f"{plan.name}-{digest(*map(fingerprint, networks))}", device)
+        took.append(seconds)
+    ids = [fingerprint(network) for network in networks]
+    ensemble = Ensemble(tuple(networks), f"{plan.name}-{digest(*ids)}", job.parts.device)
+    right = ensemble.accuracies(tests)
+    name, about = f"{plan.name}, {len(data[0]):,} pictures", f"{recipe.epochs} epochs; the test set is {tests.name}"
+    return ensemble, [Model(networks[s], right[s], name, s, took[s], about, ids[s]) for s in range(members)]
 
 
 def doubtful(ensemble: Ensemble, pictures: Pictures, pool: int | None, count: int) -> Tensor:

@@ -14,13 +14,13 @@ The paper's schedule is in a supplement that is not at hand: here it is SGD 0.01
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from nescio import evaluate, mitigate, zoo
+from nescio import mitigate, zoo
+from nescio.reproduce import metrics
 from nescio.reproduce.cells import digest
 from nescio.reproduce.maps.case import Case
 from nescio.reproduce.maps.ensemble import BATCH, trained_on
@@ -30,7 +30,7 @@ from nescio.reproduce.parts import Pictures
 from nescio.reproduce.program import Job
 from nescio.reproduce.study import NAMES, Row
 from nescio.training import Recipe
-from nescio.zoo.plans import to_floats
+from nescio.zoo.plans import SGD, to_floats
 
 NONE = "none"
 """The method of the row without attention."""
@@ -49,23 +49,19 @@ class Few:
     y: Tensor
 
     @classmethod
-    def of(cls, job: Job, known: str, pictures: Pictures) -> Few:
-        """The first of these pictures, and the ensemble trained on them."""
+    def of(cls, job: Job, known: str, pictures: Pictures, tests: Pictures) -> Few:
+        """The first of these pictures, and the ensemble trained on them; `tests` say how good its networks are."""
         sizes = sizes_of(job.parts.scale)
         plan = zoo.RECIPES[job.parts.plan(known)]
         count = sizes.few.get(known, sizes.few.get("", 0))
         x, y = pictures.x[:count], pictures.y[:count]
-        recipe = Recipe(
-            epochs=sizes.epochs, batch_size=128, lr=0.01, optimizer="sgd", momentum=0.9, weight_decay=5e-4,
-            schedule="constant", transform=to_floats,
-        )  # fmt: skip
-        folder = job.work / "maps" / f"few-{plan.name}-{digest(bytes(x.numpy().data), repr(recipe.epochs))}"
+        recipe = replace(SGD, epochs=sizes.epochs)
+        folder = f"few-{plan.name}-{digest(bytes(x.numpy().data), repr(recipe.epochs))}"
         began = time.perf_counter()
-        more: Any = {"device": job.parts.device, "progress": job.parts.progress, "check": job.check}
-        ensemble = trained_on(plan, (x, y), recipe, sizes.members, folder, **more)
+        ensemble, models = trained_on(job, plan, (x, y), recipe, sizes.members, folder, tests)
         took = time.perf_counter() - began
         job.say(f"{NAMES[known]}: {sizes.members} networks trained on {len(x)} pictures ({took:.0f} s)")
-        return cls(Case(job, known, ensemble), plan, recipe, x, y)
+        return cls(Case(job, known, ensemble, models), plan, recipe, x, y)
 
     def maps(self, row: Row, x: Tensor) -> Any:
         """Maps of pictures of bytes by a row's method; None for the row without attention."""
@@ -93,18 +89,13 @@ class Few:
                 progress=False,
             )
             plain = network.predict(list(tests.x[:tested].split(BATCH)), None, progress=False)[0]
-            found = {"plain": _measured(plain, tests.y[:tested])}
+            found = {"plain": metrics.answers(plain, tests.y[:tested])}
             if attended:
                 x = tests.x[:attended]
                 with_maps = network.predict(x, self.maps(row, x), progress=False)[0]
-                found["attended"] = _measured(with_maps, tests.y[:attended])
+                found["attended"] = metrics.answers(with_maps, tests.y[:attended])
             return found
 
         about = {"alpha": alpha, "seed": seed, "epochs": self.recipe.epochs, "tests": tests.id}
         about |= {"tested": tested, "attended": attended}
         return self.case.numbers("retraining", row, to_floats(self.x), made, about)
-
-
-def _measured(p: Tensor, y: Tensor) -> dict[str, float]:
-    right = (p.argmax(1) == y).to(torch.float64).mean()
-    return {"acc": float(right), "nll": evaluate.nll(p, y)}

@@ -42,8 +42,8 @@ class Sizes:
 
 FEW = {"mnist": 500, "cifar10": 1000, "svhn": 2000, "cifar100": 4000}
 """Training pictures of the paper's section 5.2.2."""
-TAU1 = (0.05, 0.1, 0.3, 1.0, 3.0)
-TAU2 = (0.03, 0.1, 0.3, 1.0, 3.0)
+TAU1 = (0.01, 0.05, 0.1, 0.3, 1.0, 3.0)
+TAU2 = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0)
 
 SIZES: Mapping[str, Sizes] = {
@@ -121,3 +121,19 @@ SIZES: Mapping[str, Sizes] = {
 def sizes_of(scale: Scale) -> Sizes:
     """The sizes that belong to a scale."""
     return SIZES[scale.name]
+
+
+def words(scale: Scale) -> str:
+    """How maps are made at a scale, for a note."""
+    sizes = sizes_of(scale)
+    own = [f"{method} {_listed(found)}" for method, found in sizes.settings.items()]
+    count, epochs = sizes.vae
+    return (
+        f"At the scale {scale.name} ensembles have {sizes.members} members; by method, where it is not the default of "
+        f"nescio.explain: {'; '.join(own) or 'nothing'}. The auto-encoder of CLUE is trained on "
+        f"{'all' if count is None else f'{count:,}'} training pictures for {epochs} epochs."
+    )
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in settings.items())

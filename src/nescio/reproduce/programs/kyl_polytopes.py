@@ -13,8 +13,9 @@ from torch import nn
 
 from nescio import limits, training
 from nescio.plots import surfaces as draw
-from nescio.reproduce.limits.drawing import svg
-from nescio.reproduce.limits.models import Net, Plan, Trainer, kept, mlp
+from nescio.reproduce.cells import kept
+from nescio.reproduce.drawing import svg
+from nescio.reproduce.limits.models import Net, Plan, Trainer, mlp
 from nescio.reproduce.limits.moons import WINDOW, Moons, half_moons
 from nescio.reproduce.limits.polygons import Floats, Polygons, Window, polygons
 from nescio.reproduce.program import Figure, Job, Made
@@ -69,7 +70,7 @@ class Networks:
     def regions(self, hidden: tuple[int, ...], state: str, window: Window, name: str) -> Polygons:
         """All regions of the network in the window."""
         network, mark = self.network(hidden, state)
-        made = kept(
+        made, _ = kept(
             self.folder / f"regions-{name}-{mark}.pt",
             lambda: polygons(network, window, self.job.check).state(),
             self.job.check,

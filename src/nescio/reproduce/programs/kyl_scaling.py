@@ -19,8 +19,8 @@ from nescio import evaluate, scores
 from nescio.plots import surfaces as draw
 from nescio.posteriors import PosteriorBase
 from nescio.reproduce.cells import read_json, write_json
+from nescio.reproduce.drawing import svg
 from nescio.reproduce.limits.doubts import METRICS, reader, single
-from nescio.reproduce.limits.drawing import svg
 from nescio.reproduce.limits.models import Net, Plan, Trainer, accuracy
 from nescio.reproduce.program import Figure, Job, Made
 from nescio.reproduce.study import Column, Part, Row, Study

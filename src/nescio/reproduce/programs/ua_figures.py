@@ -8,10 +8,9 @@ from nescio.reproduce.maps.columns import Told
 from nescio.reproduce.maps.ensemble import doubtful
 from nescio.reproduce.maps.judging import blurred
 from nescio.reproduce.maps.rows import FLOOR, OURS, PATHS, RIVALS
-from nescio.reproduce.program import Figure, Job, Made
-from nescio.reproduce.scoring import TimeOver
+from nescio.reproduce.maps.sizes import words
+from nescio.reproduce.program import Figure, Job, Made, why_not
 from nescio.reproduce.study import NAMES, Study
-from nescio.types import NescioError
 
 SETS = ("mnist", "cifar10", "svhn")
 KINDS = ("epistemic", "aleatoric", "total")
@@ -25,6 +24,7 @@ NOTES = (
 def program(job: Job) -> Made:
     """Figures of each set."""
     figures: list[Figure] = []
+    notes = [words(job.parts.scale)]
     told = Told()
     for known in SETS:
         name = NAMES[known]
@@ -41,9 +41,10 @@ def program(job: Job) -> Made:
             found = {row.label: blurred(case, row, x)["curve"] for row in (*METHODS, FLOOR)}
             lines = {label: (curve["pixels"], curve["urr"]) for label, curve in found.items()}
             figures.append(drawing.curves(name, known, lines))
-        except (TimeOver, NescioError) as error:
-            job.say(f"{name}: {'the time was over' if isinstance(error, TimeOver) else error}")
-    return Made([], figures, settings={"seeds": told.seeds}, models=told.models, sets=told.sets)
+        except Exception as error:  # the other sets are drawn
+            notes.append(f"{name} is not drawn, or not all of it: {why_not(error)}")
+            job.say(notes[-1])
+    return Made([], figures, {"seeds": told.seeds}, told.models, told.sets, notes)
 
 
 STUDY = Study("ua-figures", "Maps of uncertainty to look at", (), NOTES, program)

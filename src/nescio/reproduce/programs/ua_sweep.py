@@ -22,9 +22,10 @@ from nescio.reproduce.maps.ensemble import doubtful, trained_on
 from nescio.reproduce.maps.judging import blurred
 from nescio.reproduce.maps.retraining import Few
 from nescio.reproduce.maps.rows import OURS, PATHS
-from nescio.reproduce.maps.sizes import sizes_of
+from nescio.reproduce.maps.sizes import sizes_of, words
 from nescio.reproduce.parts import Pictures
-from nescio.reproduce.program import Figure, Job, Made, attempted
+from nescio.reproduce.program import Figure, Job, Made
+from nescio.reproduce.scoring import attempted
 from nescio.reproduce.study import Column, Part, Row, Study, pairs
 
 SHARE = 0.1
@@ -88,7 +89,9 @@ def program(job: Job) -> Made:
     job.say(f"best of the grid: τ₁ = {tau1:g}, τ₂ = {tau2:g}")
     paths = part(1, lambda row, found: blurred(found.five, row, found.x, **taus))
     members = part(2, lambda row, found: _members(row, found, taus))
-    attention = by_column(job, PARTS[3:], COLUMNS, lambda column: [_attention(job, column, prepared(column), taus)])[0]
+    attention = by_column(
+        job, PARTS[3:], COLUMNS, lambda column: [_attention(job, column, prepared(column), taus, told)]
+    )[0]
     path, alpha = _lowest(paths, (OURS, *PATHS), "urr5"), _lowest(attention, STRENGTHS, "nll")
     chosen = {
         **taus,
@@ -96,8 +99,14 @@ def program(job: Job) -> Made:
         "alpha": None if alpha is None else alpha.settings["alpha"],
     }
     job.say(f"chosen: {', '.join(f'{name} = {value}' for name, value in chosen.items())}")
-    settings = {"seeds": {}, "chosen": chosen, "before": {"tau1": TAU1, "tau2": TAU2, "alpha": mitigate.ALPHA}}
-    return Made([grid, paths, members, attention], _figures(grid), settings=settings, sets=told.sets)
+    settings = {"seeds": told.seeds, "chosen": chosen, "before": {"tau1": TAU1, "tau2": TAU2, "alpha": mitigate.ALPHA}}
+    sizes = sizes_of(job.parts.scale)
+    sized = (
+        f"The {sizes.held} most doubtful of the held-out pictures are blurred; {sizes.alpha_runs} runs of "
+        f"{sizes.epochs} epochs for each α."
+    )
+    notes = [sized, words(job.parts.scale)]
+    return Made([grid, paths, members, attention], _figures(grid), settings, told.models, told.sets, notes)
 
 
 def best(cells: Cells) -> tuple[float, float]:
@@ -123,12 +132,11 @@ def _prepared(job: Job, column: Column, told: Told) -> Prepared:
     count = round(SHARE * len(train.x))
     held, rest = part_of(train, 0, count, "held out"), part_of(train, count, len(train.x), "trained on")
     began = time.perf_counter()
-    folder = job.work / "maps" / f"held-{plan.name}-{digest(train.id, repr((count, recipe.epochs)))}"
-    more: Any = {"device": job.parts.device, "progress": job.parts.progress, "check": job.check}
-    ensemble = trained_on(plan, (rest.x, rest.y), recipe, members, folder, **more)
+    folder = f"held-{plan.name}-{digest(train.id, repr((count, recipe.epochs)))}"
+    ensemble, models = trained_on(job, plan, (rest.x, rest.y), recipe, members, folder, held)
     job.say(f"{column.label}: {members} networks for the sweep ({time.perf_counter() - began:.0f} s)")
-    told.add(None, held, rest)
-    case = Case(job, column.known, ensemble)
+    case = Case(job, column.known, ensemble, models)
+    told.add(case, held, rest)
     five = replace(case, ensemble=ensemble.first(min(MEMBERS, members)))
     x = picked(held, doubtful(five.ensemble, held, sizes.pool, sizes.held))
     return Prepared(case, five, x, held, rest)
@@ -156,8 +164,9 @@ def _members(row: Row, found: Prepared, taus: Mapping[str, float]) -> dict[str, 
     return values | {"metrics": values["metrics"] | {"rho": evaluate.randomised(*maps)}}
 
 
-def _attention(job: Job, column: Column, found: Prepared, taus: Mapping[str, float]) -> Cells:
-    few = Few.of(job, column.known, found.rest)
+def _attention(job: Job, column: Column, found: Prepared, taus: Mapping[str, float], told: Told) -> Cells:
+    few = Few.of(job, column.known, found.rest, found.held)
+    told.add(few.case)
     sizes = few.case.sizes
     tested = min(len(found.held.x), sizes.tested or len(found.held.x))
 
@@ -185,9 +194,7 @@ def _means(cells: Cells, rows: Sequence[Row], metric: str) -> dict[str, float]:
 
 def _lowest(cells: Cells, rows: Sequence[Row], metric: str) -> Row | None:
     means = _means(cells, rows, metric)
-    return (
-        next((row for row in rows if row.label == min(means, key=lambda label: means[label])), None) if means else None
-    )
+    return min((row for row in rows if row.label in means), key=lambda row: means[row.label], default=None)
 
 
 def _figures(cells: Cells) -> list[Figure]:

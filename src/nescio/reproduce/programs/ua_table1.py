@@ -11,9 +11,10 @@ from nescio.reproduce.maps.columns import Told, by_column
 from nescio.reproduce.maps.ensemble import doubtful
 from nescio.reproduce.maps.judging import blurred, found_patches, patched
 from nescio.reproduce.maps.rows import FLOOR, OURS, PATHS, RIVALS
-from nescio.reproduce.maps.sizes import sizes_of
-from nescio.reproduce.program import Job, Made, attempted
-from nescio.reproduce.study import METRICS, Column, Part, Row, Study, pairs, paper_table
+from nescio.reproduce.maps.sizes import sizes_of, words
+from nescio.reproduce.program import Job, Made
+from nescio.reproduce.scoring import attempted
+from nescio.reproduce.study import Column, Part, Row, Study, pairs, paper_table
 
 MURR = paper_table("""
 method     | mnist       | cifar10     | cifar100    | svhn        | avg
@@ -40,7 +41,6 @@ CLUE       | 0.709 0.397 | 0.861 0.624 | 0.966 0.926 | 0.919 0.815 | 0.777
 COLUMNS = pairs("mnist cifar10 svhn cifar100")
 METHODS = (OURS, *RIVALS, *PATHS)
 ROWS = (*METHODS, FLOOR)
-PATCH = tuple(name for name in ("auroc", "iou") if name in METRICS)
 NOTES = (
     "Epistemic uncertainty of a deep ensemble of five. The blurring test takes the test pictures that the ensemble "
     "doubts most, and blurs with a width of 1.5 pixels on every set: the paper states that width for MNIST, and says "
@@ -57,7 +57,7 @@ NOTES = (
 PARTS = (
     Part("Maximum uncertainty reduction rate", "program", COLUMNS, ROWS, ("murr2", "murr5"), MURR, averages="joint"),
     Part("Area under the uncertainty reduction curve", "program", COLUMNS, ROWS, ("urr2", "urr5"), AUC, "joint"),
-    Part("A patch that is known", "program", COLUMNS, ROWS, PATCH, averages="each"),
+    Part("A patch that is known", "program", COLUMNS, ROWS, ("auroc", "iou"), averages="each"),
     Part("Seconds for 1,000 maps", "program", COLUMNS, METHODS, ("seconds",), averages="each"),
 )
 
@@ -67,7 +67,7 @@ def program(job: Job) -> Made:
     told = Told()
     cells = by_column(job, PARTS, COLUMNS, lambda column: _column(job, column, told))
     settings = {"seeds": told.seeds, "maps": asdict(sizes_of(job.parts.scale))}
-    return Made(cells, settings=settings, models=told.models, sets=told.sets)
+    return Made(cells, (), settings, told.models, told.sets, [words(job.parts.scale)])
 
 
 def _column(job: Job, column: Column, told: Told) -> list[list[dict[str, Any]]]:
@@ -75,7 +75,7 @@ def _column(job: Job, column: Column, told: Told) -> list[list[dict[str, Any]]]:
     test = job.parts.known(column.known)
     x = picked(test, doubtful(case.ensemble, test, case.sizes.pool, case.sizes.pictures))
     corrupted, masks = patched(case, test, case.sizes.patched)
-    used = f"{test.about}; the {len(x)} most doubtful are blurred, {len(corrupted)} others get a patch"
+    used = f"{test.about}; the {len(x)} most doubtful are blurred, {len(corrupted)} that it gets right have a patch"
     told.add(case, replace(test, about=used))
 
     def cell(row: Row, measure: Callable[[Row], dict[str, Any]]) -> dict[str, Any]:

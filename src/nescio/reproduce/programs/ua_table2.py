@@ -8,8 +8,9 @@ from nescio import mitigate
 from nescio.reproduce.maps.columns import Told, by_column
 from nescio.reproduce.maps.retraining import NONE, Few
 from nescio.reproduce.maps.rows import CONTROLS, OURS, RIVALS
-from nescio.reproduce.maps.sizes import sizes_of
-from nescio.reproduce.program import Job, Made, attempted
+from nescio.reproduce.maps.sizes import sizes_of, words
+from nescio.reproduce.program import Job, Made
+from nescio.reproduce.scoring import attempted
 from nescio.reproduce.study import Column, Part, Row, Study, pairs, paper_table
 from nescio.types import InputError
 
@@ -59,15 +60,20 @@ def program(job: Job) -> Made:
         "few": dict(sizes.few),
         "epochs": sizes.epochs,
     }
-    return Made(cells, settings=settings, sets=told.sets)
+    sized = (
+        f"{len(seeds)} runs of {sizes.epochs} epochs with α = {mitigate.ALPHA:g}, tested on "
+        f"{'all' if sizes.tested is None else f'the first {sizes.tested:,}'} test pictures; the first "
+        f"{sizes.attended:,} of them get maps."
+    )
+    return Made(cells, (), settings, told.models, told.sets, [sized, words(job.parts.scale)])
 
 
 def _column(job: Job, column: Column, seeds: tuple[int, ...], told: Told) -> list[list[dict[str, Any]]]:
     if column.known == "cifar100" and job.parts.scale.name == "quick":
         raise InputError("it takes too long at this scale")
     train, test = job.parts.known(column.known, "train"), job.parts.known(column.known)
-    few = Few.of(job, column.known, train)
-    told.add(None, train, test)
+    few = Few.of(job, column.known, train, test)
+    told.add(few.case, train, test)
     sizes = few.case.sizes
     tested = min(len(test.x), sizes.tested or len(test.x))
 
