@@ -2,6 +2,8 @@ import csv
 import errno
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ import torch
 from torch import nn
 
 import nescio
-from nescio.cli import main
+from nescio.cli import main, parser
 
 MODELS = """
 import torch
@@ -267,7 +269,18 @@ def test_help_shows_examples(capsys, command):
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert "examples:\n  nescio " in text
-    assert (f"methods: {', '.join(nescio.scores.names())}" in text) == (command == ["score"])
+
+
+def test_every_example_of_every_help_can_be_given():
+    whole = parser()
+    (commands,) = (one.choices for one in whole._actions if isinstance(one.choices, dict))
+    for command in (whole, *commands.values()):
+        lines = [line.strip() for line in command.epilog.splitlines() if line.startswith("  nescio ")]
+        assert lines, command.prog
+        for line in lines:
+            words = shlex.split(re.split(r"  +| [|>] ", line)[0].replace("*", "a"))  # what follows says what it does
+            if "--help" not in words:
+                assert whole.parse_args(words[1:]).run, line
 
 
 def test_missing_packages_are_named_with_the_command_that_installs_them(folder, capsys, monkeypatch):
@@ -319,8 +332,10 @@ def test_the_command_without_torch_is_quick_and_knows_its_version():
         "import sys, nescio.cli\n"
         "try: nescio.cli.main(['--version'])\n"
         "except SystemExit as stop: assert stop.code == 0\n"
-        "nescio.cli.parser().format_help()\n"
-        "assert 'torch' not in sys.modules"
+        "parser = nescio.cli.parser()\n"
+        "commands, = (one.choices for one in parser._actions if isinstance(one.choices, dict))\n"
+        "assert len(commands) > 9 and all(one.format_help() for one in (parser, *commands.values()))\n"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == f"nescio {nescio.__version__}\n"

@@ -74,6 +74,31 @@ def test_words_page_and_table(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert command in page and "--radius 64.0" in page and "&#x27;age, pay&#x27;" in page
 
 
+def test_a_table_names_its_features_and_its_labels_are_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"{a},{b},{i % 3}" for i, (a, b) in enumerate(np.load("x.npz")["x"].tolist())]
+    Path("x.csv").write_text("\n".join(["age,pay,y", *lines]) + "\n")
+    for more in ((), ("--label", "none")):
+        assert audit("--directions", "features", *more, source="x.csv") == 0
+        shown = capsys.readouterr()
+        assert "age +" in shown.out and "pay -" in shown.out
+        assert "columns age, pay" in shown.err
+
+
+def test_texts_have_no_directions(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nescio.models.sources import Source, Texts
+
+    class Words:
+        def __call__(self, text: str, **_: object) -> dict[str, list[int]]:
+            return {"input_ids": [len(text)]}
+
+    found = Source(lambda input_ids: input_ids, Texts(Words()), "texts")  # type: ignore[arg-type]
+    monkeypatch.setattr("nescio.cli.audit.opened_model", lambda args: found)
+    assert audit() == 2
+    assert "there is no direction among texts" in capsys.readouterr().err
+
+
 def test_the_kinds_of_directions_and_training_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--directions", "away", "random", "--score", "mahalanobis", "--fit", "x.npz", "--table", "a.csv")
     assert audit(*arguments, model="smooth") == 0

@@ -11,6 +11,8 @@ from torch import nn
 from nescio import evaluate, posteriors
 from nescio.cli import main, parser
 from nescio.cli.calibrate import _parts
+from nescio.models import Classifier
+from nescio.models.sources import Source
 
 MODELS = """
 import torch
@@ -79,10 +81,10 @@ def test_half_is_fitted_and_the_other_half_is_reported(folder, capsys):
 
 def test_no_input_is_in_both_halves(folder):
     arguments = parser().parse_args(["calibrate", "--model", "m:f", "--data", "held.npz", "--out", "out"])
-    (fit_x, fit_y), (rest_x, rest_y), _ = _parts(arguments)
+    source = Source(Classifier.of(model()), None, "a layer")
     x, y = loaded("held.npz")
-    halves = [{(*row, label) for row, label in zip(a.tolist(), b.tolist(), strict=True)}
-              for a, b in ((fit_x, fit_y), (rest_x, rest_y), (x, y))]  # fmt: skip
+    halves = [{(*row, label) for x, y in part for row, label in zip(x.tolist(), y.tolist(), strict=True)}
+              for part in (*_parts(arguments, source), [(x, y)])]  # fmt: skip
     assert len(halves[0]) == len(halves[1]) == 200
     assert not halves[0] & halves[1]
     assert halves[0] | halves[1] == halves[2]
@@ -123,6 +125,38 @@ def test_platt(folder, capsys):
     assert json.loads(Path("out/posterior.json").read_text())["settings"]["kind"] == "platt"
 
 
+def test_a_table_with_a_broken_row_and_a_folder_that_knows_its_data(folder, capsys):
+    x, y = (part.tolist() for part in loaded("held.npz"))
+    lines = [",".join(map(str, (*row, label))) for row, label in zip(x, y, strict=True)]
+    Path("held.csv").write_text("\n".join(["a,b,c,label", *lines[:7], "1,2,oh,0", *lines[7:]]) + "\n")
+    assert calibrate(data="held.csv") == 2
+    assert "column 'c' has 'oh', which is no number" in capsys.readouterr().err
+    assert calibrate("--test", "held.npz", "--on-error", "skip", "--batch-size", "64", data="held.csv") == 0
+    shown = capsys.readouterr()
+    assert "1 of 401 rows could not be used" in shown.err
+    assert "Fitted to 400 inputs" in shown.out
+    expected = posteriors.Temperature(model()).fit(loaded("held.npz"))
+    assert posteriors.load("out", model()).temperature == pytest.approx(expected.temperature, rel=1e-6)
+
+
+def test_pictures_in_folders_of_their_classes_with_sizes_that_are_remembered(folder, capsys):
+    image = pytest.importorskip("PIL.Image")
+    for at, colour in enumerate(("red", "green", "blue") * 4):
+        Path("photos", colour).mkdir(parents=True, exist_ok=True)
+        image.new("RGB", (3 + at, 4), colour).save(f"photos/{colour}/{at}.png")
+    Path("calibrated_models.py").write_text(
+        MODELS + "\n\ndef pictures():\n    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), build())\n"
+    )
+    arguments = ["--model", "calibrated_models:pictures", "--data", "photos", "--out", "out", "--size", "4x4"]
+    assert main(["calibrate", *arguments]) == 0
+    shown = capsys.readouterr()
+    assert "data: 12 pictures in 3 classes in photos" in shown.err
+    assert "On the other 6 inputs of photos" in shown.out
+    scored = ["--model", "out", "--data", "photos", "--method", "max_probability", "--out", "scores.csv"]
+    assert main(["score", *scored]) == 0
+    assert "pre-processing: resize 4," in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -130,11 +164,12 @@ def test_platt(folder, capsys):
         ({"extra": ["--test", "none.npz"]}, "expected a data file at none.npz"),
         ({"out": "no/where"}, "does not exist; create it first"),
         ({"out": "held.npz"}, "--out: expected a folder, but held.npz is a file"),
-        ({"extra": ["--labels-key", "z"]}, "expected an array named 'z' in held.npz"),
-        ({"extra": ["--labels-key", "short"]}, "one label for each of the 400 inputs in held.npz, but got 9"),
-        ({"extra": ["--labels-key", "soft"]}, "it has the type float64 and the shape [400, 3]"),
+        ({"extra": ["--label", "z"]}, "expected an array named 'z' in held.npz"),
+        ({"extra": ["--label", "short"]}, "one label for each of the 400 rows as 'short' in held.npz"),
+        ({"extra": ["--label", "soft"]}, "got an array of float64 and shape [400, 3]"),
         ({"data": "one.npz"}, "expected at least 2 inputs, one for each half, but one.npz has 1"),
         ({"data": "empty.npz"}, "expected at least one input in empty.npz"),
+        ({"extra": ["--label", "none"]}, "expected labelled data, but held.npz has no labels (--label names them)"),
         ({"data": "high.npz"}, "expected class indices from 0 to 2"),
         ({"extra": ["--kind", "isotonic"]}, "invalid choice: 'isotonic'"),
         ({"extra": ["--device", "warp"]}, "--device: cannot use 'warp' here"),

@@ -99,7 +99,7 @@ def test_a_table_with_training_data_of_the_same_kind(folder, capsys):
     methods = ["--method", "mahalanobis", "--method", "entropy"]
     assert score("--model", "sourcemodels:numbers", "--data", "test.csv", "--fit", "train.csv", *methods) == 0
     assert [row["name"] for row in table()] == [f"r{i}" for i in range(5)]
-    assert capsys.readouterr().err == ""  # numbers as they are
+    assert "data: 5 rows of test.csv, columns a, b, labels in label\n" in capsys.readouterr().err
     arguments = ["--model", "sourcemodels:numbers", "--data", "test.csv", "--fit", "train.csv", *methods]
     assert score(*arguments, "--label", "none", "--x", "a,b") == 2
     assert "--fit: expected labelled data, but train.csv has no labels" in capsys.readouterr().err
@@ -111,6 +111,33 @@ def test_models_by_name(folder, capsys, spec):
     assert score("--model", spec, "--data", "pictures", "--method", "entropy") == 0
     assert "random weights" in capsys.readouterr().err
     assert len(table()) == 4
+
+
+def test_texts_by_the_default_score(folder, capsys):
+    transformers = pytest.importorskip("transformers")
+    from tests.models.test_sources import WORDS, tokenizer
+
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+        max_position_embeddings=12, num_labels=2, id2label={0: "no", 1: "yes"}, label2id={"no": 0, "yes": 1},
+    )  # fmt: skip
+    transformers.BertForSequenceClassification(config).save_pretrained("kept")
+    tokenizer().save_pretrained("kept")
+    Path("reviews.csv").write_text("text,label\na good film,yes\nvery bad,no\na film,no\n")
+    assert score("--model", "hf:kept", "--data", "reviews.csv", "--batch-size", "1") == 0
+    assert [row["label_class"] for row in table()] == ["yes", "no", "no"]
+    source = open_model("hf:kept")
+    batches = open_data("reviews.csv", preprocess=source.preprocess, classes=source.classes).batches(1)
+    expected = nescio.score(source.model, [batch.inputs for batch in batches], samples=0, tolerance=0.02)
+    assert [float(row["regrad"]) for row in table()] == pytest.approx(expected.tolist(), rel=1e-6)
+    assert "warning" not in capsys.readouterr().err
+    Path("reviews.csv").write_text("text,label\na good film,fine\nvery bad,poor\n")
+    assert score("--model", "hf:kept", "--data", "reviews.csv", "--method", "entropy") == 0
+    told = "the classes of the data (fine, poor …) are not those of the model (no, yes …)"
+    assert told in capsys.readouterr().err
+    assert main(["calibrate", "--model", "hf:kept", "--data", "reviews.csv", "--out", "calibrated"]) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_an_exported_program_and_its_gradients(folder):

@@ -277,7 +277,7 @@ def test_arrays_with_labels(tmp_path, write):
     assert rows.names[3] == "x.npz[3]"
     assert rows.names[-2:] == ["x.npz[5]", "x.npz[6]"]
     assert rows.labels.tolist() == [0, 1, 2, 0, 1, 2, 0]
-    assert rows.about == f"7 rows of {tmp_path / 'x.npz'}, float64 [2, 3]"
+    assert rows.about == f"7 rows of {tmp_path / 'x.npz'}, float64 [2, 3], labels in y"
     assert torch.equal(torch.cat([batch.inputs for batch in rows.batches(3)]), torch.from_numpy(x))
     assert isinstance(rows.store._x, Placed) == (write is np.savez)
     assert open_data(tmp_path / "x.npz", label=None).labels is None
@@ -370,6 +370,9 @@ def test_a_table_of_numbers_with_bad_rows(tmp_path):
     rows = open_data(tmp_path / "t.csv", x="height", label=None, name=None, on_error="skip")
     assert torch.cat([b.inputs for b in rows.batches(3)]).flatten().tolist() == [2.5, 4.5, 1.5, 1000, 0.5, 0.5]
     assert rows.names[0] == "t.csv[0]"
+    (tmp_path / "n.csv").write_text("a,b,y\n1,2,0\n3,4,1\n")
+    rows = open_data(tmp_path / "n.csv", label=None)  # labels that are not asked for are no inputs either
+    assert rows.labels is None and rows.store.columns == ["a", "b"] and rows.about.endswith("not used: y")
     with pytest.raises(
         InputError, match=r"expected the column 'weight' in .*, but it has: id \(text\), age \(number\)"
     ):

@@ -97,7 +97,7 @@ def test_torchvision_pictures_are_those_of_its_own_transform(shown):
     source = open_model("torchvision:squeezenet1_1")
     same_after(source, models.get_model_weights("squeezenet1_1").DEFAULT.transforms(), picture(*shown))
     assert str(source.preprocess) == "resize 256, centre crop 224, mean 0.485 0.456 0.406, std 0.229 0.224 0.225"
-    assert source.about == "torchvision:squeezenet1_1, random weights, 1.2 million parameters"
+    assert source.about == "torchvision:squeezenet1_1, random weights (--weights names others), 1.2 million parameters"
     assert source.classes is None
     assert source.kind == "pictures"
 

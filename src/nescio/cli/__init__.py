@@ -38,8 +38,8 @@ DESCRIPTION = (
 EXAMPLES = """examples:
   nescio demo                            train a small network, compare every method, write nescio-demo.html
   nescio methods                         what there is, what each needs and what it costs
-  nescio score --model torchvision.models:resnet18 --weights w.safetensors --data x.npz --out scores.parquet
-  nescio explain --model mymodels:build --weights w.safetensors --data photos/ --size 224x224 --out maps
+  nescio score --model timm:resnet18 --weights w.safetensors --data photos --out scores.parquet
+  nescio explain --model torchvision:resnet18 --weights w.safetensors --data photo.jpg --out maps
   nescio calibrate --model mymodels:build --weights w.safetensors --data held-out.npz --out calibrated
   nescio decide --scores scores.csv --column regrad --labels held-out.npz --risk 0.05 --out policy.json
   nescio apply --policy policy.json --scores new.csv --out decisions.csv

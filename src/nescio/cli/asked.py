@@ -13,11 +13,9 @@ SETTING = "a setting of the methods that have it, or with METHOD.KEY=VALUE of on
 
 
 def add_methods(command: argparse.ArgumentParser, words: str) -> None:
-    """Which scores, said in these words, and their settings; their names stand below the help."""
+    """Which scores, said in these words, and their settings."""
     command.add_argument("--method", action="append", type=method, metavar="NAME", help=words)
     command.add_argument("--set", action="append", default=[], type=setting, metavar="KEY=VALUE", help=SETTING)
-    plain = command.format_help  # the names are looked up when help is asked for, since that imports torch
-    command.format_help = lambda: f"{plain()}\nmethods: {_names()}\n"  # type: ignore[method-assign]
 
 
 def configured(names: list[str], settings: list[tuple[str | None, str, Any]]) -> list[Method]:
@@ -43,12 +41,6 @@ def _infos(names: list[str]) -> dict[str, Any]:
 
     table = {info.name: info for info in methods()}
     return {name: table[name] for name in names}  # a name that is given twice counts once
-
-
-def _names() -> str:
-    from nescio.scores import names
-
-    return ", ".join(names())
 
 
 def method(name: str) -> str:

@@ -12,6 +12,7 @@ from nescio.cli.own_model import add_data, add_model, add_running, opened_data, 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nescio.data.sources import Rows
     from nescio.limits import Audit
     from nescio.models.sources import Source
 
@@ -53,7 +54,9 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "--directions", nargs="+", choices=DIRECTIONS, default=list(DIRECTIONS), help="which kinds (default: all)"
     )
     command.add_argument(
-        "--feature-names", metavar="A,B,…", help="what the features are called, with commas between them"
+        "--feature-names",
+        metavar="A,B,…",
+        help="what the features are called (default: as the columns of a table)",
     )
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for the scores that need them")
     command.add_argument("--starts", type=int, default=8, metavar="N", help="inputs to start from (default: 8)")
@@ -91,14 +94,15 @@ def run(args: argparse.Namespace) -> int:
         check_ending(args.table)
         check_writable(args.table)
     source = opened_model(args)
+    if source.kind == "texts":
+        raise InputError("expected a model of numbers or pictures to audit: there is no direction among texts")
     rows = opened_data(args, source)
     tell_opened(source, rows)
     parts = [part.inputs for part in rows.batches(args.batch_size)]
     tell_problems(rows)
-    plain = [part for part in parts if isinstance(part, torch.Tensor)]
-    if not plain or len(plain) < len(parts):
-        raise InputError(f"--data: expected rows of numbers or pictures, but got none, or others, from {args.data}")
-    x = torch.cat(plain)
+    if not parts:
+        raise InputError(f"--data: expected at least one input, but {args.data} has none")
+    x = torch.cat([part for part in parts if isinstance(part, torch.Tensor)])
     x = x if x.is_floating_point() else x.float()
     found = limits.audit(
         source.model,
@@ -108,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         starts=args.starts,
         count=args.count,
         features=args.features,
-        names=_names(args),
+        names=_names(args, rows),
         radius=args.radius,
         exact=True if args.exact else False if args.measured else None,
         fit=None if args.fit is None else _training(args, source),
@@ -127,12 +131,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _names(args: argparse.Namespace) -> list[str] | None:
-    """The names of the features: those given, or the columns that were named."""
-    text = args.feature_names
-    if text is None and args.x is not None and "," in args.x:
-        text = args.x
-    return None if text is None else [name.strip() for name in text.split(",")]
+def _names(args: argparse.Namespace, rows: Rows) -> list[str] | None:
+    """The names of the features: those given, or the columns of a table."""
+    from nescio.data.sources.tables import TableRows
+
+    if args.feature_names is not None:
+        return [name.strip() for name in args.feature_names.split(",")]
+    columns = rows.store.columns if isinstance(rows.store, TableRows) else []
+    return columns if len(columns) > 1 else None
 
 
 def _training(args: argparse.Namespace, source: Source) -> list[tuple[Any, Any]]:

@@ -6,23 +6,38 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.own_model import add_model, add_running, opened_model
+from nescio.cli.own_model import (
+    add_data,
+    add_model,
+    add_running,
+    opened_data,
+    opened_model,
+    other_classes,
+    tell_opened,
+    tell_problems,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
+    from nescio.data.sources import Rows
+    from nescio.inputs import Inputs
+    from nescio.models.sources import Source
     from nescio.posteriors import Temperature
 
 PICTURE = "reliability.png"
 EXAMPLES = """examples:
   nescio calibrate --model mymodels:build --weights w.safetensors --data held-out.npz --out calibrated
   nescio calibrate --model mymodels:build --data held-out.npz --test test.npz --out calibrated
-  nescio calibrate --model mymodels:build --data held-out.npz --kind platt --seed 1 --out calibrated
+  nescio calibrate --model timm:resnet18 --weights w.safetensors --data photos --kind platt --seed 1 --out calibrated
 
-The data are labelled inputs that the model was not trained on: numpy.savez("held-out.npz", x=array, y=labels), with
-class indices from 0. One half, drawn at random, serves for the fit, and the figures are of the other half; with --test
-all serve for the fit, and the figures are of the test file. The folder gets posterior.json and its tensors, which
-nescio.posteriors.load(FOLDER, model) reads, and reliability.png; other commands take it as --model FOLDER."""
+The data are labelled inputs that the model was not trained on: pictures in a folder for each class, a table with a
+column of labels, or numpy.savez("held-out.npz", x=array, y=labels), with class indices from 0. One half, drawn at
+random, serves for the fit, and the figures are of the other half; with --test all serve for the fit, and the figures
+are of the test data. The folder gets posterior.json and its tensors, which nescio.posteriors.load(FOLDER, model) reads,
+and reliability.png; other commands take it as --model FOLDER."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -37,10 +52,8 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         parents=[common],
     )
     add_model(command)
-    command.add_argument("--data", required=True, metavar="FILE.npz", help="held-out inputs and labels")
-    command.add_argument("--test", metavar="FILE.npz", help="other inputs and labels, for the figures")
-    command.add_argument("--key", metavar="NAME", help="the array of inputs (default: x)", default="x")
-    command.add_argument("--labels-key", metavar="NAME", help="the array of labels (default: y)", default="y")
+    add_data(command)
+    command.add_argument("--test", metavar="PATH", help="other labelled data, for the figures")
     command.add_argument("--out", required=True, metavar="FOLDER", help="where to write; made if it is not there")
     command.add_argument(
         "--kind", choices=("temperature", "platt"), default="temperature",
@@ -65,31 +78,34 @@ def run(args: argparse.Namespace) -> int:
     folder = _checked_folder(args.out)
     need("matplotlib.figure", "demo")
     need("safetensors.torch", "files")
-    fit, test, whose = _parts(args)
-    classifier = opened_model(args).model
+    source = opened_model(args)
+    classifier = source.model
     if not isinstance(classifier, Classifier):
         raise InputError(f"--model: expected one network to calibrate, but {args.model} holds a distribution of them")
+    fit, test = _parts(args, source)
 
-    inputs, labels = test[0].split(args.batch_size), test[1]
-    before = Deterministic(classifier).predict(inputs)[0]
+    before = Deterministic(classifier).predict(test)[0]
+    labels = test.labels()
     reliable = {"before": reliability(before, labels)}  # labels that do not fit are found before the fit
-    batches = zip(*(part.split(args.batch_size) for part in fit), strict=True)
-    posterior = Temperature(classifier, args.kind).fit(list(batches))
-    after = posterior.predict(inputs)[0]
+    posterior = Temperature(classifier, args.kind).fit(fit)
+    after = posterior.predict(test)[0]
     reliable["after"] = reliability(after, labels)
 
-    print(_fitted(posterior, len(fit[1])))
-    print(f"{whose}:\n")
-    rows = {"ECE": [f"{100 * r.ece:.2f} %" for r in reliable.values()]}
-    rows["NLL"] = [f"{nll(p, labels):.4g}" for p in (before, after)]
-    rows["accuracy"] = [f"{100 * r.mean_accuracy:.2f} %" for r in reliable.values()]
+    for rows in {id(part.rows): part.rows for part in (fit, test)}.values():
+        tell_problems(rows)
+    print(_fitted(posterior, len(fit.labels())))
+    print(f"{_whose(args, fit, test)}:\n")
+    table = {"ECE": [f"{100 * r.ece:.2f} %" for r in reliable.values()]}
+    table["NLL"] = [f"{nll(p, labels):.4g}" for p in (before, after)]
+    table["accuracy"] = [f"{100 * r.mean_accuracy:.2f} %" for r in reliable.values()]
     print(f"{'':10}{'before':>10}{'after':>10}")
-    for name, (was, now) in rows.items():
+    for name, (was, now) in table.items():
         print(f"{name:10}{was:>10}{now:>10}")
 
     figure = plots.reliability(reliable)
     posterior.save(folder)
-    remember(folder, args.model, args.weights, output=args.output)
+    kept = {name: getattr(args, name) for name in ("output", "size", "crop", "mean", "std")}
+    remember(folder, args.model, args.weights, **kept)
     with replacing(folder / PICTURE) as part:
         figure.savefig(part, format="png", dpi=150)
     print(f"\nWrote {folder}: posterior.json with its tensors, and {PICTURE}")
@@ -108,45 +124,65 @@ def _checked_folder(path: str) -> Path:
     return folder
 
 
-def _parts(args: argparse.Namespace) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], str]:
-    """Inputs and labels for the fit, those for the figures, and in words what the latter are."""
+class Part:
+    """Some rows of labelled data, read in batches as often as it is gone through."""
+
+    def __init__(self, rows: Rows, places: list[int], size: int) -> None:
+        self.rows, self.places, self.size = rows, places, size
+
+    def __iter__(self) -> Iterator[tuple[Inputs, Tensor | None]]:
+        for start in range(0, len(self.places), self.size):
+            places = self.places[start : start + self.size]
+            batch = self.rows.assemble(places, map(self.rows.attempt, places))
+            if batch is not None:
+                yield batch.inputs, batch.labels
+
+    def labels(self) -> Tensor:
+        """Those of the rows that could be used, once they were gone through."""
+        assert self.rows.labels is not None
+        bad = {problem.index for problem in self.rows.problems}
+        return self.rows.labels[[place for place in self.places if place not in bad]]
+
+
+def _parts(args: argparse.Namespace, source: Source) -> tuple[Part, Part]:
+    """The rows for the fit, and those for the figures."""
     import torch
 
     from nescio.types import InputError
 
-    x, y = _labelled(args.data, args.key, args.labels_key)
+    rows = _labelled(args, source, args.data)
+    tell_opened(source, rows)
     if args.test is not None:
-        test = _labelled(args.test, args.key, args.labels_key)
-        if torch.equal(x, test[0]):
-            whose = f"On the same {len(y)} inputs that it was fitted to, so rather too good"
-        else:
-            whose = f"On the {len(test[1])} inputs of {args.test}"
-        return (x, y), test, whose
-    if len(y) < 2:
-        raise InputError(f"--data: expected at least 2 inputs, one for each half, but {args.data} has {len(y)}")
-    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(args.seed))
-    fit, rest = order[: len(y) // 2].sort().values, order[len(y) // 2 :].sort().values
-    return (x[fit], y[fit]), (x[rest], y[rest]), f"On the other {len(rest)} inputs of {args.data}"
+        test = _labelled(args, source, args.test)
+        return Part(rows, list(range(len(rows))), args.batch_size), Part(test, list(range(len(test))), args.batch_size)
+    if len(rows) < 2:
+        raise InputError(f"--data: expected at least 2 inputs, one for each half, but {args.data} has {len(rows)}")
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(args.seed))
+    fit, rest = (half.sort().values.tolist() for half in (order[: len(rows) // 2], order[len(rows) // 2 :]))
+    return Part(rows, fit, args.batch_size), Part(rows, rest, args.batch_size)
 
 
-def _labelled(path: str, key: str, labels_key: str) -> tuple[Tensor, Tensor]:
-    import numpy as np
-
-    from nescio.data import read_npz
-    from nescio.study.jobs import tensor
+def _labelled(args: argparse.Namespace, source: Source, path: str) -> Rows:
     from nescio.types import InputError
 
-    x, y = read_npz(path, key), read_npz(path, labels_key)
-    if y.ndim != 1 or y.dtype.kind not in "iu":
-        raise InputError(
-            f"expected class indices, one whole number for each input, as {labels_key!r} in {path}, "
-            f"but it has the type {y.dtype} and the shape {list(y.shape)}"
-        )
-    if len(x) != len(y):
-        raise InputError(f"expected one label for each of the {len(x)} inputs in {path}, but got {len(y)}")
-    if len(x) == 0:
+    rows = opened_data(args, source, path)
+    if not len(rows):
         raise InputError(f"expected at least one input in {path}, but got none")
-    return tensor(x), tensor(y.astype(np.int64))
+    if rows.labels is None:
+        raise InputError(f"expected labelled data, but {path} has no labels (--label names them)")
+    if strange := other_classes(source, rows):
+        raise InputError(f"expected labels among the model's classes in {path}, but {strange}; give them its names")
+    return rows
+
+
+def _whose(args: argparse.Namespace, fit: Part, test: Part) -> str:
+    """In words what the figures are about."""
+    count = len(test.labels())
+    if args.test is None:
+        return f"On the other {count} inputs of {args.data}"
+    if fit.rows.identity == test.rows.identity:
+        return f"On the same {count} inputs that it was fitted to, so rather too good"
+    return f"On the {count} inputs of {args.test}"
 
 
 def _fitted(posterior: Temperature, count: int) -> str:

@@ -95,12 +95,23 @@ def opened_data(args: argparse.Namespace, source: Source, path: str | None = Non
 
 
 def tell_opened(source: Source, rows: Rows) -> None:
-    """On standard error what was opened and what is done to each row; nothing for numbers as they are."""
-    if source.preprocess is None and rows.store.kind == "numbers":
-        return
-    print(f"model: {source.about}", file=sys.stderr)
-    print(f"data: {rows.about}", file=sys.stderr)
-    print(f"pre-processing: {rows.preprocess}", file=sys.stderr)
+    """On standard error what was opened and what is done to each row; nothing for arrays of numbers as they are."""
+    from nescio.data.sources.arrays import ArrayRows
+
+    if source.preprocess is not None or not isinstance(rows.store, ArrayRows):
+        print(f"model: {source.about}", file=sys.stderr)
+        print(f"data: {rows.about}", file=sys.stderr)
+        print(f"pre-processing: {rows.preprocess}", file=sys.stderr)
+    if strange := other_classes(source, rows):
+        print(f"nescio: warning: {strange}: labels and answers cannot be compared by their indices", file=sys.stderr)
+
+
+def other_classes(source: Source, rows: Rows) -> str | None:
+    """In words that the labels are not of the model's classes; None where they are, or nothing is known of them."""
+    if rows.labels is None or source.classes is None or rows.classes in (None, source.classes):
+        return None
+    theirs, ours = (", ".join((names or ())[:3]) for names in (rows.classes, source.classes))
+    return f"the classes of the data ({theirs} …) are not those of the model ({ours} …)"
 
 
 def tell_problems(rows: Rows, most: int = 5) -> None:

@@ -16,7 +16,8 @@ EXAMPLES = """examples:
 
 A run that was cut off goes on where it stopped when it is started again with the same folders. Results are written to
 OUT/<study>-<scale>-<n>.json with a page and a Markdown table beside it; nothing is ever overwritten. `page` joins runs
-of the same study and scale: of each number it shows the latest."""
+of the same study and scale: of each number it shows the latest. Data that are not there are named, and their part is
+left out; with NESCIO_DOWNLOAD=1 in the environment they are fetched."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -56,8 +57,10 @@ def run(args: argparse.Namespace) -> int:
     from nescio.types import InputError
 
     if args.list:
-        for study in reproduce.studies().values():
-            print(f"{study.name:12} {study.title}")
+        studies = reproduce.studies()
+        width = max(map(len, studies))
+        for study in studies.values():
+            print(f"{study.name:{width}}  {study.title}")
         return 0
     if args.study is None:
         raise InputError(f"expected a study ({', '.join(reproduce.studies())}), `page` or --list, got nothing")

@@ -12,7 +12,8 @@ EXAMPLES = """examples:
   nescio train --list                                      every plan, in words
 
 A run that was killed goes on when the same command is given again; a network that is there is not trained again. Other
-programs load it with nescio.zoo.trained(PLAN, SEED, FOLDER)."""
+programs load it with nescio.zoo.trained(PLAN, SEED, FOLDER). Data that are not there are named; with NESCIO_DOWNLOAD=1
+in the environment they are fetched."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from nescio.data.pictures import PictureSet
 from nescio.data.torchvision_sets import LAYOUTS, missing, read_torchvision
 from nescio.types import InputError, need
 
-VARIABLE = "NESCIO_DATA"
+VARIABLE, FETCH = "NESCIO_DATA", "NESCIO_DOWNLOAD"
 DEFAULT = "~/.cache/nescio/data"
 COUNT = 500  # pictures in each bundled set that is drawn
 LSUN_SIDE = 32
@@ -83,7 +83,11 @@ BUNDLED = ("digits", "photo_patches", "drawn_letters")
 
 
 def load_set(name: str, split: str = "test", *, root: str | Path | None = None, download: bool = False) -> PictureSet:
-    """The set `name`, its part `split`; with download=True torchvision fetches it where no folder has it."""
+    """The set `name`, its part `split`.
+
+    With download=True, or NESCIO_DOWNLOAD=1 in the environment, torchvision fetches it where no folder has it: with a
+    progress bar, and checksums that are looked at before anything takes its place.
+    """
     if name not in SETS:
         raise InputError(f"name: expected one of {', '.join(SETS)}, but got {name!r}")
     known = SETS[name]
@@ -101,7 +105,7 @@ def load_set(name: str, split: str = "test", *, root: str | Path | None = None, 
             return _named(read, name, split, f"torchvision's files in {folder}")
         if name == "lsun" and (read := _lsun(folder / "lsun")) is not None:
             return _named(read, name, split, f"pictures in {folder / 'lsun'}")
-    if download and name in LAYOUTS:
+    if (download or os.environ.get(FETCH) == "1") and name in LAYOUTS:
         read = read_torchvision(_created(places[0]), name, split, download=True)
         assert read is not None  # it raises otherwise
         return _named(read, name, split, f"fetched by torchvision into {places[0]}")
@@ -176,7 +180,7 @@ def _not_found(name: str, split: str, places: tuple[Path, ...]) -> str:
         lines.append(f"Put there {name}_{split}_0.zip (colour) or {name}_{split}.npy.xz (grey) with labels.npz")
         if name in LAYOUTS:
             lines[-1] += f", or torchvision's files: {', '.join(LAYOUTS[name].files[split])};"
-            lines.append("or fetch those with download=True.")
+            lines.append(f"or let them be fetched, with download=True or {FETCH}=1 in the environment.")
         for place in places if name in LAYOUTS else ():
             absent = missing(place, name, split)
             if len(absent) < len(LAYOUTS[name].files[split]):

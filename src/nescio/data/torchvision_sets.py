@@ -2,11 +2,18 @@
 
 Omniglot is brought to the form of MNIST: ink white on black (255 − x), then 105×105 to 28×28 by Lanczos, which
 averages over what it leaves out (no aliasing). Its labels are characters, counted over the alphabets in order.
+
+What is fetched is made ready in a folder beside, checked and read there, and only then moved to its place: an
+interrupt, a broken connection or a wrong checksum leaves nothing behind that could be taken for the data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,30 +30,36 @@ _CIFAR10 = ("batches.meta", *(f"data_batch_{number}" for number in range(1, 6)),
 
 
 class Layout(NamedTuple):
-    """A class of torchvision.datasets, and the files that it reads, below its root, for each split."""
+    """A class of torchvision.datasets, the files below its root that it reads, by split, and those that it fetches."""
 
     dataset: str
     files: Mapping[str, tuple[str, ...]]
+    packed: tuple[str, ...]
 
 
-def _both(dataset: str, folder: str, names: tuple[str, ...]) -> Layout:
+def _both(dataset: str, folder: str, names: tuple[str, ...], packed: str | None = None) -> Layout:
     """The files of one folder: torchvision wants those of both splits, whichever is read."""
     files = tuple(f"{folder}/{name}" for name in names)
-    return Layout(dataset, {"train": files, "test": files})
+    return Layout(dataset, {"train": files, "test": files}, (packed,) if packed else tuple(f"{f}.gz" for f in files))
 
 
 LAYOUTS: Mapping[str, Layout] = {
     "mnist": _both("MNIST", "MNIST/raw", _IDX),
     "fashion": _both("FashionMNIST", "FashionMNIST/raw", _IDX),
-    "cifar10": _both("CIFAR10", "cifar-10-batches-py", _CIFAR10),
-    "cifar100": _both("CIFAR100", "cifar-100-python", ("meta", "train", "test")),
-    "svhn": Layout("SVHN", {split: (f"{split}_32x32.mat",) for split in ("train", "test")}),
+    "cifar10": _both("CIFAR10", "cifar-10-batches-py", _CIFAR10, "cifar-10-python.tar.gz"),
+    "cifar100": _both("CIFAR100", "cifar-100-python", ("meta", "train", "test"), "cifar-100-python.tar.gz"),
+    "svhn": Layout(
+        "SVHN",
+        {split: (f"{split}_32x32.mat",) for split in ("train", "test")},
+        tuple(f"{split}_32x32.mat" for split in ("train", "test")),
+    ),
     "omniglot": Layout(
         "Omniglot",
         {
             split: (f"omniglot-py/images_{part}.zip", f"omniglot-py/images_{part}")
             for split, part in (("train", "background"), ("test", "evaluation"))
         },
+        tuple(f"omniglot-py/images_{part}.zip" for part in ("background", "evaluation")),
     ),
 }
 
@@ -64,14 +77,14 @@ def read_torchvision(folder: Path, name: str, split: str, *, download: bool = Fa
     make = getattr(need("torchvision.datasets", "data"), layout.dataset)
     if name == "svhn":
         need("scipy.io", "data")
+    which: dict[str, Any] = {"train": split == "train"}
+    if name in ("svhn", "omniglot"):
+        which = {"split": split} if name == "svhn" else {"background": split == "train"}
     try:
-        if name == "svhn":
-            dataset = make(folder, split=split, download=download)
-        elif name == "omniglot":
-            dataset = make(folder, background=split == "train", download=download)
-        else:
-            dataset = make(folder, train=split == "train", download=download)
-        return _READERS.get(name, _arrays)(dataset)
+        if not download:
+            return _READERS.get(name, _arrays)(make(folder, **which))
+        with _fetching(folder, layout.packed) as beside:
+            return _READERS.get(name, _arrays)(make(beside, **which, download=True))
     except Exception as error:  # network, file system, pickle, scipy and Pillow each raise their own
         done = "fetch" if download else "read"
         raise InputError(
@@ -79,6 +92,32 @@ def read_torchvision(folder: Path, name: str, split: str, *, download: bool = Fa
             f"{', '.join(layout.files[split])}; remove what is damaged, and put the files there yourself"
             + (", with a network or by hand" if download else " or fetch them with download=True")
         ) from error
+
+
+@contextmanager
+def _fetching(folder: Path, packed: tuple[str, ...]) -> Iterator[Path]:
+    """A folder to fetch to; what is in it when the block ends well moves to its place.
+
+    Packed files that are there already are copied to it: torchvision looks at their checksums and unpacks them.
+    """
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as name:
+        beside = Path(name)
+        for file in packed:
+            if (folder / file).is_file():
+                (beside / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(folder / file, beside / file)
+        yield beside
+        _move(beside, folder)
+
+
+def _move(made: Path, place: Path) -> None:
+    """A folder that is not there yet comes as a whole, in one step."""
+    for entry in sorted(made.iterdir()):
+        target = place / entry.name
+        if entry.is_dir() and target.is_dir():
+            _move(entry, target)
+        else:
+            os.replace(entry, target)
 
 
 def _arrays(dataset: Any) -> Read:

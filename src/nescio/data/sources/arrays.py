@@ -56,7 +56,8 @@ class ArrayRows:
         else:
             self._x = _array(path, x)
             self._y = _label_key(path, label)
-        self.about = f"{len(self._x)} rows of {path}, {self._x.dtype} {list(self._x.shape[1:])}"
+        labelled = f", labels in {self._y}" if self._y is not None else ""
+        self.about = f"{len(self._x)} rows of {path}, {self._x.dtype} {list(self._x.shape[1:])}{labelled}"
         self.names = Numbered(path.name, len(self._x))
         self.identity = stamp(path, x, label)
 

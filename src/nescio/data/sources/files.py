@@ -76,7 +76,8 @@ def listed(file: Path) -> PictureFiles:
     parted = [_parted(line.strip(), tabbed, file.parent) for line in lines]
     names, values = [path for path, _ in parted], [value for _, value in parted]
     labelled = 2 * sum(map(bool, values)) > len(values)
-    return PictureFiles(file.parent, names, values if labelled else None, f"{len(names)} pictures of {file}")
+    words = " with labels" if labelled else ""
+    return PictureFiles(file.parent, names, values if labelled else None, f"{len(names)} pictures{words} of {file}")
 
 
 def _stamp(file: Path) -> str:

@@ -157,8 +157,16 @@ class Rows:
         except Exception as error:  # of a file, a decoder or a transform: it is this row that cannot be read
             return Problem(index, self.names[index], _reason(error))
 
-    def assemble(self, indices: Iterable[int], attempts: Iterable[Inputs | Problem]) -> Batch | None:
-        """A batch of what `attempt` gave; problems are noted, or raised with on_error="stop"."""
+    def assemble(
+        self,
+        indices: Iterable[int],
+        attempts: Iterable[Inputs | Problem],
+        collate: Callable[[list[Inputs]], Inputs] | None = None,
+    ) -> Batch | None:
+        """A batch of what `attempt` gave; problems are noted, or raised with on_error="stop".
+
+        collate: what puts the rows together; None: the pre-processing.
+        """
         places, good = [], []
         for index, found in zip(indices, attempts, strict=True):
             if isinstance(found, Problem):
@@ -172,7 +180,7 @@ class Rows:
             return None
         where = torch.tensor(places, dtype=torch.long)
         labels = None if self.labels is None else self.labels[where]
-        return Batch(where, [self.names[place] for place in places], self.preprocess.collate(good), labels)
+        return Batch(where, [self.names[place] for place in places], (collate or self.preprocess.collate)(good), labels)
 
     def batches(
         self,

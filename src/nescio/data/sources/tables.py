@@ -62,7 +62,8 @@ class TableRows:
         self._table = table
         self._label = _column(table, label, LABELS, "--label")
         named = _column(table, name, NAMES, "--name")
-        taken = {self._label, named}
+        truth = _column(table, "auto", LABELS, "") if label is None else self._label  # not asked for, but no input
+        taken = {truth, named}
         self._x = [x] if isinstance(x, str) else list(x) if x is not None else _usual(table, want, taken)
         for column in self._x:
             if column not in table.kinds:
@@ -92,6 +93,11 @@ class TableRows:
 
     def __len__(self) -> int:
         return len(self._table)
+
+    @property
+    def columns(self) -> list[str]:
+        """Those of the input."""
+        return self._x
 
     def raw(self, index: int) -> Any:
         cells = self._table.row(index, self._x)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from nescio.models.weights import _renamed, fill, read_weights
 
 Weights = str | os.PathLike[str]
+RANDOM = "random weights (--weights names others)"
 
 
 def built(make: Callable[..., nn.Module], weights: Weights | None, trust_pickle: bool) -> nn.Module:

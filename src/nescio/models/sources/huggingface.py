@@ -7,7 +7,7 @@ or its cache. `weights` replaces the weights of the folder, which may then hold 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +64,10 @@ def _folder(name: str) -> bool:
 
 def _read(name: str, local: bool, what: str, auto: Any) -> Any:
     try:
-        with _quiet():
+        with _quiet() if local else nullcontext():  # a download shows how far it is
             return auto.from_pretrained(name, local_files_only=local, trust_remote_code=False)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        reason = " ".join(str(error).split())[:300]
+        reason = " ".join(str(error).split())[:300].rstrip(".")
         remedy = (
             "save it again with save_pretrained"
             if local

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from nescio.models.sources.base import Found, Preprocess
-from nescio.models.sources.heads import Weights, built, size
+from nescio.models.sources.heads import RANDOM, Weights, built, size
 from nescio.models.sources.pictures import Pictures, Transformed
 from nescio.types import InputError, ModelError, need
 
@@ -32,11 +32,12 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
         else:
             model = built(lambda **more: timm.create_model(name, **more), weights, trust_pickle)
     except OSError as error:  # also those of the hub
+        reason = str(error).splitlines()[0].rstrip(".")
         raise ModelError(
-            f"expected to fetch timm:{name}, but: {str(error).splitlines()[0]}; bring its weights here as a file and "
-            "name it with weights (--weights)"
+            f"expected to fetch timm:{name}, but: {reason}; bring its weights here as a file and name it with weights "
+            "(--weights)"
         ) from error
-    what = "published weights" if published else "random weights" if weights is None else f"weights of {weights}"
+    what = "published weights" if published else RANDOM if weights is None else f"weights of {weights}"
     config = need("timm.data", "timm").resolve_model_data_config(model)
     return Found(
         model,

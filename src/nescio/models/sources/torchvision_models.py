@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from nescio.models.sources.base import Found, Preprocess
-from nescio.models.sources.heads import Weights, built, size
+from nescio.models.sources.heads import RANDOM, Weights, built, size
 from nescio.models.sources.pictures import Pictures, Transformed
 from nescio.types import InputError, ModelError, need
 
@@ -39,7 +39,7 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
         what = f"weights {chosen.name}"
     else:
         model = built(lambda **more: models.get_model(name, weights=None, **extra, **more), weights, trust_pickle)
-        what = "random weights" if weights is None else f"weights of {weights}"
+        what = RANDOM if weights is None else f"weights of {weights}"
     categories = tuple(entry.meta.get("categories", ()))
     classes = categories if weights is not None and len(categories) == _outputs(model) else None
     return Found(model, f"torchvision:{name}, {what}, {size(model)}", _preprocess(entry.transforms()), classes)
