@@ -445,3 +445,12 @@ def test_declarations_hold_together(study):
         assert len({row.label for row in part.rows}) == len(part.rows)
     assert reproduce.studies()[study.STUDY.name] is study.STUDY
     assert Path(study.__file__).stem.replace("_", "-") == study.STUDY.name
+
+
+def test_the_strength_of_attention_is_not_bought_with_accuracy():
+    rows = ua_sweep.STRENGTHS
+    found = zip(rows, (0.80, 0.81, 0.795, 0.789, 0.7), (0.9, 0.8, 0.7, 0.6, 0.5), strict=True)
+    cells = [{"row": r.label, "column": "mnist", "seed": 0, "metrics": {"acc": a, "nll": n}} for r, a, n in found]
+    assert ua_sweep.strength(cells) == rows[2]  # a point and more is too much
+    assert ua_sweep.strength(cells[:2]) == rows[1]
+    assert ua_sweep.strength([]) is None

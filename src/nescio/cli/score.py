@@ -252,7 +252,7 @@ def _error(notes: list[tuple[int, dict[str, float]]]) -> str:
         middle, half = note["middle"], half - count
         if half <= 0:
             break
-    text = f"estimated; standard error {middle:.1%} in the middle, {max(n['largest'] for _, n in notes):.1%} at most"
+    text = f"estimated; median standard error {middle:.1%}, {max(n['largest'] for _, n in notes):.1%} at most"
     if checked := sum(int(note.get("checked", 0)) for _, note in notes):
         inputs = "1 input" if checked == 1 else f"{checked} inputs"
         worst = max(note.get("worst", 0.0) for _, note in notes)

@@ -30,6 +30,8 @@ from nescio.reproduce.study import Column, Part, Row, Study, pairs
 
 SHARE = 0.1
 """Of the training pictures, which no network of the sweep is trained on."""
+COST = 0.01
+"""Accuracy that attention may cost on average: its strength trades that for likelihood."""
 MEMBERS = 5
 SIZES = (2, 3, 5, 10)
 COLUMNS = pairs("mnist cifar10 svhn", split="validation")
@@ -49,7 +51,8 @@ NOTES = (
     "first are made with them. The rank correlation of members is that of their maps with those of the largest "
     "ensemble, pixel by pixel.",
     "α is swept on the recipe of ua-table2, on other pictures: those trained on come after the held-out ones, on which "
-    "the networks are tested, without maps of theirs. α = 0 is no attention.",
+    "the networks are tested, without maps of theirs. α = 0 is no attention. The best α has the lowest negative "
+    "log-likelihood among those that cost no more than a point of accuracy on average.",
 )
 PARTS = (
     Part("τ₁ and τ₂", "program", COLUMNS, GRID, BLURRING, averages="each"),
@@ -92,7 +95,7 @@ def program(job: Job) -> Made:
     attention = by_column(
         job, PARTS[3:], COLUMNS, lambda column: [_attention(job, column, prepared(column), taus, told)]
     )[0]
-    path, alpha = _lowest(paths, (OURS, *PATHS), "urr5"), _lowest(attention, STRENGTHS, "nll")
+    path, alpha = _lowest(paths, (OURS, *PATHS), "urr5"), strength(attention)
     chosen = {
         **taus,
         "path": None if path is None else path.settings["path"],
@@ -113,6 +116,13 @@ def best(cells: Cells) -> tuple[float, float]:
     """τ₁ and τ₂ with the lowest mean AUC-URR over the sets; the defaults of today where nothing was run."""
     row = _lowest(cells, GRID, "urr5")
     return (TAU1, TAU2) if row is None else (row.settings["tau1"], row.settings["tau2"])
+
+
+def strength(cells: Cells) -> Row | None:
+    """The α with the lowest mean negative log-likelihood of those that cost no more than `COST` of accuracy."""
+    right = _means(cells, STRENGTHS, "acc")
+    least = right.get(STRENGTHS[0].label, 0.0) - COST
+    return _lowest(cells, [row for row in STRENGTHS if right.get(row.label, -1.0) >= least], "nll")
 
 
 def part_of(pictures: Pictures, start: int, stop: int, what: str) -> Pictures:

@@ -31,6 +31,7 @@ from nescio.study.reporting import far, labelled
 from nescio.study.reporting.measuring import Measured, Subject, measure, sample, subject
 from nescio.study.reporting.words import summary
 from nescio.study.scoring import fit
+from nescio.trace.estimate import AUTO
 from nescio.types import InputError, Method
 
 GRADIENTS = ("regrad", "entropy", "max_probability")
@@ -173,7 +174,7 @@ def usual(model: Any, count: int, classes: int) -> tuple[list[Method], str]:
         return [scores.get(name) for name in OF_POSTERIORS], "what the members of a distribution give"
     size = sum(value.numel() for value in model.parameters().values())
     device = "cpu" if model.device is None else model.device.type
-    if size and count * min(classes, 48) * size <= WORK.get(device, WORK["cpu"]):
+    if size and count * min(classes, AUTO) * size <= WORK.get(device, WORK["cpu"]):
         return [scores.get(name) for name in GRADIENTS], "a gradient score, and two of the probabilities alone"
     return [scores.get(name) for name in FORWARD], (
         "scores of a forward pass alone, since gradients of this model would take long for so many rows here; "
