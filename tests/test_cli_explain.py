@@ -49,6 +49,10 @@ def table():
     return seeded(lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
 
 
+def many():
+    return seeded(lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 30)))
+
+
 class Text(nn.Module):
     def __init__(self):
         super().__init__()
@@ -113,6 +117,18 @@ def said(capsys, status, run):
     assert error.startswith("nescio")
     assert error.count("\n") == 1, error
     return error
+
+
+def test_many_classes_are_taken_together(folder, capsys):
+    np.savez("x.npz", x=np.random.default_rng(0).random((2, 4), np.float32))
+    assert explain(model="many", data="x.npz") == 0
+    assert "The 21 least likely classes were taken together as one; --set classes=exact" in capsys.readouterr().out
+    assert all(abs(float(row["residual_total"])) < 1e-5 * float(row["total"]) for row in rows())
+    assert explain("--set", "classes=exact", model="many", data="x.npz") == 0
+    assert "least likely" not in capsys.readouterr().out
+    assert "expected classes= to be 'auto'" in said(
+        capsys, 2, lambda: explain("--set", "classes=few", model="many", data="x.npz")
+    )
 
 
 def test_a_folder_of_pictures(folder, capsys):

@@ -14,6 +14,7 @@ from nescio import posteriors, zoo
 from nescio.attribution import explain
 from nescio.attribution.on_cpu import OnCPU
 from nescio.attribution.paths import weighted
+from nescio.trace.backward import quiet
 from nescio.zoo.resnet import Block
 
 
@@ -144,6 +145,43 @@ def test_values_and_gradients_are_pytorchs_own(name: str, last: bool) -> None:
     many = torch.func.vmap(lambda v: torch.autograd.grad(y, x, v, retain_graph=True)[0])(vectors)
     torch.testing.assert_close(one, slopes[0], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(many, slopes, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "no bias", "mask", "weights", "cross"])
+def test_attention_is_pytorchs_own(kind: str, first: bool) -> None:
+    """A plain self-attention in a form of ours, every other one as it is."""
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(6, 2, bias=kind != "no bias", batch_first=first, dropout=0.5).double().eval()
+    x = torch.randn(3, 5, 6, dtype=torch.float64, requires_grad=True)
+    other = x.flip(0) if kind == "cross" else x
+    length = 5 if first else 3
+    mask = torch.ones(length, length).triu(1).bool() if kind == "mask" else None
+
+    def run() -> Tensor:
+        return layer(x, other, other, need_weights=kind == "weights", attn_mask=mask)[0]
+
+    wanted = run()
+    with OnCPU():
+        y = run()
+    torch.testing.assert_close(y, wanted, rtol=1e-12, atol=1e-12)
+    vectors = torch.randn(4, *y.shape, dtype=torch.float64)
+    slopes = torch.stack([torch.autograd.grad(wanted, x, v, retain_graph=True)[0] for v in vectors])
+    with quiet():
+        many = torch.func.vmap(lambda v: torch.autograd.grad(y, x, v, retain_graph=True)[0])(vectors)
+    torch.testing.assert_close(many, slopes, rtol=1e-12, atol=1e-12)
+    selects = {type(node).__name__ for node in nodes(y.grad_fn)} & {"SelectBackward0"}
+    assert bool(selects) == (kind not in ("plain", "no bias"))
+
+
+def nodes(root: Any) -> set[Any]:
+    """All nodes of a graph."""
+    found, waiting = {root}, [root]
+    while waiting:
+        new = {node for node, _ in waiting.pop().next_functions if node is not None} - found
+        found |= new
+        waiting += new
+    return found
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (0, 1, 3, 4, 2)])

@@ -65,6 +65,22 @@ def test_negative_values_get_a_scale_with_zero_in_the_middle():
     assert colours(0.0)[:3] != pytest.approx(colours(1.0)[:3], abs=0.2)
 
 
+def test_the_scale_of_a_large_picture_leaves_single_pixels_out():
+    large = np.linspace(0, 1, 100 * 90).reshape(100, 90)
+    lone = large.copy()
+    lone[3, 4] = 500.0
+    figure = drawn(plots.maps({"aleatoric": large, "total": lone}))
+    for ax in figure.axes[:2]:
+        assert ax.images[-1].get_clim() == (0, pytest.approx(0.995, abs=1e-3))
+    assert figure.axes[1].child_axes[0].get_ylim()[1] == pytest.approx(0.995, abs=1e-3)
+    nothing = np.zeros((100, 90))
+    nothing[3, 4] = 2.0  # all that there is
+    assert drawn(plots.maps({"total": nothing})).axes[0].images[-1].get_clim() == (0, 2)
+    assert drawn(plots.maps({"total": large - 0.5})).axes[0].images[-1].get_clim()[0] == pytest.approx(
+        -0.4975, abs=1e-3
+    )
+
+
 def test_a_map_without_a_picture_and_one_without_any_doubt():
     figure = drawn(plots.maps({"gradient": 0 * HALF}, unit="of its own"))
     (image,) = figure.axes[0].images

@@ -156,6 +156,10 @@ def test_overlays_have_the_colours_of_the_plots():
     shown = pixels(drawn["total"])
     assert top == "2 nats in a square of 4 × 4 pixels" and shown.shape == (100, 90, 3)
     assert shown[99, 89, 2] < 60 and (shown[:80] > 250).all()  # dark in the corner, white elsewhere
+    many = np.arange(9000.0).reshape(100, 90)
+    many[50, 50] = 1e9  # one square that stands out does not hide the others
+    drawn, top = overlays({"total": many}, np.ones((100, 90)))
+    assert "nats or more in a square of 4 × 4 pixels" in top and pixels(drawn["total"])[90, 10, 2] < 100
     colour = np.random.default_rng(0).random((8, 8, 3))
     assert np.abs(pixels(image(colour)) / 255 - colour).max() < 0.003
     assert image(np.zeros((100, 100, 3))).startswith("data:image/jpeg")

@@ -1,8 +1,10 @@
 import pytest
 import torch
+from torch import nn
 
 import nescio
 from nescio import decide
+from nescio.models import Classifier
 from nescio.models.sources import Pictures, Source
 from nescio.posteriors import DeepEnsemble, InsertedDropout, Laplace
 from nescio.serve import Engine
@@ -90,6 +92,14 @@ def test_an_ensemble_is_scored_by_what_it_can_do():
         Engine(source, ["regrad"])
     with pytest.raises(InputError, match="one distribution"):
         Engine(source, posterior=ensemble)
+
+
+def test_the_usual_method_is_one_that_a_pass_has_time_for():
+    assert list(Engine(models.pictures()).methods) == ["regrad"]
+    large = nn.Sequential(nn.Flatten(), nn.Linear(64, 200_000), nn.ReLU(), nn.Linear(200_000, 60, bias=False))
+    classes = tuple(f"class {place}" for place in range(60))
+    assert list(Engine(Source(Classifier(large), None, "large", classes)).methods) == ["entropy"]
+    assert list(Engine(Source(Classifier(lambda x: x.flatten(1)), None, "a function")).methods) == ["entropy"]
 
 
 def test_methods_that_cannot_be_done_are_refused_at_once():

@@ -198,6 +198,7 @@ def _method(one: Reading, scaled: bool) -> str:
 def _pictures(maps: Maps, opinion: Opinion) -> str:
     drawn = tiles(maps.parts, opinion.picture)
     low, high, gradient = reach(maps.parts)
+    more = " or more" if any(float(np.abs(part).max()) > high for part in maps.parts.values()) else ""
     look = _smooth(next(iter(maps.parts.values())).shape)
     figures = "".join(
         f'<figure><img class="{look}" src="{source}" alt="map of the {kind} doubt over the input"><figcaption>'
@@ -206,8 +207,8 @@ def _pictures(maps: Maps, opinion: Opinion) -> str:
     )
     return f"""<div class="maps">{figures}</div>
 <p class="scale"><span>{_number(low)}</span><span class="colours" style="background:{gradient}, #e4e4e4"></span>
-<span>{_number(high)} {"nats a pixel" if maps.adds_up else ""}</span></p>
-<p class="quiet">{"Each map adds up to its doubt. " if maps.adds_up else ""}By {escape(maps.about)}.</p>"""
+<span>{_number(high)} nats a pixel{more}</span></p>
+<p class="quiet">Each map adds up to its doubt. By {escape(maps.about)}.</p>"""
 
 
 def _named(maps: Maps) -> str:

@@ -23,8 +23,6 @@ from nescio.serve.reading import Reader
 from nescio.types import InputError
 
 MAX_BYTES, MAX_PIXELS, MAX_TEXT = 10_000_000, 25_000_000, 20_000
-MANY = 100
-"""With more classes maps are gradients of the doubt itself: UA-Backprop's passes are as many as the classes."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,7 @@ class Desk:
             first = opinion(self.engine, row, self.scale)
         yield first
         with self._lock:
-            method = "ua_backprop" if len(first.answers) <= MANY else "gradient"
-            maps = mapped(self.engine, row, first.samples, self.names, method)
+            maps = mapped(self.engine, row, first.samples, self.names)
         yield replace(first, maps=maps)
 
     def warm(self) -> None:

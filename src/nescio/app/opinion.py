@@ -70,8 +70,6 @@ class Maps:
     names: tuple[str, ...] | None
     about: str
     missing: str = ""
-    adds_up: bool = True
-    """Whether each map adds up to its uncertainty, or shows magnitudes alone."""
 
 
 @dataclass(frozen=True)
@@ -140,26 +138,22 @@ def opinion(engine: Engine, row: Inputs, scale: Scale | None = None) -> Opinion:
     )
 
 
-def mapped(
-    engine: Engine, row: Inputs, samples: int, names: Sequence[str] | None = None, method: str = "ua_backprop"
-) -> Maps:
+def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | None = None) -> Maps:
     """Where each kind of doubt comes from; names: of features."""
     model: Any = engine.posterior if engine.posterior is not None else engine.source.model
-    batch = stacked([row], 1)
-    parts, values, about = {}, {}, ""
+    kinds: Any = KINDS if samples > 1 else KINDS[:1]
     try:
-        for kind in KINDS if samples > 1 else KINDS[:1]:
-            of: Any = kind
-            found = explain(model, batch, method, of=of, progress=False)
-            parts[kind], values[kind] = found.maps[0].numpy(), float(found.uncertainty[0])
-            about = found.about.partition(" of ")[2]
+        found = explain(model, stacked([row], 1), of=kinds, progress=False)
     except (NescioError, RuntimeError) as error:  # a model without gradients still has an answer
         return Maps({}, {}, None, "", f"No map: {' '.join(str(error).split())[:300]}")
-    size = next(iter(parts.values())).shape
+    parts = {kind: one.maps[0].numpy() for kind, one in found.items()}
+    values = {kind: float(one.uncertainty[0]) for kind, one in found.items()}
+    about = found["total"].about.partition(" of ")[2]
+    size = parts["total"].shape
     called = places(engine.source, row) or names
     if called is None or (len(size),) != (1,) or len(called) != size[0]:
         called = [f"feature {at}" for at in range(size[0])] if len(size) == 1 else None
-    return Maps(parts, values, None if called is None else tuple(called), about, adds_up=method == "ua_backprop")
+    return Maps(parts, values, None if called is None else tuple(called), about)
 
 
 def verdict(opinion: Opinion, scale: Scale | None, policy: AnyPolicy = None, by: str | None = None) -> Verdict:

@@ -21,7 +21,7 @@ from nescio.app.desk import MAX_BYTES, Desk
 from nescio.app.opinion import Opinion
 from nescio.report.html import escape
 from nescio.serve.server import address, listening, server
-from nescio.serve.settings import LOOPBACK, Settings
+from nescio.serve.settings import Settings
 from nescio.types import NescioError, need
 
 OUTSIDE = (
@@ -207,20 +207,12 @@ class Sealed:
                 message["headers"] = [*message.get("headers", []), *policy, (b"x-content-type-options", b"nosniff")]
             await send(message)
 
-        if scope["type"] == "http" and not self._expected(dict(scope["headers"])):
+        if scope["type"] == "http" and not self.settings.addressed(dict(scope["headers"]).get(b"host", b"")):
             await send({"type": "http.response.start", "status": 421, "headers": [(b"content-type", b"text/plain")]})
             words = b"expected this machine as host (127.0.0.1 or localhost), got another name; use that address\n"
             await send({"type": "http.response.body", "body": words})
             return
         await self.app(scope, receive, sealed)
-
-    def _expected(self, headers: dict[bytes, bytes]) -> bool:
-        """A page of the web that gave its own name the address of this machine is not answered."""
-        if not self.settings.on_loopback:
-            return True
-        given = headers.get(b"host", b"").decode("latin-1").lower()
-        name = given.rpartition(":")[0] if given.rpartition(":")[2].isdigit() else given
-        return name.strip("[]") in (*LOOPBACK, self.settings.host)
 
 
 def run(desk: Desk, settings: Settings) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -44,7 +44,15 @@ METHODS: dict[str, Any] = {
     m.name: m for m in (UABackprop, Gradient, SmoothGrad, FullGrad, IntegratedGradients, BlurIG, CLUE, DeltaCLUE)
 }
 
-_Found = tuple[Tensor, Tensor, Tensor]  # maps, uncertainty and parts of a chunk
+
+class _Found(NamedTuple):
+    """What was found for a chunk; classes: how many there are, and how many of them were merged."""
+
+    maps: Tensor
+    uncertainty: Tensor
+    share: Tensor
+    parts: Tensor
+    classes: tuple[int, int]
 
 
 @overload
@@ -86,7 +94,9 @@ def explain(
         output: what a single network returns, as in `nescio.Classifier`.
         chunk: inputs at a time; None chooses. Results do not depend on it.
         progress: True shows a bar, False none, None one where it takes long.
-        settings: those of the method: path, tau1, tau2, copies, steps, baseline, vae …
+        settings: those of the method: path, classes, tau1, tau2, copies, steps, baseline, vae … With many classes
+            UA-Backprop follows the likeliest each by itself and the others together (``classes="auto"``), so that its
+            cost does not grow with them; ``classes="exact"`` follows all, with a pass back for each.
 
     Returns:
         `Attribution` with maps ``[N, H, W]``, ``[N, F]`` or ``[N, T]`` in float64 on the CPU; of several kinds of
@@ -120,8 +130,7 @@ def explain(
                 every = _attributed(chosen, problem, kinds)
                 shown.update(stop - start)
                 return {
-                    kind: (maps.sum(0), uncertainty.value(problem.logits, kind), maps if parts else maps[:0])
-                    for kind, maps in zip(kinds, every, strict=True)
+                    kind: _found(chosen, problem, kind, maps, parts) for kind, maps in zip(kinds, every, strict=True)
                 }
 
             size = 1 if any(member.alone for member in all_members) else chunk
@@ -141,9 +150,23 @@ def _attributed(method: Any, problem: Problem, kinds: tuple[str, ...]) -> Sequen
     return [method.attribute(replace(problem, of=kind)) for kind in kinds]
 
 
+def _found(method: Any, problem: Problem, kind: str, maps: Tensor, parts: bool) -> _Found:
+    """From what each member gives, with the uncertainty that was attributed."""
+    logits = problem.logits
+    seen = method.seen(logits) if isinstance(method, UABackprop) else logits
+    value = uncertainty.value(logits, kind)
+    share = torch.where(value > 0, uncertainty.value(seen, kind) / value, 1.0).clamp(max=1.0)
+    classes, left = logits.shape[2], seen.shape[2]
+    merged = 0 if left == classes else classes - left + 1
+    return _Found(maps.sum(0).cpu(), value, share, (maps if parts else maps[:0]).cpu(), (classes, merged))
+
+
 def _result(found: list[_Found], of: str, method: Any, about: str, parts: bool) -> Attribution:
-    _check_shapes([maps for maps, _, _ in found])
-    maps, value = torch.cat([m for m, _, _ in found]), torch.cat([u for _, u, _ in found])
+    _check_shapes([one.maps for one in found])
+    maps, value = torch.cat([one.maps for one in found]), torch.cat([one.uncertainty for one in found])
+    classes, merged = found[0].classes
+    if merged:
+        about += f"; the {merged} classes behind the {classes - merged} likeliest are taken together as one"
     if not bool(maps.isfinite().all()):
         raise InputError(
             "expected finite maps, got NaN or infinite ones; look for an overflow in the network's gradients"
@@ -155,17 +178,20 @@ def _result(found: list[_Found], of: str, method: Any, about: str, parts: bool) 
         of=of,
         method=method.name,
         about=about,
-        parts=torch.cat([p for _, _, p in found], dim=1) if parts else None,
+        parts=torch.cat([one.parts for one in found], dim=1) if parts else None,
+        merged=merged,
+        share=torch.cat([one.share for one in found]) if merged else None,
     )
 
 
 def _at_once(batch: Inputs, method: Any, member: Member, source: Source) -> int:
     """Inputs at a time: with UA-Backprop each becomes as many rows as there are logits in a backward pass."""
-    size = at_once(batch, None)
+    first = inputs.take(batch, slice(0, 1))
+    size = at_once(member.batch(first)[1], None)  # where the network is, which x need not be
     if not isinstance(method, UABackprop):
         return size
-    one = Problem([member], source, "total", inputs.take(batch, slice(0, 1)))
-    return max(1, 2 * size // min(one.logits.shape[2], CLASSES_AT_ONCE))
+    logits = Problem([member], source, "total", first).logits
+    return max(1, 2 * size // min(method.seen(logits).shape[2], CLASSES_AT_ONCE))
 
 
 def _check_shapes(maps: list[Tensor]) -> None:

@@ -17,3 +17,7 @@ STEPS = 50
 """Points on the path of integrated gradients."""
 BLUR_STEPS = 50
 """Points on the path of blur integrated gradients."""
+FEW = 20
+"""As many classes are followed each by itself; of more only the likeliest are."""
+LIKELIEST = 9
+"""Classes that are followed each by itself where there are many."""

@@ -4,12 +4,15 @@
     activations        the derivative is worked out once, not for each cotangent (a rectifier's is as fast as it is)
     convolutions       the gradient keeps the layout of what is saved; with few input channels, such as those of a
                        picture, it is a matrix product and a sum over the overlaps: there are too few for a convolution
+    self-attention     the gradients of queries, keys and values are laid side by side, where PyTorch fills three
+                       tensors of all of them with zeros and adds these up
 
 On a GPU `nescio.trace.substitutes` has kernels for these.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -23,6 +26,7 @@ from nescio.trace.pointwise import ACTIVATIONS
 
 _CONVOLUTIONS = (F.conv2d, torch.conv2d)
 _SMOOTH = ACTIVATIONS - {F.relu, torch.relu, F.relu6, F.hardtanh, F.leaky_relu}
+_ATTENTION = inspect.signature(F.multi_head_attention_forward)
 _FEW = 8
 """Input channels that are few: as many as a vector register holds."""
 
@@ -41,6 +45,8 @@ class OnCPU(TorchFunctionMode):
             return _Convolution.apply(*call)
         if func is F.max_pool2d and (window := _window(*args, **kwargs)) is not None:
             return _MaxPool.apply(x, *window)
+        if func is F.multi_head_attention_forward and (done := _attended(*args, **kwargs)) is not None:
+            return done
         if func in _SMOOTH and not kwargs.get("inplace") and not any(isinstance(a, bool) for a in args[1:]):
             more = {name: value for name, value in kwargs.items() if name != "input"}
             return _Activation.apply(x, lambda root: func(root, *args[1:], **more))
@@ -131,6 +137,27 @@ class _Convolution(torch.autograd.Function):
             return (found.unflatten(0, g.shape[:2]),)
 
         return *folded(deltas[0], run), *[None] * 6
+
+
+def _attended(*args: Any, **kwargs: Any) -> tuple[Tensor, None] | None:
+    """`F.multi_head_attention_forward` for a plain self-attention; None for a call that is left to PyTorch."""
+    call = _ATTENTION.bind(*args, **kwargs)
+    call.apply_defaults()
+    given = call.arguments
+    x, heads = given["query"], given["num_heads"]
+    if not (x is given["key"] is given["value"]) or x.ndim != 3 or given["in_proj_weight"] is None:
+        return None
+    if any(given[name] is not None for name in ("bias_k", "bias_v", "key_padding_mask", "attn_mask")):
+        return None
+    if given["add_zero_attn"] or given["need_weights"] or (given["dropout_p"] and given["training"]):
+        return None
+    first = x.transpose(0, 1).is_contiguous() and not x.is_contiguous()
+    inner = F.linear(x.transpose(0, 1) if first else x, given["in_proj_weight"], given["in_proj_bias"])
+    parts = inner.unflatten(2, (3, heads, -1)).permute(*((2, 0, 3, 1, 4) if first else (2, 1, 3, 0, 4)))
+    out = F.scaled_dot_product_attention(*parts.unbind(0))
+    out = out.permute(*((0, 2, 1, 3) if first else (2, 0, 1, 3))).flatten(2)
+    out = F.linear(out, given["out_proj_weight"], given["out_proj_bias"])
+    return (out.transpose(0, 1) if first else out), None
 
 
 def _last(x: Tensor) -> bool:

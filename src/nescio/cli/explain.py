@@ -103,6 +103,8 @@ def run(args: argparse.Namespace) -> int:
     members = f"{work.members} member{'s' if work.members > 1 else ''}"
     print(f"Explained {len(work.rows)} of {len(rows)} inputs: {', '.join(work.kinds)} uncertainty of")
     print(f"{words} ({members}), by {method.words}.")
+    if work.merged:
+        print(f"The {work.merged} least likely classes were taken together as one; --set classes=exact follows each.")
     if args.of is None and work.members == 1:
         print("With a single prediction for each input there is no epistemic part, and the aleatoric is the total.")
     print(f"Wrote {folder}: a picture (NAME{PICTURE}) and the maps (NAME{MAPS}) of each, and {TABLE}")

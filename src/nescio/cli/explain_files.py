@@ -56,6 +56,7 @@ class Explainer:
         self.channels, self.class_names, self.names = channels, class_names, names
         self.kinds: list[str] = []
         self.members = 0
+        self.merged = 0
         self.rows: list[dict[str, Any]] = []
         self._used: set[str] = set()
 
@@ -71,6 +72,7 @@ class Explainer:
         doubt, mean = decompose(p), p.mean(0)
         of: Any = self.kinds
         found = explain(self.posterior, batch, self.method, of=of, channels=self.channels, progress=False)
+        self.merged = found[self.kinds[0]].merged
         for at, name in enumerate(names):
             values = {kind: float(getattr(doubt, kind)[at]) for kind in KINDS}
             values |= {kind: float(one.uncertainty[at]) for kind, one in found.items()}  # what the residual is about

@@ -56,7 +56,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--model", metavar="MODEL", help=f"{SPEC} (default: bundled digits)")
     command.add_argument("--weights", metavar="FILE", help="its weights: .safetensors, or a file of torch.save")
     command.add_argument("--posterior", metavar="FOLDER", help="a saved distribution over it, for kinds of doubt")
-    add_methods(command, "a score of `nescio methods`; may be repeated (default: regrad)")
+    add_methods(command, "a score of `nescio methods`; may be repeated (default: regrad, or entropy for a large model)")
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for the methods that need them")
     command.add_argument("--policy", metavar="FILE", help="which answers to accept: what `nescio decide` wrote")
     command.add_argument("--monitor", metavar="FILE", help="keep the counts of the drift monitor here")

@@ -2,7 +2,8 @@
 
 All maps of a figure share one colour scale, so that they can be compared: from 0, or, where a method gives negative
 values too, as far below 0 as above. The picture lies under the maps in pale grey; colours are clear at 0 and opaque
-from half of the scale on, so that the picture is seen where there is little to say about it.
+from half of the scale on, so that the picture is seen where there is little to say about it. In a large picture single
+pixels stand out so far that nothing else would be seen: there the scale ends where `BEYOND` of a map's pixels are left.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 PALE = 0.4  # of the way from white to black that the picture under a map takes
 ABOVE = ("#e69f0000", "#e69f00c0", "#d55e00", "#a03500", "#6b1d00")  # 0 to the top; lightness falls all the way
+LARGE, BEYOND = 64 * 64, 0.005
 BELOW = ("#56b4e900", "#56b4e9c0", "#0072b2", "#00517e", "#00304d")
 
 
@@ -150,18 +152,26 @@ def _shown(picture: Values, shape: tuple[int, int]) -> Floats:
 
 def _scale(every: Iterable[Floats]) -> dict[str, Any]:
     """Colours and the range that all maps share."""
-    everything = np.concatenate([one.ravel() for one in every])
-    low, high = float(everything.min()), float(everything.max())
+    several = list(every)
+    reach = max(_top(one) for one in several) or 1.0  # no doubt: nothing coloured
     colours = need("matplotlib.colors", "demo").LinearSegmentedColormap
-    if low < 0:
-        reach = max(-low, high)
+    if min(float(one.min()) for one in several) < 0:
         signed = colours.from_list("signed", [*BELOW[::-1], *ABOVE])
         return {"cmap": signed, "vmin": -reach, "vmax": reach}
-    return {"cmap": colours.from_list("rising", ABOVE), "vmin": 0.0, "vmax": high or 1.0}  # no doubt: nothing coloured
+    return {"cmap": colours.from_list("rising", ABOVE), "vmin": 0.0, "vmax": reach}
+
+
+def _top(one: Floats) -> float:
+    """The magnitude at which the colours of a map end."""
+    size = np.abs(one)
+    most = float(np.quantile(size, 1 - BEYOND)) if size.size > LARGE else 0.0
+    return most or float(size.max())
 
 
 def _colour_bar(figure: Figure, image: Any, ax: Axes, unit: str) -> None:
-    bar: Any = figure.colorbar(image, cax=ax.inset_axes((1.05, 0.0, 0.07, 1.0)))
+    low, high = image.get_clim()
+    beyond = "neither" if np.abs(image.get_array()).max() <= high else "both" if low < 0 else "max"
+    bar: Any = figure.colorbar(image, cax=ax.inset_axes((1.05, 0.0, 0.07, 1.0)), extend=beyond)
     bar.outline.set_edgecolor(FAINT)
     bar.ax.tick_params(colors=INK, labelcolor=INK, labelsize="small")
     bar.ax.yaxis.set_major_locator(need("matplotlib.ticker", "demo").MaxNLocator(5))

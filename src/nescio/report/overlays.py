@@ -2,7 +2,8 @@
 
 All maps of one input share a scale. Over the picture in pale grey a colour is clear at 0 and opaque from half of the
 scale on. Small pictures are kept to the pixel (PNG); larger ones, which are photographs, are packed (JPEG), and their
-maps are added up over squares, since single pixels of a map that adds up to the doubt are too small to be seen.
+maps are added up over squares, since single pixels of a map that adds up to the doubt are too small to be seen. Their
+scale ends where one square in a hundred is left, which may stand out so far that nothing else would be seen.
 """
 
 from __future__ import annotations
@@ -43,12 +44,13 @@ def overlays(maps: Mapping[str, Floats], picture: Floats) -> tuple[dict[str, str
     """Each map over the picture as a data URI, and in words what the darkest colour stands for, which they share."""
     step = 1 if max(picture.shape[:2]) <= SMALL else -(-max(picture.shape[:2]) // SQUARES)
     drawn = {name: _added(one, step) for name, one in maps.items()}
-    top = max(float(np.abs(one).max()) for one in drawn.values()) or 1.0
+    largest = max(float(np.abs(one).max()) for one in drawn.values()) or 1.0
+    top = largest if step == 1 else max(float(np.quantile(np.abs(one), 0.99)) for one in drawn.values()) or largest
     grey = picture if picture.ndim == 2 else picture.mean(2)
     pale = np.repeat((1 - PALE * (1 - grey))[..., None], 3, 2)
     place = "a pixel" if step == 1 else f"a square of {step} × {step} pixels"
     shown = {name: image(_over(_enlarged(one / top, step, grey.shape), pale)) for name, one in drawn.items()}
-    return shown, f"{number(top)} nats in {place}"
+    return shown, f"{number(top)} nats{' or more' if largest > top else ''} in {place}"
 
 
 def where(one: Floats) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from nescio.serve.errors import Problem, of_failure
 from nescio.serve.metrics import Metrics
-from nescio.serve.settings import LOOPBACK, Settings
+from nescio.serve.settings import Settings
 from nescio.types import need
 
 OPEN = ("/health", "/docs", "/openapi.json")
@@ -81,7 +81,12 @@ class Guard:
 
     def _check(self, scope: Message) -> None:
         headers = dict(scope["headers"])
-        self._check_host(headers)
+        if self.settings.token is None and not self.settings.addressed(headers.get(b"host", b"")):
+            raise Problem(
+                421,
+                "expected this machine as host (127.0.0.1 or localhost), got another name; use that address, or give "
+                "the service a token (--token)",
+            )
         if scope["path"] not in OPEN and not self.authorized(headers):
             raise Problem(
                 401,
@@ -93,19 +98,6 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.settings.max_body:
             raise _too_large(self.settings.max_body, str(int(length)))
-
-    def _check_host(self, headers: dict[bytes, bytes]) -> None:
-        """A page of the web that gave its own name the address of this machine is not answered."""
-        if self.settings.token is not None or not self.settings.on_loopback:
-            return
-        given = headers.get(b"host", b"").decode("latin-1").lower()
-        name = given.rpartition(":")[0] if given.rpartition(":")[2].isdigit() else given
-        if name.strip("[]") not in (*LOOPBACK, self.settings.host):
-            raise Problem(
-                421,
-                "expected this machine as host (127.0.0.1 or localhost), got another name; use that address, or give "
-                "the service a token (--token)",
-            )
 
 
 class _Body:

@@ -48,3 +48,12 @@ class Settings:
     def on_loopback(self) -> bool:
         """Whether this machine alone can reach it."""
         return self.host in LOOPBACK or self.host.startswith("127.")
+
+    def addressed(self, host: bytes) -> bool:
+        """Whether a request that names this host may be answered.
+
+        On this machine alone: a page of the web that gave its own name the address of this machine is not.
+        """
+        given = host.decode("latin-1").lower()
+        name = given.rpartition(":")[0] if given.rpartition(":")[2].isdigit() else given
+        return not self.on_loopback or name.strip("[]") in (*LOOPBACK, self.host)
