@@ -103,7 +103,7 @@ def run(folder: Path, examples: int = 4) -> dict[str, Any]:
         rows += [{"set": kind, **row} for row in json.loads((folder / out).read_text())]
     (folder / "cat").mkdir()
     shutil.copy(folder / "known" / "chelsea.png", folder / "cat" / "chelsea.png")
-    some = ("--method", "gradient", "--of", "total", "--out", "maps")
+    some = ("--out", "maps")
     seconds["explain"] = nescio(folder, "explain", *model, "--data", "cat", *some)
     maps = np.load(folder / "maps" / "chelsea.maps.npz")
     few = ("--ood", "other", "--examples", str(examples))

@@ -413,6 +413,10 @@ def test_the_best_of_the_grid_has_the_lowest_mean_over_all_sets():
     assert ua_sweep.best(both) == (second.settings["tau1"], second.settings["tau2"])
     cut = [*both, cell(third, "a", 0.05)]  # a run that was cut off before its "b": no row is judged by "b"
     assert ua_sweep.best(cut) == (third.settings["tau1"], third.settings["tau2"])
+    flat = next(row for row in ua_sweep.GRID if row.settings == {**first.settings, "tau2": 3.0})
+    near = [cell(first, "a", 0.49), cell(flat, "a", 0.485)]  # hardly better, and flat
+    assert ua_sweep.best(near) == (first.settings["tau1"], first.settings["tau2"])
+    assert ua_sweep.best([*near[1:], cell(first, "a", 0.5)]) == (flat.settings["tau1"], 3.0)
     assert ua_sweep.best([]) == (nescio.attribution.UABackprop().tau1, nescio.attribution.UABackprop().tau2)
 
 

@@ -118,8 +118,7 @@ class Case:
         shape = (len(x), *x.shape[2:])
         if row.method in (RANDOM, FLAT):
             return Maps(np.random.default_rng(0).random(shape) if row.method == RANDOM else np.ones(shape), 0.0)
-        exact = {"classes": "exact"} if row.method == "ua_backprop" else {}  # as the paper has it, however many
-        more: Any = {"of": of, "progress": False, **exact, **chosen}
+        more: Any = {"of": of, "progress": False, **chosen}
         if needs_vae(row):
             more["vae"] = self.vae()
         posterior, there = self.ensemble.posterior, x.to(self.ensemble.device)  # many at a time on a GPU

@@ -39,9 +39,13 @@ CONTROLS = (
 
 
 def settings(row: Row, sizes: Sizes) -> dict[str, Any]:
-    """The settings of a row at a scale; UA-Backprop over noisy copies has as many of them as SmoothGrad."""
+    """The settings of a row at a scale; UA-Backprop over noisy copies has as many of them as SmoothGrad.
+
+    It takes every class by itself, however many, as the paper has it.
+    """
     own: Mapping[str, Any] = sizes.settings.get(str(row.settings.get("path", row.method)), {})
-    return {**own, **row.settings}
+    exact = {"classes": "exact"} if row.method == "ua_backprop" else {}
+    return {**exact, **own, **row.settings}
 
 
 def described(row: Row, sizes: Sizes, **more: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ from nescio.reproduce.study import Column, Part, Row, Study, pairs
 
 SHARE = 0.1
 """Of the training pictures, which no network of the sweep is trained on."""
+MARGIN = 0.01
+"""Mean AUC-URR that is given away for sharper maps."""
 COST = 0.01
 """Accuracy that attention may cost on average: its strength trades that for likelihood."""
 MEMBERS = 5
@@ -47,9 +50,10 @@ BLURRING = ("urr5", "murr5")
 NOTES = (
     "No test picture is used. A tenth of the training pictures is held out from all networks here, which are trained "
     "for the sweep alone; the blurring test takes those of the held-out pictures that five of them doubt most.",
-    "The best τ₁ and τ₂ have the lowest AUC-URR at 5 % of the pixels, on average over the sets; the tables below the "
-    "first are made with them. The rank correlation of members is that of their maps with those of the largest "
-    "ensemble, pixel by pixel.",
+    "The blurring test sees the order of the pixels alone, and a large τ₂ makes a map flat: chosen are the smallest τ₂ "
+    "that comes within 0.01 of the lowest AUC-URR at 5 % of the pixels, on average over the sets, and the τ₁ that does "
+    "best with it; the tables below the first are made with them. The rank correlation of members is that of their maps "
+    "with those of the largest ensemble, pixel by pixel.",
     "α is swept on the recipe of ua-table2, on other pictures: those trained on come after the held-out ones, on which "
     "the networks are tested, without maps of theirs. α = 0 is no attention. The best α has the lowest negative "
     "log-likelihood among those that cost no more than a point of accuracy on average.",
@@ -113,8 +117,15 @@ def program(job: Job) -> Made:
 
 
 def best(cells: Cells) -> tuple[float, float]:
-    """τ₁ and τ₂ with the lowest mean AUC-URR over the sets; the defaults of today where nothing was run."""
-    row = _lowest(cells, GRID, "urr5")
+    """The smallest τ₂ that comes within `MARGIN` of the lowest mean AUC-URR over the sets, with the τ₁ that does best.
+
+    The blurring test sees the order of the pixels alone, but people see a map that a large τ₂ makes flat. The defaults
+    of today where nothing was run.
+    """
+    means = _means(cells, GRID, "urr5")
+    least = min(means.values(), default=0.0) + MARGIN
+    near = [row for row in GRID if means.get(row.label, math.inf) <= least]
+    row = min(near, key=lambda row: (row.settings["tau2"], means[row.label]), default=None)
     return (TAU1, TAU2) if row is None else (row.settings["tau1"], row.settings["tau2"])
 
 
