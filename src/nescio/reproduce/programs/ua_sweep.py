@@ -52,8 +52,8 @@ NOTES = (
     "for the sweep alone; the blurring test takes those of the held-out pictures that five of them doubt most.",
     "The blurring test sees the order of the pixels alone, and a large τ₂ makes a map flat: chosen are the smallest τ₂ "
     "that comes within 0.01 of the lowest AUC-URR at 5 % of the pixels, on average over the sets, and the τ₁ that does "
-    "best with it; the tables below the first are made with them. The rank correlation of members is that of their maps "
-    "with those of the largest ensemble, pixel by pixel.",
+    "best with it; the tables below the first are made with them. The rank correlation of members is that of their "
+    "maps with those of the largest ensemble, pixel by pixel.",
     "α is swept on the recipe of ua-table2, on other pictures: those trained on come after the held-out ones, on which "
     "the networks are tested, without maps of theirs. α = 0 is no attention. The best α has the lowest negative "
     "log-likelihood among those that cost no more than a point of accuracy on average.",
