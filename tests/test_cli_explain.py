@@ -159,7 +159,7 @@ def test_a_folder_of_pictures(folder, capsys):
         assert opened(Path("maps", row["picture"])).size[0] > 1000  # four panels wide
     out = capsys.readouterr().out
     assert "Explained 3 of 3 inputs: epistemic, aleatoric, total uncertainty of\ninserted dropout (rate 0.4)" in out
-    assert "(10 members), by UA-Backprop over fullgrad (tau1 = 0.3, tau2 = 0.2)." in out
+    assert "(10 members), by UA-Backprop over fullgrad (tau1 = 0.05, tau2 = 0.2)." in out
 
 
 def opened(path):

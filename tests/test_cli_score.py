@@ -279,12 +279,10 @@ def test_errors_of_estimates_are_told_over_all_parts(folder, capsys):
         (10, {"middle": 0.01, "largest": 0.5, "checked": 2, "worst": 0.02}),
         (30, {"middle": 0.03, "largest": 0.4}),
     ]
-    words = (
-        "estimated; standard error 3.0% in the middle, 50.0% at most; 2.0% off at most for 2 inputs computed exactly"
-    )
+    words = "estimated; median standard error 3.0%, 50.0% at most; 2.0% off at most for 2 inputs computed exactly"
     assert _error(notes) == words
     assert score("--set", "classes=3", method="exgrad", model="survivors:many") == 0
-    assert "exgrad: estimated; standard error " in capsys.readouterr().out
+    assert "exgrad: estimated; median standard error " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_dropout_whose_masks_cannot_be_shared_goes_one_by_one() -> None:
 def test_a_single_network_gets_a_distribution_which_is_said() -> None:
     found = explain(network(), X)
     assert "inserted dropout (rate 0.4) around the single network Net (10 members)" in found.about
-    assert "UA-Backprop over fullgrad (tau1 = 0.3, tau2 = 0.1)" in found.about
+    assert "UA-Backprop over fullgrad (tau1 = 0.05, tau2 = 0.3)" in found.about
     same = explain(posteriors.InsertedDropout(network(), samples=10), X)
     torch.testing.assert_close(found.maps, same.maps, rtol=0, atol=0)
     laplace = explain(network(), X, data=LABELLED)

@@ -381,9 +381,10 @@ def test_the_sweep_sees_no_test_picture_and_says_what_it_chose(small, tmp_path, 
     ran = {c["row"]: c["metrics"]["urr5"] for c in grid["cells"] if "metrics" in c}
     assert set(ran) == {f"τ₁ = {a:g}, τ₂ = {b:g}" for a in (0.1, 1.0) for b in (0.1, 1.0)}
     chosen = done["settings"]["chosen"]
-    assert ran[f"τ₁ = {chosen['tau1']:g}, τ₂ = {chosen['tau2']:g}"] == min(ran.values())
+    taken = ran[f"τ₁ = {chosen['tau1']:g}, τ₂ = {chosen['tau2']:g}"]
+    assert taken <= min(ran.values()) + ua_sweep.MARGIN
     best = next(c for c in paths["cells"] if c["row"] == OURS.label)
-    assert best["metrics"]["urr5"] == min(ran.values()) and best["settings"]["tau1"] == chosen["tau1"]
+    assert best["metrics"]["urr5"] == taken and best["settings"]["tau1"] == chosen["tau1"]
     rho = {c["row"]: c["metrics"]["rho"] for c in members["cells"] if "metrics" in c}
     assert rho["3 members"] == pytest.approx(1.0) and rho["2 members"] < 0.9999
     assert {c["row"] for c in attention["cells"] if "metrics" in c} == {"α = 0", "α = 4"}
