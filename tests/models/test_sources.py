@@ -392,6 +392,9 @@ def transform(picture):
 carried.transform = transform
 carried.classes = ["cat", "dog"]
 
+def grey():
+    return nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2))
+
 def composed():
     from torchvision import transforms
     model = plain()
@@ -418,6 +421,12 @@ def test_a_factory_without_a_transform_says_nothing_of_pictures_until_a_person_d
     assert str(source.preprocess) == "resize 8, mean 0.5, std 0.5"
     assert source.model.output == "probabilities"
     assert source.preprocess(picture()).shape == (3, 8, 8)
+
+
+def test_a_network_for_grey_pictures_gets_them(folder):
+    source = open_model("source_factories:grey", size=8)
+    assert str(source.preprocess) == "resize 8, centre crop 8, grey, values in [0, 1], not normalised"
+    assert source.preprocess(picture()).shape == (1, 8, 8)
 
 
 def test_a_transform_and_classes_on_the_factory_are_taken(folder):

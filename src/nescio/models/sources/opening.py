@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from torch import nn
+
 from nescio.models.classifier import Classifier
 from nescio.models.sources import exported, factory, huggingface, timm_models, torchvision_models
 from nescio.models.sources.base import Channels, Found, Size, Source
@@ -57,7 +59,7 @@ def settled(
     """The source with a person's own settings, its normalisation inside of the Classifier."""
     preprocess = found.preprocess
     if any(change is not None for change in changes):
-        preprocess = (preprocess or Pictures()).changed(*changes)
+        preprocess = (preprocess or Pictures(channels=_channels(found.model))).changed(*changes)
     classifier = Classifier.of(found.model, output)
     step = None if preprocess is None else preprocess.normalise
     if step is not None:
@@ -70,3 +72,11 @@ def settled(
             step.to(classifier.device)
         classifier = Classifier(classifier.model, output=classifier.output, preprocess=step)
     return Source(classifier, preprocess, found.about, found.classes)
+
+
+def _channels(model: object) -> int:
+    """Of the pictures that a model takes: 1 where its first convolution says so, else 3."""
+    inside = model.module if isinstance(model, Classifier) else model
+    modules = inside.modules() if isinstance(inside, nn.Module) else ()
+    first = next((one for one in modules if isinstance(one, nn.Conv2d)), None)
+    return 1 if first is not None and first.in_channels == 1 else 3
