@@ -16,6 +16,7 @@ from nescio.report.text import number, percent
 from nescio.types import InputError
 
 Row = Mapping[str, Any]
+ON_THE_WAY = "What the scores do on the way"
 COLUMNS: Mapping[str, str] = {
     "confidence": "The probability of the likeliest class that the model tends to, a mean over the starting points.",
     "sure of": "The class of which it is then certain (more than 99 %); “several” where that depends on the start.",
@@ -46,8 +47,8 @@ def audit_page(
         raise InputError("rows: expected the same scores, at least one, along every direction")
     parts = (
         _opening(summary),
-        _figures(ways, scores, distances),
-        _table(ways, scores),
+        f"<h2>{ON_THE_WAY}</h2>\n{figures(ways, scores, distances)}",
+        f"<h2>All directions side by side</h2>\n{listing(ways, scores)}",
         _words(sentences),
         f"<h2>To repeat it</h2>\n{facts(settings)}\n</main>",
     )
@@ -70,7 +71,8 @@ feature it is the root mean square distance of the data from their mean, with ev
 distances that were tried, and nobody knows what happens between and behind them.</p>"""
 
 
-def _figures(ways: Mapping[str, Mapping[str, Row]], scores: Sequence[str], distances: Sequence[float]) -> str:
+def figures(ways: Mapping[str, Mapping[str, Row]], scores: Sequence[str], distances: Sequence[float]) -> str:
+    """A figure for each score, from the rows by direction and score."""
     certain = [way for way, own in ways.items() if next(iter(own.values()))["certain"] >= 0.5]
     shown = []
     for name in scores:
@@ -84,14 +86,14 @@ def _figures(ways: Mapping[str, Mapping[str, Row]], scores: Sequence[str], dista
         lines = {f"{name} ({how})": {way: own[name]["values"] for way, own in ways.items()}}
         figure = limits(distances, lines, certain, width=10.2)
         shown.append(f"<figure>{svg(figure, alt, f'along-{name}')}</figure>")
-    return f"""<h2>What the scores do on the way</h2>
-<p class="quiet">One line a direction, each a mean over the starting points, at 0, 1, 2, 4 … spreads. Blue and solid:
-the model is certain in the end ({len(certain)} of {len(ways)}). Orange and dashed: it is not.</p>
+    return f"""<p class="quiet">One line a direction, each a mean over the starting points, at 0, 1, 2, 4 … spreads.
+Blue and solid: the model is certain in the end ({len(certain)} of {len(ways)}). Orange and dashed: it is not.</p>
 <div class="panels" style="grid-template-columns: repeat(auto-fill, minmax(min(17rem, 100%), 1fr))">
 {"".join(shown)}</div>"""
 
 
-def _table(ways: Mapping[str, Mapping[str, Row]], scores: Sequence[str]) -> str:
+def listing(ways: Mapping[str, Mapping[str, Row]], scores: Sequence[str], heading: str = "h3") -> str:
+    """All directions as a table, and below a heading of this kind what its columns mean."""
     heads = [("direction", "ascending"), ("confidence", "descending"), ("sure of", "ascending")]
     heads += [("sure from", "ascending"), *((f"{name}, {_how(ways, name)}", "ascending") for name in scores)]
     cells = "".join(
@@ -100,13 +102,12 @@ def _table(ways: Mapping[str, Mapping[str, Row]], scores: Sequence[str]) -> str:
     )
     rows = "\n".join(_row(way, own, scores) for way, own in ways.items())
     notes = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in COLUMNS.items())
-    return f"""<h2>All directions side by side</h2>
-<p class="quiet">Press a heading to sort. The most certain come first.</p>
+    return f"""<p class="quiet">Press a heading to sort. The most certain come first.</p>
 <div class="scroll"><table class="sortable"><thead><tr>{cells}</tr></thead>
 <tbody>
 {rows}
 </tbody></table></div>
-<h3>What the columns mean</h3>
+<{heading}>What the columns mean</{heading}>
 <dl>{notes}</dl>"""
 
 

@@ -219,17 +219,15 @@ def limits(result: Result) -> str:
         endless = {key: math.inf if row[key] is None else row[key] for key in ("reached", "sure_from")}
         ways.setdefault(row["direction"], {})[row["score"]] = {**row, **endless}
     scores = list(next(iter(ways.values())))
-    drawn = audit._figures(ways, scores, found["distances"]).replace("<h2>", "<h3>").replace("</h2>", "</h3>")
-    listing = audit._table(ways, scores)
-    listing = listing[listing.index('<p class="quiet">') :].replace("<h3>", "<h4>").replace("</h3>", "</h4>")
     items = "".join(f"<li>{words(line)}</li>" for line in found["summary"])
     return f"""<ul>{items}</ul>
 <p class="quiet">A spread is a feature's standard deviation, or the root mean square distance of the data from their
 mean. Proven: it follows from the linear pieces of the network. Measured: seen at the distances that were tried.
 <code>nescio audit</code> says more.</p>
-{drawn}
+<h3>{audit.ON_THE_WAY}</h3>
+{audit.figures(ways, scores, found["distances"])}
 <details><summary>All {len(ways)} directions</summary>
-{listing}</details>"""
+{audit.listing(ways, scores, "h4")}</details>"""
 
 
 def _bins(values: Sequence[float]) -> int:
