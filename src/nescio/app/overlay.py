@@ -8,43 +8,34 @@ from __future__ import annotations
 
 import base64
 import io
-import threading
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nescio.plots.maps import ABOVE, BELOW, PALE, _scale, _shown
+from nescio.plots.maps import ABOVE, BELOW, ends, visible
+from nescio.report.overlays import over
 from nescio.types import need
-
-_one_at_a_time = threading.Lock()  # matplotlib's colours are made when they are first used
 
 
 def tiles(maps: Mapping[str, NDArray[np.float64]], picture: NDArray[np.float32] | None) -> dict[str, str]:
     """Each map as a data URI."""
+    _, top = ends(maps.values())
     found = {}
-    with _one_at_a_time:
-        scale = _scale(maps.values())
-        colours, low, high = scale["cmap"], scale["vmin"], scale["vmax"]
-        for name, one in maps.items():
-            rgba: Any = colours((one - low) / (high - low))
-            under = np.ones((*one.shape, 3))
-            if picture is not None and picture.shape[-2:] == one.shape:
-                shown = _shown(picture, (one.shape[0], one.shape[1]))
-                grey = shown if shown.ndim == 2 else shown.mean(2)
-                under = np.repeat((1 - PALE * (1 - grey))[..., None], 3, axis=2)
-            alpha = rgba[..., 3:]
-            found[name] = uri(rgba[..., :3] * alpha + under * (1 - alpha))
+    for name, one in maps.items():
+        grey = np.ones(one.shape)
+        if picture is not None and picture.shape[-2:] == one.shape:
+            grey = shown(picture)
+            grey = grey if grey.ndim == 2 else grey.mean(2)
+        found[name] = uri(over(one / top, grey))
     return found
 
 
 def reach(maps: Mapping[str, NDArray[np.float64]]) -> tuple[float, float, str]:
     """The ends of the colour scale, and its colours as a CSS gradient."""
-    with _one_at_a_time:
-        scale = _scale(maps.values())
-    stops = (*BELOW[::-1], *ABOVE) if scale["vmin"] < 0 else ABOVE
-    return scale["vmin"], scale["vmax"], f"linear-gradient(to right, {', '.join(stops)})"
+    low, high = ends(maps.values())
+    stops = (*BELOW[::-1], *ABOVE) if low < 0 else ABOVE
+    return low, high, f"linear-gradient(to right, {', '.join(stops)})"
 
 
 def seen(picture: NDArray[np.float32]) -> str:
@@ -54,7 +45,7 @@ def seen(picture: NDArray[np.float32]) -> str:
 
 def shown(picture: NDArray[np.float32]) -> NDArray[np.float64]:
     """A picture ``[channels, H, W]`` for people: ``[H, W]`` or ``[H, W, 3]`` in [0, 1]."""
-    return _shown(picture, (picture.shape[-2], picture.shape[-1]))
+    return visible(picture, (picture.shape[-2], picture.shape[-1]))
 
 
 def uri(values: NDArray[np.float64]) -> str:

@@ -49,7 +49,7 @@ def maps(
     if len(shapes) > 1:
         raise InputError(f"parts: expected maps of one shape, but got {', '.join(str(list(s)) for s in shapes)}")
     high, wide = shapes.pop()
-    shown = None if picture is None else _shown(picture, (high, wide))
+    shown = None if picture is None else visible(picture, (high, wide))
     count = len(named) + (shown is not None)
     tall = side * min(max(high / wide, 0.3), 3.0)
     width = count * side + 0.7
@@ -134,7 +134,7 @@ def _finite(given: Values, name: str, dims: int, what: str) -> Floats:
     return array
 
 
-def _shown(picture: Values, shape: tuple[int, int]) -> Floats:
+def visible(picture: Values, shape: tuple[int, int]) -> Floats:
     """The picture as matplotlib takes it, [H, W] or [H, W, 3] in [0, 1]."""
     array = numbers(picture, "picture", "a picture").astype(np.float64, copy=False)
     if array.ndim not in (2, 3) or array.shape[-2:] != shape or array.size == 0 or not np.isfinite(array).all():
@@ -150,15 +150,19 @@ def _shown(picture: Values, shape: tuple[int, int]) -> Floats:
     return array
 
 
-def _scale(every: Iterable[Floats]) -> dict[str, Any]:
-    """Colours and the range that all maps share."""
+def ends(every: Iterable[Floats]) -> tuple[float, float]:
+    """The ends of the scale of colours that all maps share."""
     several = list(every)
     reach = max(_top(one) for one in several) or 1.0  # no doubt: nothing coloured
-    colours = need("matplotlib.colors", "demo").LinearSegmentedColormap
-    if min(float(one.min()) for one in several) < 0:
-        signed = colours.from_list("signed", [*BELOW[::-1], *ABOVE])
-        return {"cmap": signed, "vmin": -reach, "vmax": reach}
-    return {"cmap": colours.from_list("rising", ABOVE), "vmin": 0.0, "vmax": reach}
+    return -reach if min(float(one.min()) for one in several) < 0 else 0.0, reach
+
+
+def _scale(every: Iterable[Floats]) -> dict[str, Any]:
+    """Colours and the range that all maps share."""
+    low, high = ends(every)
+    stops = [*BELOW[::-1], *ABOVE] if low < 0 else ABOVE
+    colours = need("matplotlib.colors", "demo").LinearSegmentedColormap.from_list("doubt", stops)
+    return {"cmap": colours, "vmin": low, "vmax": high}
 
 
 def _top(one: Floats) -> float:

@@ -47,9 +47,8 @@ def overlays(maps: Mapping[str, Floats], picture: Floats) -> tuple[dict[str, str
     largest = max(float(np.abs(one).max()) for one in drawn.values()) or 1.0
     top = largest if step == 1 else max(float(np.quantile(np.abs(one), 0.99)) for one in drawn.values()) or largest
     grey = picture if picture.ndim == 2 else picture.mean(2)
-    pale = np.repeat((1 - PALE * (1 - grey))[..., None], 3, 2)
     place = "a pixel" if step == 1 else f"a square of {step} × {step} pixels"
-    shown = {name: image(_over(_enlarged(one / top, step, grey.shape), pale)) for name, one in drawn.items()}
+    shown = {name: image(over(_enlarged(one / top, step, grey.shape), grey)) for name, one in drawn.items()}
     return shown, f"{number(top)} nats{' or more' if largest > top else ''} in {place}"
 
 
@@ -82,9 +81,9 @@ def _enlarged(one: Floats, step: int, shape: tuple[int, ...]) -> Floats:
     return np.asarray(large, dtype=np.float64)[: shape[0], : shape[1]]
 
 
-def _over(level: Floats, under: Floats) -> Floats:
-    """Colours of levels in [−1, 1] over a picture [H, W, 3]."""
-    found = under
+def over(level: Floats, grey: Floats) -> Floats:
+    """Colours of levels in [−1, 1] over a grey picture [H, W] made pale: [H, W, 3]."""
+    found = np.repeat((1 - PALE * (1 - grey))[..., None], 3, 2)
     for side, colours in ((level, ABOVE), (-level, BELOW)):
         rgba = np.array([[int(c[at : at + 2] or "ff", 16) / 255 for at in (1, 3, 5, 7)] for c in colours])
         at = np.linspace(0, 1, len(rgba))
