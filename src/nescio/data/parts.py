@@ -18,17 +18,16 @@ one that was left behind does no harm.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
+from nescio.data.aside import Aside, Written, sha256_of, token
 from nescio.data.atomic import replacing
 from nescio.data.joining import JOIN
 from nescio.data.sources.rows import Problem
@@ -49,31 +48,6 @@ def part_rows(total: int, batch: int, wanted: int | None = None) -> int:
     """How many rows a part has: a multiple of the batch, about a twentieth of few rows, a thousandth of many."""
     least = max(1, wanted if wanted is not None else max(min(1024, total // 20), total // 1000))
     return -(-least // batch) * batch
-
-
-class Written(NamedTuple):
-    """A part that was written aside."""
-
-    file: str
-    rows: int
-    sha256: str
-
-
-class Aside(NamedTuple):
-    """Where another process may write parts; it can be sent there."""
-
-    folder: str
-    ending: str
-    mark: str
-    """A file by which that process knows the folder."""
-
-    def write(self, columns: Columns) -> Written | None:
-        """Write the rows of a part, for `Parts.adopt`; None where this process has not that folder."""
-        if not Path(self.folder, self.mark).exists():
-            return None
-        file = Path(self.folder, f".aside.{secrets.token_hex(4)}{self.ending}")
-        write_table(file, columns)
-        return Written(file.name, len(next(iter(columns.values()))), _sha256(file))
 
 
 class Parts:
@@ -147,7 +121,7 @@ class Parts:
             self._make()
         file = self._file(part)
         write_table(file, columns)
-        self._keep(part, len(next(iter(columns.values()))), _sha256(file), problems, notes)
+        self._keep(part, len(next(iter(columns.values()))), sha256_of(file), problems, notes)
 
     def adopt(self, part: range, written: Written, problems: Sequence[Problem] = (), notes: Any = None) -> None:
         """`add` for rows that another process has written."""
@@ -163,7 +137,7 @@ class Parts:
         """Where other processes may write parts meanwhile."""
         if self._lock is None:
             self._make()
-        mark = self.folder / f".aside.{secrets.token_hex(4)}"
+        mark = self.folder / token()
         with replacing(mark):
             pass
         try:
@@ -326,7 +300,7 @@ class Parts:
         self.earlier = record["about"]
         for entry in record["parts"]:
             file, number = self.folder / entry["file"], entry["start"] // self.size
-            if file.is_file() and _sha256(file) == entry["sha256"]:
+            if file.is_file() and sha256_of(file) == entry["sha256"]:
                 self._entries[number] = entry
             else:
                 self.damaged.append(file.name)
@@ -367,8 +341,3 @@ def _merged(ranges: Sequence[range]) -> list[list[int]]:
         else:
             merged.append([part.start, part.stop])
     return merged
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

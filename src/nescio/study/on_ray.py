@@ -34,7 +34,8 @@ from typing import Any, NamedTuple
 import torch
 
 from nescio.data import prefetch
-from nescio.data.parts import Aside, Parts, Written
+from nescio.data.aside import Aside, Written
+from nescio.data.parts import Parts
 from nescio.data.sources import Problem, Rows
 from nescio.models.sources import Source
 from nescio.progress import bar
