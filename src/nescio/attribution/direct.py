@@ -26,7 +26,7 @@ from nescio.attribution.blur import blurred
 from nescio.attribution.defaults import BLUR_STEPS, COPIES, NOISE, STEPS
 from nescio.attribution.noise import mean, noisy
 from nescio.attribution.places import Places
-from nescio.attribution.problem import Problem
+from nescio.attribution.problem import Problem, in_float64
 from nescio.inputs import describe
 from nescio.posteriors.base import number, whole_number
 from nescio.types import InputError
@@ -195,15 +195,16 @@ def _integral(problem: Problem, points: list[_Point]) -> Tensor:
         steps: list[Tensor] = []
 
         def change(value: Tensor, at: Any = at, step: Any = step, steps: list[Tensor] = steps) -> Tensor:
-            steps[:] = [step(value).to("cpu", torch.float64)]
+            steps[:] = [in_float64(step(value))]
             return at(value)
 
         for slope in problem.gradients(change):
-            total = total + places.sum((slope.gradient() * steps[0]).unsqueeze(0))
+            found = places.sum((slope.gradient() * steps[0]).unsqueeze(0))
+            total = total.to(found) + found
     return total
 
 
 def _magnitude(gradients: list[Tensor], places: Places) -> Tensor:
     """The mean over features of magnitudes, added up over what has gradients of its own: [1, N, *places]."""
     found = torch.stack([places.mean(g.abs().unsqueeze(0)) for g in gradients]).sum(0)
-    return found if places.absent is None else found.masked_fill(places.absent.cpu(), 0.0)
+    return found if places.absent is None else found.masked_fill(places.absent.to(found.device), 0.0)

@@ -31,6 +31,11 @@ def unchanged(value: Tensor) -> Tensor:
     return value
 
 
+def in_float64(value: Tensor) -> Tensor:
+    """The tensor in float64, where it is if that device has such numbers."""
+    return value.to(torch.float64) if value.is_cuda else value.to("cpu", torch.float64)
+
+
 @dataclass(frozen=True)
 class Problem:
     """Members, source, kind of uncertainty, and a batch of inputs as the user gave it."""
@@ -69,9 +74,9 @@ class Problem:
                 yield Slope(run, v.unsqueeze(0).to(run.logits))
 
     def gradient(self, change: Change = unchanged) -> list[Tensor]:
-        """∂U/∂x, [N, ...] in float64 on the CPU: one for all members, or one for each where they embed tokens apart."""
+        """∂U/∂x, float64 [N, ...]: one for all members, or one for each where they embed tokens apart."""
         found = [slope.gradient() for slope in self.gradients(change)]
-        return found if self.source.tokens else [torch.stack(found).sum(0)]
+        return found if self.source.tokens else [torch.stack([g.to(found[0].device) for g in found]).sum(0)]
 
 
 @dataclass(frozen=True)
@@ -82,10 +87,10 @@ class Slope:
     vectors: Tensor
 
     def gradient(self) -> Tensor:
-        """The gradient at what is attributed, float64 on the CPU."""
+        """The gradient at what is attributed, in float64."""
         found: list[Tensor] = []
         self.each(lambda call, g: found.append(g) if call is None else None)
-        return found[0][0].to("cpu", torch.float64)
+        return in_float64(found[0][0])
 
     def each(self, read: Callable[[Call | None, Tensor], None]) -> None:
         """Hand each gradient [1, ...] to a reader."""

@@ -50,7 +50,7 @@ class GradientScore(Score):
 
     samples="auto" takes a few paired copies, none of tokens; tolerance is the relative error that estimating layers of
     little weight may make ("auto": 2 % with samples="auto", else none is estimated); classes is the work that is
-    done, in classes ("auto": all of up to 44, of more as much as for 44; "exact": all); precision="bfloat16" works out
+    done, in classes ("auto": all of up to 40, of more as much as for 40; "exact": all); precision="bfloat16" works out
     the gradients in that type.
     """
 

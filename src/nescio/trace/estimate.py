@@ -28,7 +28,7 @@ from nescio.trace.engine import Pass
 from nescio.trace.graph import Graph
 from nescio.trace.layers import Layers
 
-AUTO = 44
+AUTO = 40
 """Classes whose work ``classes="auto"`` does; up to as many are all computed."""
 HEAVY = 2
 """Classes whose rows go down to the floor where every class has the columns that count."""

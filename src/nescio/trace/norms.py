@@ -58,7 +58,7 @@ def class_gradients(
         chunk: inputs at a time; None chooses from the memory at hand. Results do not depend on it.
         output: what the model returns: "logits" (unless a Classifier says otherwise), "probabilities" or "binary".
         classes: "exact" computes every class; a number does about the work of as many, whatever their number, and
-            estimates the rest (`nescio.trace.estimate`); "auto" is 44.
+            estimates the rest (`nescio.trace.estimate`); "auto" is 40.
         precision: "bfloat16" works out the gradients in that type, from the probabilities of the model's own.
         memory_gb: about how much memory to work in, beyond the model; None chooses.
 
