@@ -5,7 +5,8 @@
     python benchmarks/gpu.py --device cpu --quick                   # does it run at all?
     python benchmarks/gpu.py --weights cnn=FILE resnet18=FILE --images MNIST.npz CIFAR.npz --lite FILE --pictures NPZ
 
-One table for each part, and one JSON file that is written again after every row. What is compared in a row was measured
+One table for each part, and one JSON file that is written again after every row; with --parts the other parts of the
+file stay as they are, and "later" says what the new ones were measured on. What is compared in a row was measured
 in the same run on the same inputs; ``forwards`` is time over that of one forward pass of the same batch without
 gradients. What is slow (the papers' loop, exact norms of 1,000 classes) is timed on a few inputs: its time an input
 does not depend on the batch. A measurement that fails says why in its row. benchmarks/README.md explains the numbers.
@@ -28,7 +29,7 @@ import gradients
 import numpy as np
 import perturbations
 import torch
-from measure import machine, peak_bytes, save, seconds, synchronize
+from measure import machine, peak_bytes, read, save, seconds, synchronize
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -580,22 +581,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     sizes = QUICK if args.quick else Sizes() if on_gpu else CPU
     names = args.parts or (list(PARTS) if on_gpu or args.quick else ["tolerance", "sweeps"])
     bench = Bench(device, sizes, given, args.images, args.lite, args.pictures)
-    parts: dict[str, list[Row]] = {}
-    took: dict[str, float] = {}
+    name = args.name or device.type.replace("cuda", "gpu")
+    own = machine(device)
+    kept = read(name) if args.parts else {}
+    parts: dict[str, list[Row]] = kept.get("parts", {})
+    took: dict[str, float] = kept.get("seconds", {})
+    later: Row = kept.get("later", {})
     result = {
-        "machine": machine(device), "quick": args.quick, "sweep_batch": sizes.sweep_batch, "seconds": took,
-        "parts": parts,
+        "machine": kept.get("machine", own), "later": later, "quick": args.quick, "sweep_batch": sizes.sweep_batch,
+        "seconds": took, "parts": parts,
     }  # fmt: skip
     for part in names:
         start = perf_counter()
         rows = parts[part] = []
+        if kept:
+            later[part] = own
         for key, measure in PARTS[part](bench):
             for row in collect(key, measure):
                 rows.append(row)
                 took[part] = perf_counter() - start
-                path = save(
-                    args.name or device.type.replace("cuda", "gpu"), result
-                )  # what is measured is kept, whatever comes
+                path = save(name, result)  # what is measured is kept, whatever comes
         print(f"\n{part}, {took[part]:.0f} s: {PARTS[part].__doc__}\n{table(rows)}", flush=True)
     print("\nsaved", path)
 

@@ -84,15 +84,25 @@ def machine(device: torch.device) -> dict[str, Any]:
     }
 
 
+def read(name: str) -> dict[str, Any]:
+    """A result that was saved before; empty where there is none."""
+    path = _folder() / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
 def save(name: str, result: dict[str, Any], folder: Path | None = None) -> Path:
     """Write the result beside the others (or to $OUT), atomically."""
-    folder = folder or Path(os.environ.get("OUT") or RESULTS)
+    folder = folder or _folder()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     part = path.with_suffix(".part")
     part.write_text(json.dumps(result, indent=1) + "\n")
     part.replace(path)
     return path
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("OUT") or RESULTS)
 
 
 def _lines(path: str) -> list[str]:

@@ -89,6 +89,9 @@ def render(result: dict[str, Any], name: str = "gpu") -> str:
     where = f"one {machine['device']}" if machine["tf32"] else f"{machine['threads']} cores ({machine['device']})"
     tf32 = ", TF32 allowed" if machine["tf32"] else ""
     lines = [f"Measured on {where} with torch {machine['torch']}{tf32}, from `results/{name}.json`.", ""]
+    if later := result.get("later"):
+        commits = ", ".join(f"`{part}` (commit {own['commit']})" for part, own in later.items())
+        lines[0] += f" Commit {machine['commit']}; measured again later, on another such machine: {commits}."
     if result["parts"].get("sweeps"):
         lines += [f"![Time an input against classes, copies, batch and size of the pictures](results/{name}.png)", ""]
     for part, (title, heads) in TABLES.items():
