@@ -78,14 +78,14 @@ def truth() -> str:
     for model in result["models"]:
         accuracy.setdefault(model["plan"], []).append(100 * model["accuracy"])
     right = ", ".join(
-        f"{plan} {min(values):.1f}{f'–{max(values):.1f}' if len(values) > 1 else ''} %"
+        f"{plan} {min(values):.1f}{f'–{max(values):.1f}' if len(values) > 1 else ''} % ({len(values)})"
         for plan, values in accuracy.items()
     )
     left_out = ", ".join(columns[at][1]["label"] for at in shown if at not in common)
     return "\n".join(
         [
-            "AUROC in percent, mean of three seeds (CIFAR-100: one) on one NVIDIA H200 at the scale `quick`: "
-            f"{result['about']}. Test accuracy: {right}. An empty cell was not run"
+            f"AUROC in percent, mean over seeds, on one {result['machine']['name']} at the scale `{result['scale']}`: "
+            f"{result['about']}. Test accuracy (networks): {right}. An empty cell was not run"
             + (f"; {left_out} is in no average" if left_out else "")
             + ". The paper's averages are over those of its pairs that were run here; for REGrad* it prints 94.56 and "
             "85.91 over all pairs (AUROC and AUPR together).",
