@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from nescio import modes
-from nescio.modes import predicting, preserved, tracing
+from nescio.modes import Watch, lazily, predicting, preserved, tracing
 from nescio.types import ModelError
 
 
@@ -274,6 +274,109 @@ def test_parameters_made_in_inference_mode_are_refused():
     assert model.training
     with tracing(copy.deepcopy(model)):  # the remedy that the message gives
         pass
+
+
+@pytest.mark.parametrize("end", [None, Boom, KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_modes_entered_late_are_left_with_the_block(end):
+    model = make()
+    before = snapshot(model)
+
+    def work():
+        with lazily(model) as enter:
+            assert snapshot(model) == before
+            enter()
+            assert not any(m.training for m in model.modules())
+            assert all(p.requires_grad for p in model.parameters())
+            model.norm.running_mean.add_(1)
+            model.train()
+            enter()  # it is done once
+            assert model.head.training and (model.norm.running_mean != 0).all()
+            havoc(model)
+            if end is not None:
+                raise end
+
+    if end is None:
+        work()
+    else:
+        with pytest.raises(end):
+            work()
+    assert snapshot(model) == before
+
+
+def test_modes_that_are_never_entered_leave_the_model_alone(monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("entered")
+
+    monkeypatch.setattr(modes, "preserved", never)
+    monkeypatch.setattr(modes, "tracing", never)
+    model = make()
+    with lazily(model):
+        model.norm.running_mean.add_(1)
+        assert model.norm.training
+    assert model.norm.running_mean.tolist() == [1, 1, 1]
+    with lazily(model) as enter, pytest.raises(AssertionError):
+        enter()
+
+
+def test_modes_entered_late_leave_the_rest_to_those_around_them(monkeypatch):
+    model = make()
+    with preserved(model), lazily(model) as enter:
+        monkeypatch.setattr(modes, "_ModuleState", None)  # nothing is saved once more
+        enter()
+        assert not model.norm.training
+    assert model.norm.training
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
+def test_results_are_ordinary_before_modes_are_entered_and_after(mode):
+    model = make()
+    with mode():
+        before = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        with lazily(model) as enter:
+            for _ in range(2):
+                assert torch.is_grad_enabled() and not torch.zeros(1).is_inference()
+                enter()
+        assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled()) == before
+
+
+def test_modes_that_cannot_be_entered_say_so_each_time():
+    with torch.inference_mode():
+        model = nn.Linear(2, 2)
+    with lazily(model) as enter:
+        for _ in range(2):
+            with pytest.raises(ModelError, match=r"made under torch.inference_mode\(\)"):
+                enter()
+    assert model.training
+
+
+@pytest.mark.parametrize(
+    "work, changed",
+    [
+        (lambda m: m(torch.randn(4, 3, generator=torch.Generator().manual_seed(0))), False),
+        (lambda m: setattr(m, "note", torch.zeros(2)), False),  # another tensor: this one was not written to
+        (lambda m: m.note.mul_(1), True),
+        (lambda m: m.table.copy_(m.table.clone()), True),
+        (lambda m: m.norm.running_mean.data.add_(1), True),
+        (lambda m: m.norm.train()(torch.ones(4, 3)), True),
+        (lambda m: m.rows(torch.tensor([1])), True),
+        (lambda m: torch.rand(1), True),
+        (lambda m: nn.Dropout()(torch.ones(3)), True),
+    ],
+)
+def test_what_is_watched(work, changed):
+    model = make()
+    model.rows = nn.Embedding.from_pretrained(torch.full((2, 3), 9.0), max_norm=1.0)
+    watch = Watch(model)
+    assert not watch.changed() and not watch.changed()
+    with tracing(model):
+        work(model)
+    assert watch.changed() == changed
+
+
+def test_what_cannot_be_watched_may_have_changed():
+    with torch.inference_mode():
+        norm = nn.BatchNorm1d(3)
+    assert Watch(norm).changed()
 
 
 def test_predicting_evaluates_without_gradients():

@@ -4,6 +4,8 @@
         ...
     with preserved(model), predicting(model):   # eval mode, no gradients
         ...
+    with lazily(model) as enter:                # the first two, from the first enter() on
+        ...
 
 `model` is an ``nn.Module``, a bound method of one, an object that names its modules in `.roots`, or any other callable,
 which has nothing to put back but the state of the random generators.
@@ -83,6 +85,28 @@ def tracing(model: object) -> Iterator[None]:
         stack.enter_context(_evaluating(modules))
         stack.enter_context(_unfrozen(modules))
         yield
+
+
+@contextmanager
+def lazily(model: object) -> Iterator[Callable[[], None]]:
+    """Gives a function that enters `preserved` and `tracing` for the rest of the block, the first time it is called.
+
+    It is called before any code of the model runs; work that runs none needs neither. Inference mode is off and
+    gradients are on from the start, so that results are ordinary tensors whether it was called or not.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        entered = False
+
+        def enter() -> None:
+            nonlocal entered
+            if not entered:
+                stack.enter_context(preserved(model, again=False))
+                stack.enter_context(tracing(model))
+                entered = True
+
+        yield enter
 
 
 @contextmanager
@@ -281,14 +305,19 @@ class _Values:
                 groups.setdefault((tensor.device, tensor.dtype), []).append(tensor)
         self.groups = [(members, [m.shape for m in members], _joined(members)) for members in groups.values()]
 
-    def restore(self) -> None:
-        """Write back the values that differ, and only those: writing would invalidate graphs that hold them."""
+    def changed(self) -> list[tuple[Tensor, Tensor]]:
+        """The tensors with other values than they had, each with those."""
         pairs = [(now, then) for now, then in self.alone if _differs(now, then)]
         for members, shapes, joined in self.groups:
             parts = joined.split([shape.numel() for shape in shapes])
             both = [(m, part.view(shape)) for m, shape, part in zip(members, shapes, parts, strict=True)]
             if any(_kind(a) != _kind(b) for a, b in both) or _differs(_joined(members), joined):
                 pairs += [(a, b) for a, b in both if _differs(a, b)]
+        return pairs
+
+    def restore(self) -> None:
+        """Write back the values that differ, and only those: writing would invalidate graphs that hold them."""
+        pairs = self.changed()
         with torch.no_grad():
             for now, then in pairs:
                 if _kind(now) != _kind(then):
@@ -326,9 +355,34 @@ class _Generators:
         self.torch = torch.get_rng_state()
         self.cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
+    def drawn(self) -> bool:
+        """Whether torch has drawn random numbers since, on any device."""
+        now = _Generators()
+        return not torch.equal(torch.cat([self.torch, *self.cuda]), torch.cat([now.torch, *now.cuda]))
+
     def restore(self) -> None:
         random.setstate(self.python)
         np.random.set_state(self.numpy)
         torch.set_rng_state(self.torch)
         for device, state in enumerate(self.cuda):
             torch.cuda.set_rng_state(state, device)
+
+
+class Watch:
+    """Tells whether work has written to a buffer of the model or a tensor that it holds as a plain attribute, or has
+    drawn random numbers. To write the value that was there counts too: it may be another one the next time.
+    """
+
+    def __init__(self, model: object) -> None:
+        modules = _modules(model)
+        own = [value for module in modules for value in _ModuleState(module).values]
+        self.tensors = own + [held for module in modules for held in vars(module).values() if isinstance(held, Tensor)]
+        self.versions, self.values, self.generators = self._versions(), _Values(own), _Generators()
+
+    def changed(self) -> bool:
+        """Whether it has, or may have."""
+        return self.versions != self._versions() or bool(self.values.changed()) or self.generators.drawn()
+
+    def _versions(self) -> list[object]:
+        # what inference mode made does not count writes, and is taken for another each time
+        return [object() if tensor.is_inference() else tensor._version for tensor in self.tensors]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nescio import trace
+from nescio import modes, trace
 from nescio.models import Classifier
 from nescio.trace import memory
 from tests.trace.helpers import SMOOTH, identical, ready, state
@@ -192,3 +192,19 @@ def test_the_same_call_gives_the_same_bits() -> None:
     again = trace.class_gradients(model, x, **SMOOTH)
     assert identical(first.norms, again.norms)
     assert identical(first.probabilities, again.probabilities)
+
+
+def test_without_recordings_the_modes_are_entered_once_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = prepared(), inputs()
+    entered: list[str] = []
+
+    def counted(name: str) -> Callable[..., Any]:
+        original = getattr(modes, name)
+        return lambda *args, **settings: (entered.append(name), original(*args, **settings))[1]
+
+    for name in ("preserved", "tracing"):
+        monkeypatch.setattr(modes, name, counted(name))
+    for _ in range(4):
+        entered.clear()
+        trace.class_gradients(model, x, chunk=2)
+        assert entered == ["preserved", "tracing"]

@@ -8,7 +8,7 @@ gradients are added up.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -92,15 +92,16 @@ def gradient_norms(
     """The table of norms for each kind of row (see `cotangents`; by default the request's own), on the model's device.
 
     Where layers are estimated, a share of the inputs is computed exactly too, and as long as the error there is larger
-    than the tolerance the cut moves, and all is computed again.
+    than the tolerance the cut moves, and all is computed again. The model is changed, and put back, only when its code
+    runs: not in a call that recordings serve alone (`replay`).
     """
     rows = tuple(rows) or (request.rows,)
     check_request(classifier, rows, request, chunk, memory_gb)
-    with modes.preserved(classifier, again=False), modes.tracing(classifier):
+    with modes.lazily(classifier) as enter:
         x = inputs.apply(classifier.prepare(x), detached)  # it may come from the model's own parameters
         if inputs.size(x) == 0:
             raise InputError("expected at least one input; got an empty batch")
-        work = _Work(classifier, x, rows, request, chunk, memory_gb)
+        work = _Work(classifier, x, rows, request, chunk, memory_gb, enter)
         cut = work.cut(0)
         tables = work.tables(work.x, cut)
         if cut is None or not request.tolerance:
@@ -154,15 +155,17 @@ class _Work:
         request: GradientNorms,
         chunk: int | None = None,
         memory_gb: float | None = None,
+        enter: Callable[[], None] = lambda: None,
     ) -> None:
         self.classifier, self.request, self.chunk = classifier, request, chunk
+        self.enter = enter  # called before any code of the model runs
         self.most = None if memory_gb is None else memory_gb * 1e9
         plain = request.pairs and not inputs.is_floating(x)  # tokens: there is nothing to add noise to
         samples = request.samples if request.sigma > 0 and not plain else 0
         self.pairs = request.pairs and samples > 0
         self.noise = (request.sigma, samples, request.seed, self.pairs)
         self.settings = Settings(rows, request.norm, samples + (not self.pairs), request.smoothing)
-        self.x, self.survey = begin(classifier, x, lambda y: noise.copies(y, *self.noise), request)
+        self.x, self.survey = begin(classifier, x, lambda y: noise.copies(y, *self.noise), request, enter)
 
     def cut(self, level: int) -> estimate.Cut | None:
         """What is computed at this level; None: everything."""
@@ -235,9 +238,13 @@ class _Work:
             return self._in_parts(part, copies, settings)
         x = torch.cat([part, copies]) if self.pairs else copies
         count = inputs.size(part)
-        prove_silent(classifier, x, survey.silent)
+        if survey.silent:
+            self.enter()
+            prove_silent(classifier, x, survey.silent)
 
+        @attention.plain(survey.plain)
         def work(x: Any, check: bool) -> tuple[Tensor, dict[str, Tensor]]:
+            self.enter()
             model = classifier if self.request.precision is None else Lowered(classifier, torch.bfloat16)
             kept = survey.first is not None and survey.first.x is x and model is classifier
             lowest = 0 if cut is None else cut.top if self.pairs and settings.copies > 2 else cut.floor
@@ -254,10 +261,10 @@ class _Work:
             base = run if cut is None or settings.copies == 2 else self._pass(model, first, cut.floor, check)
             return z, self._found(model, run, base, z, settings, cut)
 
-        with attention.plain(survey.plain):
-            if survey.key is None:
-                return work(survey.first.x if survey.first and _same(survey.first.x, x) else x, True)
-            return replay.run((survey.key, x.shape, settings, cut, self.noise, self.request.precision), x, work)
+        if survey.key is None:
+            return work(survey.first.x if survey.first and _same(survey.first.x, x) else x, True)
+        key = (survey.key, x.shape, settings, cut, self.noise, self.request.precision)
+        return replay.run(key, x, work, classifier, self.enter)
 
     def _found(
         self, model: Classifier, run: Pass, base: Pass, z: Tensor, settings: Settings, cut: estimate.Cut | None
@@ -306,6 +313,7 @@ class _Work:
 
     def _in_parts(self, part: Any, copies: Any, settings: Settings) -> tuple[Tensor, dict[str, Tensor]]:
         """One input whose copies do not fit together: everything exactly."""
+        self.enter()
         own = [inputs.take(copies, piece) for piece in pieces(settings)]
         for some in own:
             prove_silent(self.classifier, some, self.survey.silent)

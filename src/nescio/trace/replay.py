@@ -6,6 +6,9 @@ tensors and the path that the Python code took, so it is found again by a `finge
 attributes and hooks, the addresses of its tensors, and torch's global switches. Weights changed in place are
 followed. A pass that needs the host in between (control flow on data, the general path) cannot be recorded and is run
 as it is. A recording keeps its memory; the last few are kept, and `clear` lets go of them.
+
+A replay runs no code of the model, so nothing has to be put back after it, unless the recorded kernels themselves write
+to the model's buffers or draw random numbers: such a recording is not `pure`.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any
 
@@ -21,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio.models import Classifier
-from nescio.modes import tf32
+from nescio.modes import Watch, tf32
 
 Result = tuple[Tensor, dict[str, Tensor]]
 """Logits, and what was computed from them."""
@@ -39,6 +42,8 @@ class _Recording:
     graph: Any
     x: Tensor
     result: Result
+    pure: bool = False
+    """Whether the kernels leave the model and the random generators alone."""
 
 
 def clear() -> None:
@@ -126,25 +131,32 @@ class _Marker:
         return self.one(value)
 
 
-def run(key: Hashable, x: Tensor, work: Callable[[Tensor, bool], Result]) -> Result:
+def run(
+    key: Hashable, x: Tensor, work: Callable[[Tensor, bool], Result], classifier: Classifier, enter: Callable[[], None]
+) -> Result:
     """``work(x, True)``, recorded or replayed where that can be done; ``work(x, False)`` must do without the host.
 
-    The first time the work is done as it is; the second time it is recorded too.
+    The first time the work is done as it is; the second time it is recorded too. ``enter`` is called before a replay
+    that changes the classifier (`modes.lazily`); the work itself has to see to that.
     """
     recording = _recordings.get(key)
     if recording is not None:
         _recordings.move_to_end(key)
+        if not recording.pure:
+            enter()
         recording.x.copy_(x)
         recording.graph.replay()
         logits, found = recording.result
         if bool(logits.isfinite().all()):
             return logits.clone(), {name: t.clone() for name, t in found.items()}
         return work(x, True)  # says what is wrong
+    watch = Watch(classifier) if key in _seen and key not in _recordings else None
     result = work(x, True)
     if key not in _recordings:
         _seen[key] = _seen.pop(key, 0) + 1
-        if _seen[key] > 1:
-            _recordings[key] = _record(x, work)
+        if watch is not None:
+            made = _record(x, work)
+            _recordings[key] = made and replace(made, pure=not watch.changed())
         while len(_recordings) > KEPT:
             _recordings.popitem(last=False)
         while len(_seen) > 256:

@@ -38,6 +38,8 @@ class Survey:
     device: torch.device
     key: Hashable
     """The model's fingerprint, where passes may be replayed."""
+    last: bool
+    """Whether the inputs have channels last in memory."""
     silent: tuple[str, ...]
     """Selected parameters that autograd has no path to."""
     first: Pass | None
@@ -57,14 +59,10 @@ class Survey:
 _KNOWN: weakref.WeakKeyDictionary[Any, dict[Hashable, Survey]] = weakref.WeakKeyDictionary()
 
 
-def survey(classifier: Classifier, x: Any, layers: str, select: Sequence[str] | None) -> Survey:
-    """Layers, in forward order, and the plan; on a GPU it is done once a model."""
-    known = _KNOWN.setdefault(classifier.module, {})
-    key: Hashable = None
-    if replay.can_replay(classifier, x):
-        key = (replay.fingerprint(classifier), x.shape[1:], layers, None if select is None else tuple(select))
-        if key in known:
-            return known[key]
+def survey(
+    classifier: Classifier, x: Any, layers: str, select: Sequence[str] | None, key: Hashable = None, last: bool = False
+) -> Survey:
+    """Layers, in forward order, and the plan."""
     run = _first_pass(classifier, x)
     plain = attention.short(run.graph)
     if plain:
@@ -78,10 +76,7 @@ def survey(classifier: Classifier, x: Any, layers: str, select: Sequence[str] | 
     starts = [min((run.graph.order(p) for p in m if p in run.graph.uses), default=0) for m in table.members]
     kept = [kept_from(run.graph, start) for start in (0, *starts)]
     shares = tuple((total / max(kept[0][0], 1.0), most / max(kept[0][1], 1.0)) for total, most in kept[1:])
-    found = Survey(table, run.plan, classes, device, key, silent, run, plain, costs, shares, moved)
-    if key is not None:
-        known[key] = replace(found, first=None)
-    return found
+    return Survey(table, run.plan, classes, device, key, last, silent, run, plain, costs, shares, moved)
 
 
 def _first_pass(classifier: Classifier, x: Any) -> Pass:
@@ -96,17 +91,36 @@ def _first_pass(classifier: Classifier, x: Any) -> Pass:
     return _first_pass(classifier, inputs.take(x, slice(0, 1)))
 
 
-def begin(classifier: Classifier, x: Any, noisy: Callable[[Any], Any], request: GradientNorms) -> tuple[Any, Survey]:
-    """The inputs, with channels last in memory where the model takes that, and the survey of the first two."""
+def begin(
+    classifier: Classifier, x: Any, noisy: Callable[[Any], Any], request: GradientNorms, enter: Callable[[], None]
+) -> tuple[Any, Survey]:
+    """The inputs, with channels last in memory where the model takes that, and the survey of the first two.
 
-    def found(y: Any) -> Survey:
-        return survey(
-            classifier, inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2)), request.layers, request.select
-        )
+    ``enter`` is called before the model is (`modes.lazily`). The fingerprint is taken before that, always of the model
+    as the caller has it: a survey or a recording that was found in one call is found again in the next.
+    """
+    known = _KNOWN.setdefault(classifier.module, {})
+    select = None if request.select is None else tuple(request.select)
+    key: Hashable = None
+    if replay.can_replay(classifier, x):
+        key = (replay.fingerprint(classifier), x.shape[1:], request.layers, select)
+        if key in known:
+            return (_channels_last(x) if known[key].last else x), known[key]
+    enter()
+
+    def found(y: Any, last: bool) -> tuple[Any, Survey]:
+        two = inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2))
+        made = survey(classifier, two, request.layers, select, key, last)
+        if key is not None:
+            known[key] = replace(made, first=None)
+        return y, made
 
     if isinstance(x, torch.Tensor) and x.dim() == 4 and x.is_floating_point():
         # convolutions are faster so; a model that calls view() on what a convolution gives does not take it
-        last = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         with contextlib.suppress(RuntimeError, InputError):
-            return last, found(last)
-    return x, found(x)
+            return found(_channels_last(x), True)
+    return found(x, False)
+
+
+def _channels_last(x: torch.Tensor) -> torch.Tensor:
+    return x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
