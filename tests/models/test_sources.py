@@ -2,6 +2,7 @@
 
 import io
 import json
+import socket
 import sys
 import zipfile
 from functools import partial
@@ -535,3 +536,29 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
     monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(MissingExtra, match=rf"pip install 'nescio\[{extra}\]'"):
         open_model(spec)
+
+
+def test_a_hub_that_does_not_answer_is_not_asked_again_and_again(monkeypatch):
+    """An id is then looked for in the cache alone; behind a proxy the hub's own address says nothing."""
+    transformers = pytest.importorskip("transformers")
+    constants = pytest.importorskip("huggingface_hub.constants")
+    asked = []
+
+    def from_pretrained(name, **settings):
+        asked.append(settings["local_files_only"])
+        raise OSError("it is not there")
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", from_pretrained)
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(ModelError, match="it is not there; check the name and the connection"):
+            open_model("hf:some/model")
+    for proxy in (None, "http://127.0.0.1:9"):
+        if proxy:
+            monkeypatch.setenv("https_proxy", proxy)
+        with pytest.raises(ModelError, match="it is not there; check the name and the connection"):
+            open_model("hf:some/model")
+    assert asked == [False, True, False]

@@ -1,15 +1,19 @@
 """``hf:PATH-OR-ID``: a classifier of images or texts of transformers, with its own image processor or tokenizer.
 
 A folder is read without the network and without executing code of its own. An id is fetched from the Hugging Face Hub
-or its cache. `weights` replaces the weights of the folder, which may then hold the configuration alone.
+or its cache, and from the cache alone where the hub does not answer. `weights` replaces the weights of the folder,
+which may then hold the configuration alone.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 
@@ -24,7 +28,7 @@ from nescio.types import InputError, ModelError, need
 def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
     """The model of that folder or id."""
     transformers = need("transformers", "hf")
-    local = _folder(name)
+    local = _folder(name) or not _answers()
     config = _read(name, local, "its configuration", transformers.AutoConfig)
     names = getattr(config, "architectures", None) or []
     images = any("ImageClassification" in one for one in names)
@@ -62,6 +66,19 @@ def _folder(name: str) -> bool:
     return False
 
 
+def _answers() -> bool:
+    """Whether the hub can be reached: transformers asks it again and again for half a minute."""
+    address = urlsplit(need("huggingface_hub", "hf").constants.ENDPOINT)
+    if getproxies():  # the one that answers is the proxy
+        return True
+    try:
+        port = address.port or (80 if address.scheme == "http" else 443)
+        with socket.create_connection((address.hostname, port), timeout=5):
+            return True
+    except OSError:
+        return False
+
+
 def _read(name: str, local: bool, what: str, auto: Any) -> Any:
     try:
         with _quiet() if local else nullcontext():  # a download shows how far it is
@@ -70,7 +87,7 @@ def _read(name: str, local: bool, what: str, auto: Any) -> Any:
         reason = " ".join(str(error).split())[:300].rstrip(".")
         remedy = (
             "save it again with save_pretrained"
-            if local
+            if Path(name).is_dir()
             else "check the name and the connection, or download the folder where there is one and give its path"
         )
         raise ModelError(f"expected to read {what} from hf:{name}, but: {reason}; {remedy}") from error
