@@ -21,7 +21,7 @@ from nescio.reproduce.maps.columns import by_column
 from nescio.reproduce.maps.ensemble import Ensemble, doubtful
 from nescio.reproduce.maps.judging import noise_patches, patched
 from nescio.reproduce.maps.retraining import NONE, Few
-from nescio.reproduce.maps.rows import CONTROLS, FLOOR, OURS, RIVALS, described
+from nescio.reproduce.maps.rows import CONTROLS, FLOOR, MAGNITUDES, OURS, RIVALS, described
 from nescio.reproduce.parts import Parts, Pictures
 from nescio.reproduce.program import Job
 from nescio.reproduce.programs import ua_figures, ua_sweep, ua_table1, ua_table2
@@ -358,6 +358,18 @@ def test_controls_of_table_2_say_nothing_about_the_picture(job, monkeypatch):
     flat = mitigate.attention(few.maps(rows["Flat attention"], few.x), "softmax")
     assert torch.allclose(1 + network.alpha * flat, torch.tensor(wanted, dtype=torch.float64), rtol=1e-12)
     assert wanted > 1.01
+
+
+def test_magnitudes_are_those_of_the_maps_with_signs(job):
+    """They are made from the same maps, so they have the same settings, and no time of their own."""
+    case = Case.of(job, "mnist")
+    x = job.parts.known("mnist").floats(0, 3)
+    rows = {row.label: row for row in (*RIVALS, *MAGNITUDES)}
+    for name in ("IG", "Blur IG"):
+        own, bare = case.maps(rows[name], x).values, case.maps(rows[f"{name}, magnitudes"], x)
+        assert (own < 0).any() and (bare.values == np.abs(own)).all() and bare.seconds == 0.0
+        told, without = (described(rows[label], SMALLER) for label in (name, f"{name}, magnitudes"))
+        assert told.pop("method") != without.pop("method") and told == without and told["steps"] == 2
 
 
 def test_the_sweep_sees_no_test_picture_and_says_what_it_chose(small, tmp_path, models, monkeypatch):

@@ -22,7 +22,7 @@ from nescio.attribution.vae import RECIPE
 from nescio.data import replacing
 from nescio.reproduce.cells import digest, read_json, write_json
 from nescio.reproduce.maps.ensemble import Ensemble, at_hand, of_plan
-from nescio.reproduce.maps.rows import FLAT, OURS, RANDOM, SHUFFLED, described, needs_vae, settings
+from nescio.reproduce.maps.rows import FLAT, OURS, RANDOM, SHUFFLED, UNSIGNED, described, needs_vae, settings, signed
 from nescio.reproduce.maps.sizes import Sizes, sizes_of
 from nescio.reproduce.parts import Model, Pictures
 from nescio.reproduce.program import Job
@@ -99,6 +99,8 @@ class Case:
         """The maps of pictures [N, C, H, W] in [0, 1] by a method, made or read; `more` are further settings."""
         if row.method == SHUFFLED:  # the pictures are in random order: the next one is any other one
             return Maps(np.roll(self.maps(OURS, x, of, **more).values, 1, axis=0), 0.0)
+        if row.method.startswith(UNSIGNED):
+            return Maps(np.abs(self.maps(signed(row), x, of, **more).values), 0.0)
         chosen = {**settings(row, self.sizes), **more}
         about = {"of": of, **described(row, self.sizes, **more)}
         if needs_vae(row):

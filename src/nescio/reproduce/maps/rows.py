@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from nescio.attribution import METHODS
@@ -14,6 +14,8 @@ RANDOM = "random"
 """Maps of random numbers: what is to be beaten."""
 SHUFFLED, FLAT = "shuffled", "flat"
 """Made from our method's maps: each picture gets another one's, or every pixel the same number."""
+UNSIGNED = "unsigned_"
+"""In front of a method: the magnitudes of its maps, which have signs."""
 
 OURS = Row("UA-Backprop + FullGrad", "ua_backprop", {"path": "fullgrad"}, paper="Ours")
 PATHS = (
@@ -29,6 +31,10 @@ RIVALS = (
     Row("Blur IG", "blur_ig", paper="Blur IG"),
     Row("CLUE", "clue", paper="CLUE"),
     Row("δ-CLUE", "delta_clue", paper="δ-CLUE"),
+)
+MAGNITUDES = (
+    Row("IG, magnitudes", UNSIGNED + "integrated_gradients", note="without the sign of a pixel's influence"),
+    Row("Blur IG, magnitudes", UNSIGNED + "blur_ig", note="without the sign of a pixel's influence"),
 )
 FLOOR = Row("Random order", RANDOM)
 CONTROLS = (
@@ -52,10 +58,17 @@ def described(row: Row, sizes: Sizes, **more: Any) -> dict[str, Any]:
     """Everything that a row's maps depend on but the networks and the pictures: its defaults of today too."""
     if row.method in (SHUFFLED, FLAT):
         return described(OURS, sizes, **more) | {"method": row.method}
+    if row.method.startswith(UNSIGNED):
+        return described(signed(row), sizes, **more) | {"method": row.method}
     given = settings(row, sizes) | more
     method = METHODS.get(row.method)
     known = {} if method is None else {one.name: one.default for one in fields(method) if one.name != "vae"}
     return {"method": row.method, **known, **given}
+
+
+def signed(row: Row) -> Row:
+    """The row whose maps have signs, of one with their magnitudes."""
+    return replace(row, method=row.method.removeprefix(UNSIGNED))
 
 
 def needs_vae(row: Row) -> bool:

@@ -10,7 +10,7 @@ from nescio.reproduce.maps.case import Case, picked
 from nescio.reproduce.maps.columns import Told, by_column
 from nescio.reproduce.maps.ensemble import doubtful
 from nescio.reproduce.maps.judging import blurred, found_patches, patched
-from nescio.reproduce.maps.rows import FLOOR, OURS, PATHS, RIVALS
+from nescio.reproduce.maps.rows import FLOOR, MAGNITUDES, OURS, PATHS, RIVALS
 from nescio.reproduce.maps.sizes import sizes_of, words
 from nescio.reproduce.program import Job, Made
 from nescio.reproduce.scoring import attempted
@@ -40,7 +40,7 @@ CLUE       | 0.709 0.397 | 0.861 0.624 | 0.966 0.926 | 0.919 0.815 | 0.777
 """)
 COLUMNS = pairs("mnist cifar10 svhn cifar100")
 METHODS = (OURS, *RIVALS, *PATHS)
-ROWS = (*METHODS, FLOOR)
+ROWS = (*METHODS, *MAGNITUDES, FLOOR)
 NOTES = (
     "Epistemic uncertainty of a deep ensemble of five. The blurring test takes the test pictures that the ensemble "
     "doubts most, and blurs with a width of 1.5 pixels on every set: the paper states that width for MNIST, and says "
@@ -48,7 +48,8 @@ NOTES = (
     "The paper's values of τ₁ and τ₂ are not known; ours are the defaults of nescio.explain. The study ua-sweep looks "
     "for the best ones on validation pictures.",
     "Random order blurs pixels by chance. Rows of UA-Backprop over other paths than FullGrad are not in the paper's "
-    "table.",
+    "table, nor are those of magnitudes: integrated gradients and Blur IG have signs, and pixels that take doubt away "
+    "come last; the other methods cannot tell them from those that cause it.",
     "The anomaly test fills a square of a quarter of the side of pictures that the ensemble gets right with noise, and "
     "asks whether the map is highest there, pixel by pixel: an AUROC of 50 is chance.",
 )
