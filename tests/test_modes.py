@@ -321,7 +321,7 @@ def test_modes_that_are_never_entered_leave_the_model_alone(monkeypatch):
 def test_modes_entered_late_leave_the_rest_to_those_around_them(monkeypatch):
     model = make()
     with preserved(model), lazily(model) as enter:
-        monkeypatch.setattr(modes, "_ModuleState", None)  # nothing is saved once more
+        monkeypatch.setattr(modes, "ModuleState", None)  # nothing is saved once more
         enter()
         assert not model.norm.training
     assert model.norm.training
@@ -530,7 +530,7 @@ def away(values, dtype=torch.float32) -> torch.Tensor:
 
 def test_values_on_an_accelerator_are_kept_together():
     tensors = [away([1.0, 2.0]), away([[3.0], [4.0]]), away([5], torch.int64), torch.zeros(2), away(6.0)]
-    values = modes._Values(tensors)
+    values = modes.state.Values(tensors)
     assert [[m.tolist() for m in members] for members, _, _ in values.groups] == [[[1, 2], [[3], [4]], 6], [[5]]]
     assert [now is tensors[3] for now, _ in values.alone] == [True]
     before = [t.tolist() for t in tensors]
@@ -545,7 +545,7 @@ def test_values_on_an_accelerator_are_kept_together():
 
 def test_of_values_kept_together_only_those_that_changed_are_written_to():
     tensors = [away([1.0, 2.0]), away([3.0]), away([4.0])]
-    values = modes._Values(tensors)
+    values = modes.state.Values(tensors)
     tensors[1].mul_(2)
     versions = [t._version for t in tensors]
     values.restore()
@@ -556,7 +556,7 @@ def test_of_values_kept_together_only_those_that_changed_are_written_to():
 def test_of_values_kept_together_nan_equals_nan():
     nan = float("nan")
     tensors = [away([1.0, nan]), away([nan])]
-    values = modes._Values(tensors)
+    values = modes.state.Values(tensors)
     versions = [t._version for t in tensors]
     values.restore()
     assert [t._version for t in tensors] == versions
@@ -571,7 +571,7 @@ def test_of_values_kept_together_nan_equals_nan():
 def test_of_values_kept_together_one_of_another_shape_comes_back(other):
     """Also where all values together are as many, or the same."""
     tensors = [away([1.0, 2.0]), away([3.0])]
-    values = modes._Values(tensors)
+    values = modes.state.Values(tensors)
     version = tensors[1]._version
     tensors[0].data = away(other)
     values.restore()
@@ -581,16 +581,16 @@ def test_of_values_kept_together_one_of_another_shape_comes_back(other):
 
 def test_values_kept_together_may_swap_their_shapes():
     tensors = [away([1.0, 2.0]), away([3.0])]
-    values = modes._Values(tensors)
+    values = modes.state.Values(tensors)
     tensors[0].data, tensors[1].data = away([1.0]), away([2.0, 3.0])
     values.restore()
     assert [t.tolist() for t in tensors] == [[1, 2], [3]]
 
 
 def test_values_kept_together_may_be_none_and_their_type_comes_back():
-    modes._Values([]).restore()
+    modes.state.Values([]).restore()
     tensors = [away([1.0, 2.0]), away([3.0])]
-    values = modes._Values(tensors)
+    values = modes.state.Values(tensors)
     tensors[0].data = away([1, 2], torch.float64)
     values.restore()
     assert tensors[0].dtype == torch.float32 and tensors[0].tolist() == [1, 2]
@@ -598,7 +598,7 @@ def test_values_kept_together_may_be_none_and_their_type_comes_back():
 
 def test_what_is_kept_is_a_copy():
     one = away([1.0])
-    values = modes._Values([one])
+    values = modes.state.Values([one])
     one.fill_(9)
     values.restore()
     assert one.tolist() == [1]
@@ -607,7 +607,7 @@ def test_what_is_kept_is_a_copy():
 def test_values_made_in_inference_mode_come_back_together():
     with torch.inference_mode():
         one = away([1.0, 2.0])
-        values = modes._Values([one, away([3.0])])
+        values = modes.state.Values([one, away([3.0])])
         one.add_(1)
     values.restore()
     assert one.tolist() == [1, 2]

@@ -19,8 +19,9 @@ from nescio.cli import main
 from nescio.data import read_table
 from nescio.data.parts import MANIFEST, Aside, Parts
 from nescio.study import on_ray, parquet_on_ray, streaming
+from nescio.study.cluster import Node, share
 from nescio.study.jobs import DataAt, Job, ModelAt, identity
-from nescio.study.on_ray import Node, Usage, _Done, _Work, _Worker, share
+from nescio.study.on_ray import Usage, _Done, _Work, _Worker
 from nescio.study.streaming import score_part
 from nescio.types import InputError, ModelError
 
@@ -87,7 +88,7 @@ def cluster():
     """A Ray for all tests, and its address: to start one takes seconds."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'nescio[ray]'")
     pytest.importorskip("pandas", reason="Ray Data is not installed: pip install 'nescio[ray]'")
-    with on_ray._quiet(), on_ray._silent():
+    with on_ray.cluster.quiet(), on_ray.cluster._silent():
         ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
@@ -269,9 +270,9 @@ def played(folder, monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(on_ray, "_quiet", Bare)
-    monkeypatch.setattr(on_ray, "_connected", lambda address: Bare())
-    monkeypatch.setattr(on_ray, "_nodes", lambda: [Node(64, 0)])
+    monkeypatch.setattr(on_ray.cluster, "quiet", Bare)
+    monkeypatch.setattr(on_ray.cluster, "connected", lambda address: Bare())
+    monkeypatch.setattr(on_ray.cluster, "nodes", lambda: [Node(64, 0)])
 
     def play(asked, change, name="played", tell=lambda words: None):
         def results(work, rows, parts, workers, gpu):

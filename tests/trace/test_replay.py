@@ -325,7 +325,7 @@ def check_purity(does: Callable[[Any, Tensor], Any], pure: bool, monkeypatch: py
     net = ready(Busy(does)).to(device, torch.float32).train()
     recorder = Recorder(monkeypatch, net, fake=device == "cpu")
     for i in range(5):
-        before, random = state(net), modes._Generators()
+        before, random = state(net), modes.state.Generators()
         _, entered, _ = recorder(lambda i=i: trace.class_gradients(net, batch(i)))
         assert identical(before, state(net)) and not random.drawn()
         assert entered == (0 if pure and i > 1 else 1)

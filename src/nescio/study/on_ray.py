@@ -19,17 +19,14 @@ fight for the cores.
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
-import sys
 import time
 import traceback
-import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, redirect_stdout
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -39,15 +36,13 @@ from nescio.data.parts import Parts
 from nescio.data.sources import Problem, Rows
 from nescio.models.sources import Source
 from nescio.progress import bar
-from nescio.study import jobs, parquet_on_ray, streaming
+from nescio.study import cluster, jobs, parquet_on_ray, streaming
 from nescio.study.jobs import Job, Ready
 from nescio.study.streaming import Scores
 from nescio.types import InputError, ModelError, need
 
 ATTEMPTS = 5
 """A part is given up when so many workers were lost at it: it is the part then that ends them."""
-STORE = 512 * 2**20
-"""Bytes of shared memory, at most, in which rows and results wait in a Ray of our own."""
 AND = " and "
 """Between machines, where there were several."""
 
@@ -65,13 +60,6 @@ class Usage(streaming.Usage):
     def __str__(self) -> str:
         workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
         return f"{self.rate:.3g} rows/s in {self.seconds:.0f} s by {workers}, at work {self.busy:.0%} of that time"
-
-
-class Node(NamedTuple):
-    """What a machine has."""
-
-    cores: int
-    gpus: int
 
 
 def opened(job: Job, tell: Callable[[Source, Rows], object] = lambda source, rows: None) -> Ready:
@@ -110,12 +98,12 @@ def stream(
         if todo:
             gpu = _gpu(ready)
             with (
-                _quiet(),
+                cluster.quiet(),
                 bar(left, show=progress, description=about) as shown,
                 parts.aside() as aside,
-                _connected(address),
+                cluster.connected(address),
             ):
-                count, threads = share(_nodes(), workers, torch.get_num_threads(), gpu)
+                count, threads = cluster.share(cluster.nodes(), workers, torch.get_num_threads(), gpu)
                 if threads < (alone := torch.get_num_threads()) and not gpu:
                     tell(f"a worker has {threads} threads, one process alone has {alone}: last digits may differ")
                 usage.workers = min(count, len(todo))
@@ -143,20 +131,6 @@ def stream(
     if total and not parts.rows:
         raise InputError(f"none of the {total} rows can be used; the first: {parts.problems[0]}")
     return usage
-
-
-def share(nodes: Sequence[Node], workers: int | None, most: int, gpu: bool = False) -> tuple[int, int]:
-    """How many workers there are, and how many threads each has: the most, up to `most`, for which all have a place."""
-
-    def places(threads: int) -> int:
-        return sum(min(node.cores // threads, node.gpus) if gpu else node.cores // threads for node in nodes)
-
-    for threads in range(most, 0, -1):
-        if places(threads) >= (workers or 1):
-            return workers or places(threads), threads
-    what, there = "core and a GPU" if gpu else "core", places(1)
-    hint = "give fewer --workers" if there else "give another --device" if gpu else "give another --address"
-    raise InputError(f"expected a {what} for each of {workers or 1} workers, but there is room for {there}; {hint}")
 
 
 @dataclass(frozen=True)
@@ -291,69 +265,6 @@ class _Told:
         if done.unfit and not self.trained:
             self.trained = True
             self.tell(f"{len(done.unfit)} rows to fit with could not be used; the first: {done.unfit[0]}")
-
-
-@contextmanager
-def _connected(address: str | None) -> Iterator[None]:
-    """Ray, of this call alone unless the process is with one already."""
-    ray = need("ray", "ray")
-    if ray.is_initialized():
-        yield
-        return
-    own: dict[str, Any] = {} if address else {"include_dashboard": False, "object_store_memory": STORE}
-    try:
-        with _silent():
-            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
-    except Exception as error:  # it has no class of its own for what can go wrong there
-        where = f"--address: cannot reach a cluster at {address}" if address else "cannot start Ray"
-        raise InputError(f"{where}: {error}") from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Nothing on standard error, not from C++ either, which tells there what it was told in the environment."""
-    sys.stderr.flush()
-    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nothing)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Ray says nothing on its own, neither to people nor to its makers."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    with warnings.catch_warnings(), open(os.devnull, "w") as nothing:
-        warnings.filterwarnings("ignore", module=r"ray\b")
-        context, log = need("ray.data", "ray").DataContext.get_current(), logging.getLogger("ray.data")
-        names = ("enable_progress_bars", "print_on_execution_start", "target_max_block_size")
-        before, level = {name: getattr(context, name) for name in names}, log.level
-        for name, value in zip(names, (False, False, 1), strict=True):  # a block is one part
-            setattr(context, name, value)
-        log.setLevel(logging.CRITICAL)
-        try:
-            with redirect_stdout(nothing):  # where it tells of lost workers
-                yield
-        finally:
-            for name, value in before.items():
-                setattr(context, name, value)
-            log.setLevel(level)
-
-
-def _nodes() -> list[Node]:
-    """The machines of the cluster."""
-    alive = [node["Resources"] for node in need("ray", "ray").nodes() if node["Alive"]]
-    return [Node(int(one.get("CPU", 0)), int(one.get("GPU", 0))) for one in alive]
 
 
 def _gpu(ready: Ready) -> bool:

@@ -1,0 +1,218 @@
+"""Context managers that change a model for a while and put back what they found, whatever happens in between.
+
+    with preserved(model), tracing(model):      # eval mode, every parameter has a gradient, compiled parts run eagerly
+        ...
+    with preserved(model), predicting(model):   # eval mode, no gradients
+        ...
+    with lazily(model) as enter:                # the first two, from the first enter() on
+        ...
+
+`model` is an ``nn.Module``, a bound method of one, an object that names its modules in `.roots`, or any other callable,
+which has nothing to put back but the state of the random generators.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import nn
+
+from nescio.modes.state import Generators, ModuleState, Values, Watch, modules_of
+from nescio.types import ModelError
+
+_preserved: ContextVar[frozenset[int]] = ContextVar("preserved", default=frozenset())
+"""Modules that are being preserved."""
+
+
+@contextmanager
+def preserved(model: object, again: bool = True) -> Iterator[None]:
+    """Put back, bit for bit, what work on the model may change.
+
+    These are the training flag of every submodule, its hooks, its buffers (the objects and their values), its tensors
+    held as plain attributes, its parameters with their `requires_grad` and `.grad` (the very objects), and the random
+    state of torch (CPU, and CUDA where it is in use), numpy and Python. With ``again=False`` it leaves that to another
+    one for the same modules, where it stands inside of one: the work takes milliseconds for a large model.
+    """
+    modules = modules_of(model)
+    outer = _preserved.get()
+    if not again and outer and outer.issuperset(map(id, modules)):
+        yield
+        return
+    token = _preserved.set(outer.union(map(id, modules)))
+    state = [ModuleState(module) for module in modules]
+    values = Values([value for saved in state for value in saved.values])
+    generators = Generators()
+    try:
+        yield
+    finally:
+        for saved in state:
+            saved.restore()
+        values.restore()
+        generators.restore()
+        _preserved.reset(token)
+
+
+@contextmanager
+def tracing(model: object) -> Iterator[None]:
+    """Eval mode, gradients on for every floating-point parameter (frozen ones too), compiled models run eagerly.
+
+    Recurrent layers on a GPU leave cuDNN, which computes their gradients in training mode only.
+    """
+    modules = modules_of(model)
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(eager())
+        stack.enter_context(without_cudnn(modules))
+        stack.enter_context(_evaluating(modules))
+        stack.enter_context(_unfrozen(modules))
+        yield
+
+
+@contextmanager
+def lazily(model: object) -> Iterator[Callable[[], None]]:
+    """Gives a function that enters `preserved` and `tracing` for the rest of the block, the first time it is called.
+
+    It is called before any code of the model runs; work that runs none needs neither. Inference mode is off and
+    gradients are on from the start, so that results are ordinary tensors whether it was called or not.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        entered = False
+
+        def enter() -> None:
+            nonlocal entered
+            if not entered:
+                stack.enter_context(preserved(model, again=False))
+                stack.enter_context(tracing(model))
+                entered = True
+
+        yield enter
+
+
+@contextmanager
+def predicting(model: object) -> Iterator[None]:
+    """Eval mode without gradients; a compiled model stays compiled."""
+    with torch.no_grad(), _evaluating(modules_of(model)):
+        yield
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Run whatever `torch.compile` has wrapped as plain Python."""
+    if "torch._dynamo" not in sys.modules:  # nothing can be compiled yet, and the import takes seconds
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+@contextmanager
+def full_products() -> Iterator[None]:
+    """Matrix products and convolutions of float32 with all their digits, not in TF32."""
+    with ExitStack() as stack:
+        for read, write, full in _precisions():
+            before = read()
+            if before != full:
+                stack.callback(write, before)
+                write(full)
+        yield
+
+
+def tf32() -> tuple[object, ...]:
+    """How products and convolutions of float32 are worked out."""
+    return tuple(read() for read, _, _ in _precisions())
+
+
+def tf32_products() -> bool:
+    """Whether matrix products of float32 on a GPU are in TF32."""
+    read, _, full = _precisions()[0]
+    return read() != full
+
+
+def _precisions() -> list[tuple[Callable[[], Any], Callable[[Any], None], object]]:
+    """For products and for convolutions: how to read the setting, how to write it, and the one that loses nothing.
+
+    PyTorch has an older and a newer way to say it, and where one was used the other refuses to answer.
+    """
+
+    def attribute(place: Any, name: str, full: object) -> Any:
+        return (lambda: getattr(place, name), lambda value: setattr(place, name, value), full)
+
+    matmul: Any = (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest")
+    convolution = attribute(torch.backends.cudnn, "allow_tf32", False)
+    newer: list[Any] = [torch.backends.cuda.matmul, getattr(torch.backends.cudnn, "conv", None)]
+    found = []
+    for way, place in zip((matmul, convolution), newer, strict=True):
+        try:
+            way[0]()
+        except RuntimeError:
+            way = attribute(place, "fp32_precision", "ieee")
+        found.append(way)
+    return found
+
+
+@contextmanager
+def without_cudnn(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Turn cuDNN off if there is a recurrent layer on a GPU among the modules."""
+    used = any(isinstance(m, nn.RNNBase) and any(p.is_cuda for p in m.parameters(recurse=False)) for m in modules)
+    before = torch.backends.cudnn.enabled
+    if not used or not before:
+        yield
+        return
+    try:
+        torch.backends.cudnn.enabled = False
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
+
+
+@contextmanager
+def _evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
+    training = [module for module in modules if module.training]
+    try:
+        for module in training:
+            module.training = False  # not .eval(): models override it, to keep parts of them in training mode
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def _unfrozen(modules: Iterable[nn.Module]) -> Iterator[None]:
+    parameters = [p for m in modules for p in m.parameters(recurse=False) if p.is_floating_point()]
+    if any(parameter.is_inference() for parameter in parameters):
+        raise ModelError(
+            "expected parameters that can have a gradient, got some that were made under torch.inference_mode(); "
+            "build the model outside of it, or copy it outside of it with copy.deepcopy"
+        )
+    frozen = [parameter for parameter in parameters if not parameter.requires_grad]
+    try:
+        for parameter in frozen:
+            parameter.requires_grad_(True)
+        yield
+    finally:
+        for parameter in frozen:
+            if parameter.requires_grad:
+                parameter.requires_grad_(False)
+
+
+__all__ = [
+    "preserved",
+    "tracing",
+    "lazily",
+    "predicting",
+    "eager",
+    "full_products",
+    "tf32",
+    "tf32_products",
+    "without_cudnn",
+    "Watch",
+]

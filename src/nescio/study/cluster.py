@@ -1,0 +1,100 @@
+"""Ray itself: joined, or started for a while, made quiet, and what machines it has for how many workers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, NamedTuple
+
+from nescio.types import InputError, need
+
+STORE = 512 * 2**20
+"""Bytes of shared memory, at most, in which rows and results wait in a Ray of our own."""
+
+
+class Node(NamedTuple):
+    """What a machine has."""
+
+    cores: int
+    gpus: int
+
+
+def share(nodes: Sequence[Node], workers: int | None, most: int, gpu: bool = False) -> tuple[int, int]:
+    """How many workers there are, and how many threads each has: the most, up to `most`, for which all have a place."""
+
+    def places(threads: int) -> int:
+        return sum(min(node.cores // threads, node.gpus) if gpu else node.cores // threads for node in nodes)
+
+    for threads in range(most, 0, -1):
+        if places(threads) >= (workers or 1):
+            return workers or places(threads), threads
+    what, there = "core and a GPU" if gpu else "core", places(1)
+    hint = "give fewer --workers" if there else "give another --device" if gpu else "give another --address"
+    raise InputError(f"expected a {what} for each of {workers or 1} workers, but there is room for {there}; {hint}")
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Ray, of this call alone unless the process is with one already."""
+    ray = need("ray", "ray")
+    if ray.is_initialized():
+        yield
+        return
+    own: dict[str, Any] = {} if address else {"include_dashboard": False, "object_store_memory": STORE}
+    try:
+        with _silent():
+            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
+    except Exception as error:  # it has no class of its own for what can go wrong there
+        where = f"--address: cannot reach a cluster at {address}" if address else "cannot start Ray"
+        raise InputError(f"{where}: {error}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Nothing on standard error, not from C++ either, which tells there what it was told in the environment."""
+    sys.stderr.flush()
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Ray says nothing on its own, neither to people nor to its makers."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    with warnings.catch_warnings(), open(os.devnull, "w") as nothing:
+        warnings.filterwarnings("ignore", module=r"ray\b")
+        context, log = need("ray.data", "ray").DataContext.get_current(), logging.getLogger("ray.data")
+        names = ("enable_progress_bars", "print_on_execution_start", "target_max_block_size")
+        before, level = {name: getattr(context, name) for name in names}, log.level
+        for name, value in zip(names, (False, False, 1), strict=True):  # a block is one part
+            setattr(context, name, value)
+        log.setLevel(logging.CRITICAL)
+        try:
+            with redirect_stdout(nothing):  # where it tells of lost workers
+                yield
+        finally:
+            for name, value in before.items():
+                setattr(context, name, value)
+            log.setLevel(level)
+
+
+def nodes() -> list[Node]:
+    """The machines of the cluster."""
+    alive = [node["Resources"] for node in need("ray", "ray").nodes() if node["Alive"]]
+    return [Node(int(one.get("CPU", 0)), int(one.get("GPU", 0))) for one in alive]
