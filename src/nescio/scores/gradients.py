@@ -213,7 +213,7 @@ class REGrad(GradientScore):
     norm under the root, it is power=1. On shifted validation pictures (`nescio reproduce defaults`) the two are less
     than half a point of AUROC apart on average, MNIST for one and SVHN for the other, so the printed form stays. On
     MNIST and SVHN λ from 0 to 0.5, σ up to 0.05 and the number of copies hardly matter; on CIFAR-10 (one seed) λ from
-    0.3 to 1 is four points better than 0, σ = 0.02 half a point worse than 0 or 0.01, and 0.05 seven points. The
+    0.3 to 1 is four points better than 0, σ = 0.02 0.7 points worse than 0, and 0.05 eight points. The
     defaults are within half a point of the best of the study. The paper's λ: MNIST 0.3, CIFAR-10 and SVHN
     0.2, CIFAR-100 0.4; σ = 0.02 with 100 copies throughout, which is samples=100.
     """
