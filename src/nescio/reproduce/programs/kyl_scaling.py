@@ -33,7 +33,7 @@ MODELS = ("one network", "MC dropout", "ensemble", "anchored ensemble", "Bayes b
 METHODS: Mapping[str, Any] = {
     "REGrad": scores.get("regrad", layer_decay=None, samples=0),
     "REGrad, k = 1": scores.get("regrad", layer_decay=None, samples=0, power=1),
-    "REGrad*": scores.get("regrad"),
+    "REGrad*": scores.get("regrad", sigma=0.02),
     "EvenGrad": scores.get("evengrad"),
     "ExGrad": scores.get("exgrad"),
     "UNGrad": scores.get("ungrad"),
