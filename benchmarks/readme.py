@@ -85,7 +85,8 @@ def truth() -> str:
     return "\n".join(
         [
             f"AUROC in percent, mean over seeds, on one {result['machine']['name']} at the scale `{result['scale']}`: "
-            f"{result['about']}. Test accuracy (networks): {right}. An empty cell was not run"
+            f"{result['about']}; REGrad* with the paper's λ and σ. Test accuracy (networks): {right}. An empty cell "
+            "was not run"
             + (f"; {left_out} is in no average" if left_out else "")
             + ". The paper's averages are over those of its pairs that were run here; for REGrad* it prints 94.56 and "
             "85.91 over all pairs (AUROC and AUPR together).",

@@ -36,6 +36,18 @@ def network(seed: int, channels: int, classes: int, sharp: float, norm: bool) ->
     return model.eval()
 
 
+class Autocast(nn.Module):
+    """A network that computes in half precision by itself."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.inner(x)
+
+
 def complete(found: Attribution, bound: float) -> None:
     """The maps add up to the uncertainty, within a bound relative to it."""
     off = (found.maps.flatten(1).sum(1) - found.uncertainty).abs()
@@ -159,3 +171,14 @@ def test_several_kinds_at_once_are_those_one_by_one(method):
         explain(posterior, x, method, of=())
     with pytest.raises(InputError, match="expected of= to be one of 'epistemic'"):
         explain(posterior, x, method, of=("total", "both"))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_under_autocast(path: Any) -> None:
+    """Around the call, and inside of the networks."""
+    networks = [network(seed, 2, 3, 2.0, True) for seed in range(2)]
+    x = torch.rand(3, 2, 8, 8, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        complete(explain(posteriors.DeepEnsemble(networks), x, path=path, of="total"), 1e-6)
+    inside = posteriors.DeepEnsemble([Autocast(one) for one in networks])
+    complete(explain(inside, x, path=path, of="total"), 1e-6)

@@ -220,20 +220,40 @@ def test_models_are_put_back_after_a_failure() -> None:
     assert all(m.training and not m.head._forward_hooks for m in models)
 
 
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("name", ["ua_backprop", "gradient", "integrated_gradients"])
+def test_inputs_made_in_inference_mode(name: str, inside: bool) -> None:
+    x = torch.randint(0, 20, (3, 5), generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    for ensemble, given in (
+        (posteriors.DeepEnsemble([mlp(0), mlp(1)]), torch.randn(3, 6).double()),
+        (posteriors.DeepEnsemble([Text(), Text()]), x),
+    ):
+        wanted = explain(ensemble, given, name)
+        with torch.inference_mode():
+            made = given.clone()
+            found = explain(ensemble, made, name) if inside else None
+        found = found or explain(ensemble, made, name)
+        torch.testing.assert_close(found.maps, wanted.maps, rtol=0, atol=0)
+
+
 def test_errors() -> None:
     ensemble, x = posteriors.DeepEnsemble([mlp(0), mlp(1)]), torch.randn(3, 6).double()
     with pytest.raises(InputError, match="expected method= to be one of ua_backprop, gradient"):
         explain(ensemble, x, "lime")
     with pytest.raises(InputError, match="expected of= to be one of 'epistemic', 'aleatoric', 'total', got 'all'"):
         explain(ensemble, x, of="all")  # type: ignore[arg-type]
+    for nothing in (None, 3, [None], [["total"]]):
+        with pytest.raises(InputError, match="expected of= to be one of 'epistemic', 'aleatoric', 'total'"):
+            explain(ensemble, x, of=nothing)  # type: ignore[call-overload]
     with pytest.raises(InputError, match="expected path= to be one of"):
         explain(ensemble, x, path="lrp")
     with pytest.raises(InputError, match="expected settings of 'ua_backprop', got 'tau'; it has path, tau1, tau2"):
         explain(ensemble, x, tau=1.0)
     with pytest.raises(InputError, match="it has none"):
         explain(ensemble, x, "gradient", steps=3)
-    with pytest.raises(InputError, match="expected tau2 to be a finite number above 0"):
-        explain(ensemble, x, tau2=0.0)
+    with pytest.raises(InputError, match="expected tau2 to be a finite number above 1e-06"):
+        explain(ensemble, x, tau2=1e-46)
     with pytest.raises(InputError, match="for Grad-CAM"):
         explain(ensemble, x, path="gradcam")
     with pytest.raises(InputError, match="expected layer= to name a module of the network, got 'conv'"):

@@ -27,6 +27,26 @@ class Net(nn.Module):
         return self.head(self.drop(self.norm(self.conv(x)).relu().flatten(1)))
 
 
+class Attentive(nn.Module):
+    """Dropout inside of attention only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.attend = nn.MultiheadAttention(8, 2, dropout=0.4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.rows(x.squeeze(1))
+        return self.head((h + self.attend(h, h, h, need_weights=False)[0]).mean(1))
+
+
+def normed() -> Net:
+    """Its last layer has no weight of its own: it is made of two others."""
+    model = network()
+    nn.utils.parametrizations.weight_norm(model.head)
+    return model
+
+
 def network(classes: int = 3) -> Net:
     torch.manual_seed(0)
     return Net(classes).double().eval()
@@ -56,12 +76,17 @@ DISTRIBUTIONS: dict[str, Callable[[], Any]] = {
     "laplace_full": lambda: posteriors.Laplace(network(), "full", samples=3).fit(LABELLED),
     "laplace_kron": lambda: posteriors.Laplace(network(), "kron", samples=3).fit(LABELLED),
     "laplace_diag": lambda: posteriors.Laplace(network(), "diag", samples=3).fit(LABELLED),
+    "laplace_parametrised": lambda: posteriors.Laplace(normed(), samples=3).fit(LABELLED),
+    "dropout_in_attention": lambda: posteriors.MCDropout(Attentive().double().eval(), samples=3),
     "variational": lambda: posteriors.Variational(network(), stds(network()), samples=3),
     "swag": swag,
     "temperature": lambda: posteriors.Temperature(posteriors.MCDropout(network(), samples=3)).fit_logits(
         torch.randn(9, 3), torch.arange(9) % 3
     ),
     "platt": lambda: posteriors.Temperature(posteriors.MCDropout(network(), samples=3), "platt").fit_logits(
+        torch.randn(9, 3), torch.arange(9) % 3
+    ),
+    "platt_of_temperature": lambda: posteriors.Temperature(DISTRIBUTIONS["temperature"](), "platt").fit_logits(
         torch.randn(9, 3), torch.arange(9) % 3
     ),
 }
@@ -103,6 +128,25 @@ def test_dropout_whose_masks_cannot_be_shared_goes_one_by_one() -> None:
     found = explain(posterior, X)
     assert bool((found.residual.abs() <= 1e-12 * found.uncertainty).all())
     torch.testing.assert_close(found.maps[3:4], explain(posterior, X[3:4]).maps, rtol=1e-9, atol=0)
+
+
+def test_masks_that_do_not_fit_for_some_numbers_of_inputs_go_one_by_one() -> None:
+    class Odd(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.norm(self.conv(x)).relu().flatten(1)
+            return self.head(self.drop(h) if len(x) != 2 else self.drop(h.T).T)
+
+    posterior = posteriors.MCDropout(Odd().double().eval(), samples=2)
+    for found in (explain(posterior, X[:2]), explain(posterior, X, chunk=2)):
+        torch.testing.assert_close(found.maps, explain(posterior, X[: len(found.maps)], chunk=1).maps, rtol=0, atol=0)
+
+
+def test_a_laplace_leaves_its_layer_as_it_was() -> None:
+    posterior = DISTRIBUTIONS["laplace_parametrised"]()
+    layer = posterior.classifiers[0].module.head
+    before = dict(layer.__dict__)
+    explain(posterior, X)
+    assert layer.__dict__.keys() == before.keys() and "forward" not in layer.__dict__
 
 
 def test_a_single_network_gets_a_distribution_which_is_said() -> None:

@@ -273,3 +273,42 @@ def test_members_of_a_distribution_and_the_batched_backward() -> None:
         patch.setattr(backward, "visit", visit)
         explain(ensemble, x)
     assert calls == [(3, 5, 3)] * 2
+
+
+class TokensFirst(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Linear(5, 8), nn.Linear(8, 3)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer(self.embed(x).transpose(0, 1)).mean(0))
+
+
+class Windows(nn.Module):
+    """Four windows of four patches each, which lie in one dimension with the inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.norm = nn.Conv2d(3, 8, 2, 2), nn.LayerNorm(8)
+        self.inner, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.patches(x).unflatten(3, (2, 2)).unflatten(2, (2, 2)).permute(0, 2, 4, 3, 5, 1).reshape(-1, 4, 8)
+        h = h + self.inner(self.norm(h)).tanh()
+        return self.head(h.reshape(len(x), -1, 8).mean(1))
+
+
+@pytest.mark.parametrize("path", ["fullgrad", "gradcam"])
+@pytest.mark.parametrize(("kind", "shape"), [(TokensFirst, (4, 5)), (Windows, (3, 8, 8))])
+def test_as_many_inputs_as_tokens(kind: type[nn.Module], shape: tuple[int, ...], path: Any) -> None:
+    """Maps do not depend on the size of the batch, where that is a number of tokens by chance."""
+    torch.manual_seed(0)
+    models = [kind().double() for _ in range(2)]
+    for p in [p for model in models for name, p in model.named_parameters() if name.endswith("bias")]:
+        nn.init.normal_(p)
+    ensemble, x = posteriors.DeepEnsemble(models), torch.randn(4, *shape, dtype=torch.float64)
+    alone = explain(ensemble, x, path=path, chunk=1).maps
+    torch.testing.assert_close(explain(ensemble, x, path=path).maps, alone, rtol=1e-9, atol=1e-15)
+    full = [explain(ensemble, x, "fullgrad", chunk=chunk).maps for chunk in (None, 1)]
+    torch.testing.assert_close(full[0], full[1], rtol=1e-9, atol=1e-15)

@@ -87,6 +87,11 @@ def test_the_papers_split() -> None:
     assert active.by_index(labels, 20, seed=2).initial.tolist() != split.initial.tolist()
 
 
+def test_scores_and_features_may_be_tensors() -> None:
+    found = active.diverse(torch.tensor([1.0, 2.0, 3.0]), torch.eye(3), 2)
+    assert found.tolist() == active.diverse([1.0, 2.0, 3.0], np.eye(3), 2).tolist()
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -96,10 +101,18 @@ def test_the_papers_split() -> None:
         (lambda: active.diverse([1.0, 2.0], np.zeros((3, 2)), 1), r"\[2, D\]"),
         (lambda: active.balanced([0, 1, 0, 1], 3), "multiple of the 2 classes"),
         (lambda: active.balanced([0, 1, 0, 0], 4), "at least 2 inputs of class 1"),
+        (lambda: active.balanced([0, 1, 0, 1], 2, among=[0, 7]), "among: expected indices from 0 to 3"),
+        (lambda: active.balanced([0, 1, 0, 1], 2, among=[-1, 0]), "among: expected indices from 0 to 3"),
+        (lambda: active.balanced([0, 1, 0, 1], 2.0), "count: expected a whole number"),
+        (lambda: active.top([1.0, 2.0], 1.5), "1 to 2"),
+        (lambda: active.diverse([1.0, 2.0], np.eye(2), 1, among=0), "among: expected a whole number"),
         (lambda: active.by_index(np.zeros(5), 1), "more than 20000"),
         (lambda: _run(initial=[0], pool=[0, 1]), "in both"),
         (lambda: _run(initial=[], pool=[0, 1]), "initial: expected a list"),
         (lambda: _run(initial=[5], pool=[0, 1], cycles=4), "a pool for all"),
+        (lambda: _run(initial=[5], pool=[0, 1], cycles=1.5), "cycles: expected a whole number"),
+        (lambda: _run(initial=[5], pool=[0, 1], acquired=1.5), "acquired: expected a whole number"),
+        (lambda: _run(initial=[5], pool=[0, 1], seed=-3), "seed: expected a whole number"),
         (lambda: _run(initial=[5], pool=[0, 1], choose="best"), "'top', 'random' or 'diverse'"),
         (lambda: _run(initial=[5], pool=[0, 1], choose="diverse"), "features"),
         (lambda: _run(initial=[5], pool=[0, 1], score=lambda m, i: [1.0]), "2 numbers"),

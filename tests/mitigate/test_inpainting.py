@@ -96,3 +96,12 @@ def test_mistakes_are_named():
         inpaint(x, ~mask)
     with pytest.raises(InputError, match="a tensor \\[N, C, H, W\\]"):
         inpaint(x[0], mask)
+    with pytest.raises(InputError, match="real numbers, got a tensor of bool"):
+        inpaint(x > 0.5, mask)
+    with pytest.raises(InputError, match="finite pixels outside of the mask"):
+        inpaint(x.masked_fill(x == x.amax(), torch.nan), mask)
+
+
+def test_pixels_without_a_value_are_filled_in():
+    x, mask = torch.ones(1, 1, 4, 4), torch.eye(4).bool()[None]
+    assert torch.equal(inpaint(x.masked_fill(mask, torch.nan), mask), x)

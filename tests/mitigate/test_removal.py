@@ -187,3 +187,21 @@ def test_a_kind_that_is_none_is_named(ensemble):
     x, maps = pictures()
     with pytest.raises(InputError, match="one of 'epistemic', 'aleatoric', 'total', got 'both'"):
         without(ensemble, x, maps).reduction("both")
+
+
+def test_a_threshold_is_counted_from_the_lowest_of_a_map_with_signs(ensemble):
+    x, _ = pictures()
+    maps = torch.linspace(-1, 1, 30, dtype=torch.float64).view(5, 6).expand(6, 5, 6)
+    for given_ in (maps, maps - 7):
+        found = without(ensemble, x, given_, threshold=0.4).mask
+        assert torch.equal(found, (maps + 1) / 2 >= 0.4)
+    flat = torch.full((6, 5, 6), -2.0, dtype=torch.float64)
+    assert not without(ensemble, x, flat, threshold=0.4).mask.any()
+
+
+def test_a_number_of_numpy_to_put_there(ensemble):
+    x, maps = pictures()
+    for number in (np.float32(0.5), np.int64(1)):
+        assert torch.equal(without(ensemble, x, maps, by=number).x, without(ensemble, x, maps, by=float(number)).x)
+    with pytest.raises(InputError, match="real numbers"):
+        without(ensemble, x > 0.5, maps)

@@ -155,3 +155,31 @@ def test_logits_that_look_like_probabilities_are_told_once():
         classifier.logits(torch.randn(2, 3))
         Classifier(Returns(nn.LogSoftmax(1))).logits(torch.randn(2, 3))  # log-probabilities are logits
         Classifier(mlp()).logits(torch.randn(2, 3))
+
+
+@pytest.mark.parametrize("end", [lambda p: p.squeeze(1), lambda p: p.view(-1), lambda p: p[:, 0], lambda p: p])
+def test_a_sigmoid_in_another_shape_is_found(end):
+    torch.manual_seed(0)
+    network, x = nn.Linear(4, 1).double(), torch.randn(6, 4).double()
+    model = Classifier(lambda x: end(network(x).sigmoid()), output="binary")
+    assert torch.allclose(model.logits(x)[:, 1], network(x)[:, 0])
+
+
+def test_a_sigmoid_that_is_not_found_is_spoken_of():
+    model = Classifier(lambda x: x.sigmoid().clamp(0.01, 0.99), output="binary")
+    with pytest.warns(UserWarning, match="the sigmoid would be applied twice"):
+        model.logits(torch.randn(9, 1))
+    Classifier(lambda x: x, output="binary").logits(torch.randn(9, 1))  # logits: no warning
+
+
+def test_probabilities_that_were_changed_in_place_count():
+    torch.manual_seed(0)
+    x = torch.randn(5, 3).double() * 5
+
+    def model(x):
+        p = x.softmax(1)
+        p.clamp_(min=0.05)
+        p /= p.sum(1, keepdim=True)
+        return p
+
+    assert torch.allclose(Classifier(model, output="probabilities").logits(x).softmax(1), model(x))

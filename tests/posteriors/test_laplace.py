@@ -332,3 +332,24 @@ def test_a_change_of_its_settings_draws_anew(net: nn.Sequential) -> None:
     assert found.predict(x).shape[0] == 5
     found.samples, found.seed = 3, 1
     assert not torch.equal(found.predict(x), first)
+
+
+def test_a_parametrised_layer_counts_as_the_weight_that_it_makes(net: nn.Sequential) -> None:
+    data = examples()
+    plain = Laplace(net).fit(data)
+    made = network()
+    nn.utils.parametrizations.weight_norm(made[3])
+    with torch.no_grad():
+        made[3].parametrizations.weight.original1.mul_(20.0)  # whose length makes no difference
+    found = Laplace(made).fit(data)
+    assert found.precision == pytest.approx(plain.precision, rel=1e-9)
+    assert found.log_marginal_likelihood() == pytest.approx(plain.log_marginal_likelihood(), rel=1e-9)
+
+
+def test_fitting_leaves_the_vectors_of_spectral_norm_as_they_were(net: nn.Sequential) -> None:
+    nn.utils.parametrizations.spectral_norm(net[3])
+    before = {name: value.clone() for name, value in net.named_buffers()}
+    fitted = Laplace(net)
+    fitted.absorb(*examples())
+    fitted.finish()
+    assert all(torch.equal(before[name], value) for name, value in net.named_buffers()) and net.training

@@ -269,3 +269,10 @@ def test_settings_that_were_changed_by_hand_are_refused(
     file.write_text(json.dumps(record))
     with pytest.raises(InputError, match=message):
         load(tmp_path, model)
+
+
+def test_a_function_that_makes_a_model_draws_no_random_numbers_of_the_caller(tmp_path: Path) -> None:
+    DeepEnsemble([net(), net()]).save(tmp_path)
+    before = torch.get_rng_state()
+    load(tmp_path, net)
+    assert torch.equal(before, torch.get_rng_state())

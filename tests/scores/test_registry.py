@@ -104,7 +104,7 @@ def test_settings_are_plain_values_so_that_equal_ones_are_equal_requests() -> No
 
 def test_the_label_names_what_is_not_the_default() -> None:
     assert scores.REGrad().label == "regrad"
-    assert scores.REGrad(power=1, sigma=0.01).label == "regrad(sigma=0.01, power=1)"
+    assert scores.REGrad(power=1, sigma=0.02).label == "regrad(sigma=0.02, power=1)"
 
 
 def test_the_table_prints_aligned_and_converts() -> None:

@@ -229,5 +229,5 @@ def test_a_hugging_face_model_with_named_inputs(bert: Any) -> None:
     same_as_reference(bert, x["input_ids"])
     shared = {"bert.embeddings.token_type_embeddings.weight", "bert.embeddings.position_embeddings.weight"}
     assert slow(bert, x["input_ids"]) <= shared  # looked up once for all inputs
-    with pytest.raises(InputError, match=r"noise can only be added to a floating-point tensor.*samples=0"):
+    with pytest.raises(InputError, match=r"noise can only be added to floating-point values.*samples=0"):
         trace.class_gradients(bert, x, sigma=0.1, samples=2)

@@ -122,10 +122,10 @@ def test_noise_is_the_same_for_every_input_and_call() -> None:
 
 
 def test_noise_needs_numbers() -> None:
-    with pytest.raises(InputError, match=r"noise can only be added to a floating-point tensor.*samples=0"):
+    with pytest.raises(InputError, match=r"noise can only be added to floating-point values.*samples=0"):
         noise.copies(torch.zeros(2, 3, dtype=torch.long), 0.1, 2, 0)
     with pytest.raises(InputError, match="mapping"):
-        noise.copies({"x": torch.zeros(2, 3)}, 0.1, 2, 0)
+        noise.copies({"mask": torch.zeros(2, 3)}, 0.1, 2, 0)
 
 
 def test_sigma_zero_is_no_smoothing() -> None:

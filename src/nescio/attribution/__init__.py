@@ -17,7 +17,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple, overload
 
 import torch
@@ -36,6 +38,7 @@ from nescio.attribution.vae import VAE
 from nescio.inputs import Inputs
 from nescio.modes import preserved
 from nescio.posteriors.base import total, whole_number
+from nescio.posteriors.masks import Unshared
 from nescio.progress import bar
 from nescio.trace.chunks import at_once, in_chunks
 from nescio.types import InputError
@@ -107,14 +110,15 @@ def explain(
         raise InputError(f"expected parts=True with method='ua_backprop' only, got it with {chosen.name!r}")
     if chunk is not None:
         whole_number("chunk", chunk, 1)
-    kinds: tuple[str, ...] = (of,) if isinstance(of, str) else tuple(dict.fromkeys(of))
-    if not kinds:
-        raise InputError("expected of= to name at least one kind of uncertainty, got none")
-    model, words = distribution(posterior, data, output)
+    kinds = uncertainty.kinds(of)
+    with torch.inference_mode(False):
+        model, words = distribution(posterior, data, output)
     found: dict[str, list[_Found]] = {kind: [] for kind in kinds}
     count = 0
-    with preserved(model), running(model), bar(total(x), show=progress, description="explaining") as shown:
-        for batch in inputs.batches(x):
+    shows = bar(total(x), show=progress, description="explaining")
+    with torch.inference_mode(False), preserved(model), running(model), shows as shown:
+        for given in inputs.batches(x):
+            batch = inputs.apply(given, _ordinary)
             if inputs.size(batch) == 0:
                 raise InputError("expected batches of at least one input, got none; leave empty batches out")
             all_members = [as_floats(member, batch) for member in members(model, batch)]
@@ -123,7 +127,7 @@ def explain(
             source = Source.of(inputs.as_inputs(all_members[0].before(batch)), channels)
             count = len(all_members)
 
-            def step(
+            def part(
                 start: int, stop: int, batch: Inputs = batch, own: Any = all_members, source: Source = source
             ) -> dict[str, _Found]:
                 problem = Problem(own, source, kinds[0], inputs.take(batch, slice(start, stop)))
@@ -133,14 +137,25 @@ def explain(
                     kind: _found(chosen, problem, kind, maps, parts) for kind, maps in zip(kinds, every, strict=True)
                 }
 
+            def step(start: int, stop: int, part: Any = part) -> list[dict[str, _Found]]:
+                if stop - start > 1:
+                    with suppress(Unshared):
+                        return [part(start, stop)]
+                return [part(at, at + 1) for at in range(start, stop)]  # as `MCDropout.predict` does
+
             size = 1 if any(member.alone for member in all_members) else chunk
             size = _at_once(batch, chosen, all_members[0], source) if size is None else size
-            for piece in in_chunks(inputs.size(batch), size, step):
+            for piece in chain.from_iterable(in_chunks(inputs.size(batch), size, step)):
                 for kind, value in piece.items():
                     found[kind].append(value)
     about = f"uncertainty of {words} ({count} members), by {chosen.words}"
     results = {kind: _result(found[kind], kind, chosen, f"{kind} {about}", parts) for kind in kinds}
     return results[of] if isinstance(of, str) else results
+
+
+def _ordinary(value: Tensor) -> Tensor:
+    """The tensor, or a copy that a graph can hold where it was made in inference mode."""
+    return value.clone() if value.is_inference() else value
 
 
 def _attributed(method: Any, problem: Problem, kinds: tuple[str, ...]) -> Sequence[Tensor]:

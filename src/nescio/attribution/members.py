@@ -76,7 +76,7 @@ def distribution(given: Any, data: Any, output: str | None) -> tuple[Any, str]:
 def members(posterior: Any, x: Any) -> list[Member]:
     """The members of a distribution; x is a batch, of which the first input may be looked at."""
     if isinstance(posterior, posteriors.Temperature):
-        return [replace(m, finish=_scaled(posterior)) for m in members(posterior.base, x)]
+        return [replace(m, finish=_scaled(posterior, m.finish)) for m in members(posterior.base, x)]
     if isinstance(posterior, posteriors.DeepEnsemble):
         return [Member(_placed(posterior, at)) for at in range(len(posterior.classifiers))]
     if isinstance(posterior, posteriors.MCDropout):
@@ -110,8 +110,11 @@ def _placed(posterior: posteriors.DeepEnsemble, at: int) -> Callable[[], Classif
     return lambda: posterior._placed(at)
 
 
-def _scaled(posterior: posteriors.Temperature) -> Callable[[Tensor], Tensor]:
+def _scaled(posterior: posteriors.Temperature, inner: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """What is done to the logits after `inner`, which may scale them too."""
+
     def scaled(z: Tensor) -> Tensor:
+        z = inner(z)
         if posterior.scale is None or posterior.shift is None:
             return posterior._scaled(z)
         return z * posterior.scale.to(z) + posterior.shift.to(z)
@@ -172,7 +175,6 @@ def _laplace(posterior: posteriors.Laplace) -> list[Member]:
         )
     curvature = posterior._fitted()
     shape, layer = curvature.values.shape, posterior._layer_module()
-    prefix = f"{posterior._layer}." if posterior._layer else ""
     identity = torch.eye(shape[1], dtype=torch.float64)
 
     def enter(sample: int) -> Enter:
@@ -180,13 +182,24 @@ def _laplace(posterior: posteriors.Laplace) -> list[Member]:
             noise = posterior._noise(sample, shape)
             moved = curvature.shift(identity, curvature.weights(noise, posterior.precision))[0].T
             weight = layer.weight.detach()
-            values = {f"{prefix}weight": weight + moved[:, : weight.shape[1]].to(weight)}
-            if layer.bias is not None:
-                values[f"{prefix}bias"] = layer.bias.detach() + moved[:, -1].to(weight)
-            module = posterior.classifiers[0].module
-            assert module is not None
-            return replaced(module, values)
+            bias = None if layer.bias is None else layer.bias.detach() + moved[:, -1].to(weight)
+            return _instead(layer, weight + moved[:, : weight.shape[1]].to(weight), bias)
 
         return drawn
 
     return [Member(_own(posterior), enter(sample)) for sample in range(posterior.samples)]
+
+
+@contextmanager
+def _instead(layer: nn.Linear, weight: Tensor, bias: Tensor | None) -> Iterator[None]:
+    """Inside, the layer multiplies by that weight, whatever its own is made of or shared with."""
+    before = layer.__dict__.get("forward")
+    layer.__dict__["forward"] = lambda h: nn.functional.linear(h, weight, bias)
+    try:
+        with eager():
+            yield
+    finally:
+        if before is None:
+            del layer.__dict__["forward"]
+        else:
+            layer.__dict__["forward"] = before

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from nescio import inputs
 from nescio.attribution.members import Member
 from nescio.attribution.on_cpu import OnCPU
 from nescio.attribution.source import Source
@@ -31,11 +32,15 @@ Keep = Callable[[nn.Module, Tensor], Any]
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a module: the node of the graph at its output, and what was kept of it."""
+    """A call of a module: the node of the graph at its output, what was kept of it, and where its inputs lie.
+
+    axis: the dimension of the output along which the inputs of the batch lie, 0 or 1 (tokens first); None: neither.
+    """
 
     module: nn.Module
     node: Any
     kept: Any
+    axis: int | None
 
 
 @dataclass
@@ -78,13 +83,16 @@ def forward(member: Member, x: Any, source: Source, change: Change, keep: Keep |
     classifier, batch = member.batch(x)
     roots: list[tuple[Tensor, Any]] = []
     calls: list[Call] = []
+    unsure: list[bool] = []
+    count = inputs.size(batch)
     grids: list[tuple[int, ...]] = []
 
     def settle(value: Tensor, last: bool) -> Tensor:
-        root = change(value.detach()).detach().requires_grad_()
+        root = change(value.detach()).detach().clone().requires_grad_()
         tracked = root.clone(memory_format=torch.channels_last if last else torch.contiguous_format)
         roots[:] = [(root.detach(), tracked.grad_fn)]
         calls.clear()  # of an attempt that failed
+        unsure.clear()
         return tracked
 
     def note(module: nn.Module, _: Any, gave: Any) -> Any:
@@ -95,7 +103,8 @@ def forward(member: Member, x: Any, source: Source, change: Change, keep: Keep |
         if kept is None:
             return None
         copy = y.clone()  # a node of its own: on a GPU a batch norm is joined with the activation behind it
-        calls.append(Call(module, copy.grad_fn, kept))
+        calls.append(Call(module, copy.grad_fn, kept, _axis(y, count)))
+        unsure.append(count > 1 and y.ndim == 3 and y.shape[1] == count)  # or there are as many tokens as inputs
         return (copy, *gave[1:]) if isinstance(gave, tuple) else copy
 
     with preserved(classifier, again=False), tracing(classifier):
@@ -112,7 +121,17 @@ def forward(member: Member, x: Any, source: Source, change: Change, keep: Keep |
                 f"expected logits with a gradient at the input, but those of {classifier.name} have none; remove "
                 "no_grad, inference_mode or detach from the model"
             )
+        if any(unsure):  # with a single input it can be told
+            with forward(member, inputs.take(x, slice(0, 1)), source, change, keep) as one:
+                if [call.module for call in one.calls] == [call.module for call in calls]:
+                    calls = [replace(call, axis=alone.axis) for call, alone in zip(calls, one.calls, strict=True)]
         yield Run(logits, root, calls, grids[-1] if grids else None, node)
+
+
+def _axis(y: Tensor, count: int) -> int | None:
+    if y.ndim and len(y) == count:
+        return 0
+    return 1 if y.ndim == 3 and y.shape[1] == count else None
 
 
 def _logits(
@@ -126,7 +145,8 @@ def _logits(
 
     def attempt(last: bool) -> Tensor:
         settled = source.settled(classifier, batch, lambda value: settle(value, last))
-        with member.enter(batch), folding(), OnCPU(), settled as given:  # entered anew: masks count the calls
+        # entered anew, for masks count the calls, and last, so that they see attention before it is replaced
+        with folding(), OnCPU(), member.enter(batch), settled as given:
             return member.finish(classifier.logits(given))
 
     t = source.tensor(batch)

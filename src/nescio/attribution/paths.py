@@ -114,10 +114,10 @@ class _FullGrad:
         self.maps.append(total)
 
     def _add(self, call: Call, g: Tensor) -> None:
-        term = self.places.arranged(call.module, g, len(self.run.root), self.run.grid)
+        term = self.places.arranged(call.module, g, call.axis, self.run.grid)
         if term is None:
             return
-        bias, size = call.kept.abs(), term.shape[2]
+        bias, size = call.kept.abs().to(term.dtype), term.shape[2]  # autocast makes them differ
         found = (term.abs() * bias).mean(2) if bias.ndim > 1 else weighted(term, bias / size)
         key = (isinstance(call.module, FEATURES_LAST), tuple(found.shape[2:]))
         self.sums[key] = self.sums[key] + found if key in self.sums else found
@@ -148,7 +148,7 @@ class _GradCAM:
             )
 
     def _arranged(self, call: Call, t: Tensor) -> Tensor | None:
-        return self.places.arranged(call.module, t, len(self.run.root), self.run.grid)
+        return self.places.arranged(call.module, t, call.axis, self.run.grid)
 
     def __call__(self, call: Call | None, g: Tensor) -> None:
         if call is None:  # gradients come from the last call to the first

@@ -43,22 +43,19 @@ class Places:
         """Whether the places are pixels."""
         return len(self.shape) == 2
 
-    def arranged(self, module: nn.Module, t: Tensor, count: int, grid: tuple[int, ...] | None) -> Tensor | None:
+    def arranged(self, module: nn.Module, t: Tensor, axis: int | None, grid: tuple[int, ...] | None) -> Tensor | None:
         """What a module gave, ``[K, *output shape]``, as ``[K, N, features, places]``; None where it has no places.
 
-        grid: rows and columns of the patches, where the network has told them.
+        axis: the dimension of the output along which the inputs lie, 0 or 1; None: neither. grid: rows and columns of
+        the patches, where the network has told them.
         """
-        if t.ndim < 4:
+        if t.ndim < 4 or axis is None:
             return None
         whole = isinstance(module, nn.LayerNorm) and len(module.normalized_shape) > 1
         maps = t.ndim == 5 and not isinstance(module, FEATURES_LAST)  # of a block, which may be of any kind
         if isinstance(module, _CHANNELS_FIRST) or whole or maps:
-            return t if t.shape[1] == count and t.ndim - 3 == len(self.shape) else None
-        if t.ndim == 4 and t.shape[1] != count and t.shape[2] == count:
-            t = t.transpose(1, 2)  # tokens come first
-        if t.shape[1] != count:
-            return None
-        t = t.movedim(-1, 2)
+            return t if axis == 0 and t.ndim - 3 == len(self.shape) else None
+        t = (t if axis == 0 else t.transpose(1, 2)).movedim(-1, 2)
         if t.ndim == 4 and self.picture:
             found = _grid(t.shape[3], self.shape, grid)
             return None if found is None else t[..., t.shape[3] - math.prod(found) :].unflatten(3, found)

@@ -53,7 +53,7 @@ class UABackprop:
         if self.path not in paths.PATHS:
             raise InputError(f"expected path= to be one of {', '.join(map(repr, paths.PATHS))}, got {self.path!r}")
         number("tau1", self.tau1, above=1 / 500)
-        number("tau2", self.tau2, above=0.0)
+        number("tau2", self.tau2, above=1e-6)
         whole_number("copies", self.copies, 1)
         number("noise", self.noise, above=0.0)
         whole_number("seed", self.seed, 0)
@@ -138,9 +138,10 @@ def _blocks(share: Tensor, maps: Callable[[slice], Tensor], places: Places, tau2
     for part in _parts(share.shape[2]):
         m = maps(part)
         m = m.float() if m.dtype in (torch.float16, torch.bfloat16) else m
-        shares = places.shares(m, tau2)
-        weights = relative[:, :, part].transpose(1, 2).to(shares.device) / shares.sum(2, dtype=torch.float64)
-        found = torch.einsum("ukn,knp->unp", weights.to(shares.dtype), shares).to(torch.float64)
+        with torch.autocast(m.device.type, enabled=False):  # which would take the product in half precision
+            shares = places.shares(m, tau2)
+            weights = relative[:, :, part].transpose(1, 2).to(shares.device) / shares.sum(2, dtype=torch.float64)
+            found = torch.einsum("ukn,knp->unp", weights.to(shares.dtype), shares).to(torch.float64)
         total = found if total is None else total + found
     assert total is not None
     return total * whole.to(total.device)

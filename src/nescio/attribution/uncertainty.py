@@ -17,6 +17,7 @@ that is U_{z_i} = a_i (t Σ_j U_j/D_j + (1 − t) U_i/D_i), without the C × C s
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 import torch
@@ -30,15 +31,33 @@ Of = Literal["epistemic", "aleatoric", "total"]
 KINDS: tuple[str, ...] = get_args(Of)
 
 
+def kinds(of: object) -> tuple[str, ...]:
+    """The kinds of uncertainty that are asked for, each once: a name, or several."""
+    if isinstance(of, str):
+        return (of,)
+    if not isinstance(of, Iterable):
+        raise InputError(f"expected of= to be one of {', '.join(map(repr, KINDS))}, or several of them, got {of!r}")
+    found = list(of)
+    if not found:
+        raise InputError("expected of= to name at least one kind of uncertainty, got none")
+    for one in found:
+        _check_name(one)
+    return tuple(dict.fromkeys(found))
+
+
 def check_kind(of: object, members: int) -> None:
     """Raise an InputError unless this is a kind of uncertainty that so many members can have."""
-    if of not in KINDS:
-        raise InputError(f"expected of= to be one of {', '.join(map(repr, KINDS))}, got {of!r}")
+    _check_name(of)
     if of == "epistemic" and members < 2:
         raise InputError(
             "expected at least 2 members for the epistemic uncertainty, which is 0 with one, got 1; give an ensemble "
             "or another distribution, or attribute of='total'"
         )
+
+
+def _check_name(of: object) -> None:
+    if not isinstance(of, str) or of not in KINDS:
+        raise InputError(f"expected of= to be one of {', '.join(map(repr, KINDS))}, got {of!r}")
 
 
 def value(logits: Tensor, of: str) -> Tensor:

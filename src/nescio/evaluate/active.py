@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nescio.evaluate.arrays import scores as scores_of
+from nescio.evaluate.arrays import whole
 from nescio.types import InputError
 
 Indices = NDArray[np.int64]
@@ -73,10 +74,11 @@ def active_learning(
     labelled, left = _indices(initial, "initial"), _indices(pool, "pool")
     if np.intersect1d(labelled, left).size:
         raise InputError("pool: expected indices that are not in `initial`, but some are in both; take them out")
-    if cycles < 1 or acquired < 1 or acquired * (cycles - 1) > left.size:
+    cycles, acquired, seed = whole(cycles, "cycles", 1), whole(acquired, "acquired", 1), whole(seed, "seed", 0)
+    if acquired * (cycles - 1) > left.size:
         raise InputError(
-            f"expected at least one cycle, one acquired input and a pool for all of them, but got cycles={cycles}, "
-            f"acquired={acquired} and a pool of {left.size}"
+            f"expected a pool for all that is acquired, but got cycles={cycles}, acquired={acquired} and a pool of "
+            f"{left.size}; ask for fewer"
         )
     if choose not in ("top", "random", "diverse"):
         raise InputError(f"choose: expected 'top', 'random' or 'diverse', but got {choose!r}")
@@ -118,14 +120,14 @@ def top(scores: Any, count: int, seed: int = 0) -> Indices:
     """The places of the `count` highest scores, the highest first; equal scores come in an order drawn at random."""
     values = scores_of(scores, "scores")
     _enough(count, values.size)
-    drawn = np.random.default_rng(seed).permutation(values.size)
+    drawn = _generator(seed).permutation(values.size)
     return drawn[np.argsort(-values[drawn], kind="stable")[:count]]
 
 
 def random(size: int, count: int, seed: int = 0) -> Indices:
     """`count` places of `size` by chance, none twice."""
     _enough(count, size)
-    return np.random.default_rng(seed).permutation(size)[:count]
+    return _generator(seed).permutation(size)[:count]
 
 
 def diverse(scores: Any, features: Any, count: int, *, among: int = 10, seed: int = 0) -> Indices:
@@ -134,9 +136,10 @@ def diverse(scores: Any, features: Any, count: int, *, among: int = 10, seed: in
     Of the `among` · count highest scores the next is always the one whose features are farthest from all that are taken
     (the farthest-first traversal): a whole batch of near copies of one doubtful input teaches no more than one of them.
     """
-    candidates = top(scores, min(among * count, np.size(scores)), seed)
-    _enough(count, candidates.size)
-    points = _points(features, np.size(scores))[candidates]
+    values = scores_of(scores, "scores")
+    _enough(count, values.size)
+    candidates = top(values, min(whole(among, "among", 1) * count, values.size), seed)
+    points = _points(features, values.size)[candidates]
     taken, distance = [0], np.full(candidates.size, np.inf)
     while len(taken) < count:
         distance = np.minimum(distance, ((points - points[taken[-1]]) ** 2).sum(1))
@@ -149,10 +152,15 @@ def balanced(labels: Any, count: int, seed: int = 0, among: Any = None) -> Indic
     """`count` indices, drawn at random, as many of each class; of those in `among` (None: of all)."""
     y = np.asarray(labels)
     places = np.arange(y.size) if among is None else _indices(among, "among")
+    if places.size and not 0 <= places.min() <= places.max() < y.size:
+        raise InputError(
+            f"among: expected indices from 0 to {y.size - 1}, as many as there are labels, but got {places.min()} to "
+            f"{places.max()}"
+        )
     classes = np.unique(y)
-    if count < 1 or count % classes.size:
+    if not classes.size or whole(count, "count", 1) % classes.size:
         raise InputError(f"count: expected a multiple of the {classes.size} classes, but got {count}")
-    each, generator = count // classes.size, np.random.default_rng(seed)
+    each, generator = count // classes.size, _generator(seed)
     parts = []
     for one in classes:
         own = places[y[places] == one]
@@ -171,8 +179,12 @@ def by_index(labels: Any, initial: int, seed: int = 0, first: int = 10_000, seco
     return Split(start, np.arange(first, second), np.arange(second, size))
 
 
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(whole(seed, "seed", 0))
+
+
 def _enough(count: int, size: int) -> None:
-    if not 1 <= count <= size:
+    if not isinstance(count, int | np.integer) or not 1 <= count <= size:
         raise InputError(f"count: expected 1 to {size}, as many as there are, but got {count}")
 
 

@@ -30,13 +30,23 @@ def inpaint(x: Tensor, mask: Tensor) -> Tensor:
 
     Whole numbers are rounded.
     """
-    check_pictures(x)
+    check_numbers(check_pictures(x))
     check_mask(mask, x)
     if bool(mask.flatten(1).all(1).any()):
         raise InputError("expected pixels outside of each mask to fill in from, got a mask that covers a whole picture")
+    if not bool((x.isfinite() | mask.to(x.device).unsqueeze(1)).all()):
+        raise InputError(
+            "expected finite pixels outside of the mask, got NaN or infinite ones; put those into the mask"
+        )
     rows = max(1, _AT_ONCE // x[0].numel())
     parts = zip(x.detach().split(rows), mask.to(x.device).split(rows), strict=True)
     return torch.cat([put(part, _harmonic(part, inside), inside) for part, inside in parts])
+
+
+def check_numbers(x: Tensor) -> None:
+    """Raise an InputError unless the pictures are of real numbers."""
+    if x.dtype == torch.bool or x.is_complex():
+        raise InputError(f"expected pictures of real numbers, got {describe(x)}; convert them first, as in x.float()")
 
 
 def check_mask(mask: object, x: Tensor) -> None:

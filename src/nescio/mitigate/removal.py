@@ -28,8 +28,8 @@ from nescio.attribution.members import distribution
 from nescio.attribution.uncertainty import KINDS, Of
 from nescio.evaluate.arrays import classes
 from nescio.inputs import describe
-from nescio.mitigate.attention import as_maps, check_pictures, scaled
-from nescio.mitigate.inpainting import check_mask, inpaint, put
+from nescio.mitigate.attention import as_maps, check_pictures
+from nescio.mitigate.inpainting import check_mask, check_numbers, inpaint, put
 from nescio.posteriors.base import number
 from nescio.scores.decomposition import decompose
 from nescio.types import Decomposition, InputError
@@ -167,7 +167,7 @@ def without(
         output: what a single network returns, as in `nescio.Classifier`.
         progress: True shows a bar, False none, None one where it takes long.
     """
-    check_pictures(x)
+    check_numbers(check_pictures(x))
     if x.is_floating_point() and not bool(x.isfinite().all()):
         raise InputError("expected finite pictures, got NaN or infinite values; leave those out")
     mask, chosen = _mask(maps, x, share, threshold)
@@ -195,7 +195,9 @@ def _mask(maps: Any, x: Tensor, share: float | None, threshold: float | None) ->
     if threshold is not None:
         if not 0 < number("threshold", threshold) <= 1:
             raise InputError(f"expected threshold= above 0 and at most 1, got {threshold!r}")
-        return scaled(found) >= threshold, f"pixels from {threshold:g} of the highest attribution"
+        low, high = found.amin((1, 2), keepdim=True), found.amax((1, 2), keepdim=True)
+        reach = (high - low).clamp(min=torch.finfo(found.dtype).tiny)  # a flat map has no pixel that stands out
+        return (found - low) / reach >= threshold, f"pixels from {threshold:g} of the highest attribution"
     share = 0.05 if share is None else number("share", share)
     size = x.shape[2:].numel()
     pixels = math.floor(share * size + 0.5)
@@ -222,7 +224,7 @@ def _filled(x: Tensor, mask: Tensor, by: Any, sigma: float) -> tuple[Tensor, str
             raise InputError("expected pixels outside of each mask to take the mean of, got a mask of a whole picture")
         mean = torch.where(rest, x.double(), 0.0).sum((2, 3), keepdim=True) / rest.sum((2, 3), keepdim=True)
         return put(x, mean.expand(x.shape), inside), "set to the mean of the others"
-    if isinstance(by, int | float) and not isinstance(by, bool) and math.isfinite(by):
+    if isinstance(by, int | float | np.integer | np.floating) and not isinstance(by, bool) and math.isfinite(by):
         return put(x, torch.full((), float(by), dtype=torch.float64, device=x.device), inside), f"set to {by:g}"
     raise InputError(f"expected by= to be 'inpaint', 'blur', 'mean' or a number, got {_shown(by)}")
 

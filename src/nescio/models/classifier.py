@@ -26,6 +26,13 @@ from nescio.models.structure import compiled_call, parameter_places, refuse_coup
 from nescio.modes import eager
 from nescio.types import InputError, ModelError
 
+TWICE = {
+    "logits": "every row lies in [0, 1] and sums to 1. If the model ends in a softmax say output='probabilities', for "
+    "the softmax",
+    "binary": "all lie in [0, 1]. If they come from a sigmoid return what goes into it, for the sigmoid",
+}
+"""How the outputs look when the last function is in the model already."""
+
 
 class Classifier:
     """A model, how to read its output, and what to do to an input first.
@@ -121,11 +128,11 @@ class Classifier:
             one = inputs.apply(x, lambda value: value.new_zeros((1, *value.shape[1:])))
             return self._run(one, 1)[0][:0]
         z, out = self._run(x, count)
-        if outputs.check_values(z.detach(), out.detach(), self.output) and self.output == "logits" and not self._warned:
+        looks = outputs.check_values(z.detach(), out.detach(), self.output)
+        if looks and self.output in TWICE and not self._warned:
             self._warned = True
             warnings.warn(
-                f"the output of {self.name} looks like probabilities: every row lies in [0, 1] and sums to 1. If the "
-                "model ends in a softmax say output='probabilities', for the softmax would be applied twice",
+                f"the output of {self.name} looks like probabilities: {TWICE[self.output]} would be applied twice",
                 UserWarning,
                 stacklevel=2,
             )

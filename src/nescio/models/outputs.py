@@ -33,8 +33,8 @@ class Closing(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.softmax: tuple[Tensor, Tensor] | None = None
-        self.sigmoid: tuple[Tensor, Tensor] | None = None
+        self.softmax: _Closed | None = None
+        self.sigmoid: _Closed | None = None
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -43,10 +43,26 @@ class Closing(TorchFunctionMode):
         if func in _SOFTMAX or func in _SIGMOID:
             named = dict(zip(("input", "dim"), args, strict=False)) | (kwargs or {})
             if func in _SIGMOID:
-                self.sigmoid = (named["input"], result)
+                self.sigmoid = _Closed(named["input"], result)
             elif named.get("dim") in (1, -1, None):  # over the classes; over anything else it gives no probabilities
-                self.softmax = (named["input"], result)
+                self.softmax = _Closed(named["input"], result)
         return result
+
+
+class _Closed:
+    """A call of softmax or sigmoid: what went in, and what came out."""
+
+    def __init__(self, before: Tensor, after: Tensor) -> None:
+        self.before, self.after, self.version = before, after, _version(after)
+
+    def gave(self, out: Tensor) -> bool:
+        """Whether ``out`` is its result in another shape, and was not written to since."""
+        same = out is self.after or (out._base is self.after and out.numel() == self.after.numel())
+        return same and _version(out) == self.version
+
+
+def _version(t: Tensor) -> int | None:
+    return None if t.is_inference() else t._version  # which counts the writes
 
 
 def pick(output: object) -> Tensor:
@@ -73,12 +89,12 @@ def pick(output: object) -> Tensor:
 def to_logits(out: Tensor, kind: str, closing: Closing | None) -> Tensor:
     """Logits of the picked output."""
     if kind == "probabilities":
-        if closing is not None and closing.softmax is not None and closing.softmax[1] is out:
-            return closing.softmax[0]
+        if closing is not None and closing.softmax is not None and closing.softmax.gave(out):
+            return closing.softmax.before.reshape(out.shape)
         return out.log()
     if kind == "binary":
-        if closing is not None and closing.sigmoid is not None and closing.sigmoid[1] is out:
-            out = closing.sigmoid[0]
+        if closing is not None and closing.sigmoid is not None and closing.sigmoid.gave(out):
+            out = closing.sigmoid.before
         if out.ndim > 2 or (out.ndim == 2 and out.shape[1] != 1):
             raise ModelError(
                 f"expected one logit for each input, shape [N] or [N, 1], with output='binary', got {describe(out)}; "
@@ -114,14 +130,19 @@ def check_shape(z: Tensor, count: int) -> None:
 
 
 def check_values(z: Tensor, out: Tensor, kind: str) -> bool:
-    """Raise a ModelError for logits that are not finite, or probabilities that are none; True if z sums to 1 itself.
+    """Raise a ModelError for logits that are not finite, or probabilities that are none; True if the logits look as if
+    they were probabilities themselves.
 
     z: the logits of at least one input; out: what the model returned; kind: what it was said to be.
     """
     if kind == "probabilities":
         _check_probabilities(out, z)
     finite = z.isfinite().all(dim=1)
-    every, shares = torch.stack([finite.all(), _shares(z).all()]).tolist()
+    looks = _shares(z).all()
+    if kind == "binary":  # not in front of a sigmoid that was found, and too many for chance
+        one = z[:, 1]
+        looks = ((one >= 0) & (one <= 1) & (one == out.reshape(-1))).all() & (len(z) >= 8)
+    every, shares = torch.stack([finite.all(), looks]).tolist()
     if not every:
         raise ModelError(
             f"expected finite logits, got NaN or infinite ones for {listed(_where(~finite))}, though the input is "

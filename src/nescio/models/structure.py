@@ -117,6 +117,9 @@ def replaced(module: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
     in the weight lists of recurrent layers (and on a GPU move their storage), so the swap is done here.
     """
     if isinstance(module, torch.jit.ScriptModule):
+        if not values:
+            yield
+            return
         raise ModelError(
             "expected a Python module, got one compiled by TorchScript, whose parameters cannot be replaced; "
             "give the module that it was made from"

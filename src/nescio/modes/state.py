@@ -42,7 +42,7 @@ class ModuleState:
             (hooks, hooks.copy() if hooks else {}) for name in _HOOKS if (hooks := held.get(name)) is not None
         ]
         self.parameters = [
-            (name, p, p.requires_grad, p.grad if p.is_leaf else None)
+            (name, p, p.requires_grad, p.grad if p.is_leaf else None, None if is_lazy(p) else p.data)
             for name, p in module._parameters.items()
             if p is not None
         ]
@@ -70,9 +70,11 @@ class ModuleState:
             elif loose and new is not old:
                 held[name] = old
         named = module._parameters
-        for name, parameter, requires_grad, grad in self.parameters:
+        for name, parameter, requires_grad, grad, data in self.parameters:
             if name in named and named[name] is not parameter:
                 named[name] = parameter
+            if data is not None and not _shares(parameter, data):  # a forward that sets weight.data
+                parameter.data = data
             if parameter.is_leaf:
                 if parameter.requires_grad != requires_grad:
                     parameter.requires_grad_(requires_grad)
@@ -94,6 +96,12 @@ class ModuleState:
         for name in held.keys() - self.held.keys():
             del held[name]
         held.update(self.held)
+
+
+def _shares(a: Tensor, b: Tensor) -> bool:
+    if a.layout != torch.strided or b.layout != torch.strided:
+        return True
+    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride()
 
 
 class Values:

@@ -113,7 +113,7 @@ class Laplace(PosteriorBase):
         if sums is None:
             raise InputError("expected training data of at least one input, got none; give (x, y) or a data loader")
         curvature = sums.decomposed()
-        norm = sum(float(p.detach().double().square().sum()) for p in self._layer_module().parameters())
+        norm = self._layer_norm()
         self.precision = self._chosen_precision(curvature, norm, validation)
         self._curvature, self._square_norm, self.log_likelihood = curvature, norm, self._total
         self._weights = None
@@ -191,6 +191,13 @@ class Laplace(PosteriorBase):
         found = dict(named_modules(module))[self._layer]
         assert isinstance(found, nn.Linear)
         return found
+
+    def _layer_norm(self) -> float:
+        """‖θ‖² of the weights that multiply, which in a parametrised layer are not its parameters."""
+        with preserved(self, again=False), predicting(self):
+            layer = self._layer_module()
+            values = [layer.weight] if layer.bias is None else [layer.weight, layer.bias]
+            return sum(float(value.double().square().sum()) for value in values)
 
     def _fitted(self) -> Curvature:
         if self._curvature is None:

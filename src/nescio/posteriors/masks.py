@@ -98,7 +98,7 @@ class Masks(TorchFunctionMode):
     def _attention(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         given = inspect.signature(func).bind(*args, **kwargs).arguments
         if given["dropout_p"] == 0:
-            return func(**given)
+            return func(*args, **kwargs)
         # The function asks every listener first, which would bring us back here, and calls `dropout` by its global name
         # where attention weights are asked for. So its own code runs, with these two names replaced.
         own = {**func.__globals__, "has_torch_function": lambda _: False, "dropout": self._plain}

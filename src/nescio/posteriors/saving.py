@@ -26,6 +26,7 @@ from nescio.inputs import describe
 from nescio.models import Classifier
 from nescio.models.structure import listing
 from nescio.models.weights import fill
+from nescio.training import seeded
 from nescio.types import InputError, ModelError, NescioError, need
 
 if TYPE_CHECKING:
@@ -194,7 +195,8 @@ def refilled(model: Any, tensors: Mapping[str, Tensor], prefix: str = "", output
 def _make(factory: Any) -> Any:
     if not callable(factory):
         raise ModelError(f"expected a torch.nn.Module, or a function that makes one, got {describe(factory)}")
-    return factory()
+    with seeded(0):  # its own first weights are drawn for nothing
+        return factory()
 
 
 def _record(place: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from nescio.modes import predicting
 from nescio.posteriors.inserted import dropped_logits
 from nescio.quantities.parameters import noisy_logits
 from nescio.trace.chunks import at_once, in_chunks
-from nescio.trace.noise import draws
+from nescio.trace.noise import draws, noisy_names, takes
 from nescio.types import InputError, SampledLogits
 
 
@@ -39,7 +39,7 @@ def _noisy_inputs(classifier: Classifier, x: Inputs, request: SampledLogits, chu
     if isinstance(x, Tensor):
         noise = request.size * draws(x, request.samples, request.seed)
     else:
-        floating = [name for name, value in x.items() if value.is_floating_point()]
+        floating = noisy_names(x)
         seeds = range(request.seed, request.seed + len(floating))
         noise = {n: request.size * draws(x[n], request.samples, s) for n, s in zip(floating, seeds, strict=True)}
     return _over_pairs(classifier, x, request, chunk, lambda draw, at: inputs.take(noise, draw))
@@ -107,7 +107,7 @@ def _plus(x: Inputs, shift: Inputs) -> Inputs:
 
 
 def _need_floating(x: Inputs) -> None:
-    if not inputs.is_floating(x):
+    if not takes(x):
         raise InputError(
             f"expected floating-point inputs, to which noise can be added, got {inputs.describe(x)}; "
             "use a method without noise on its inputs: entropy, perturb_theta, or a gradient score with samples=0"

@@ -15,9 +15,9 @@ The weight p_c^α with a small α looks at the improbable classes, as GEN does: 
 doubt is left is in how improbable the others are. √p_c (α = ½) hardly sees classes below 10⁻⁴, p_c^0.1 sees 10⁻²⁰.
 
 **How α, β and the rest were chosen.** On validation pictures of MNIST, CIFAR-10 and SVHN (one network each) against the
-same pictures rotated, blurred, blended, shuffled in tiles, made of random pixels, and with noise: of a grid over α, β,
-λ, k and σ, round values that are next to the best in mean AUROC. No foreign test set took part in that choice; the form
-itself was found by someone who had seen on which pairs REGrad and GEN each fail.
+same pictures rotated, blurred, blended, shuffled in tiles, made of random pixels, and with noise: of a grid over α and
+β, and of some λ and σ beside it, round values that are next to the best in mean AUROC. No foreign test set took part in
+that choice; the form itself was found by someone who had seen on which pairs REGrad and GEN each fail.
 """
 
 from __future__ import annotations

@@ -17,10 +17,11 @@ are weighted by a_l = exp(λ(l − L)), which differs from exp(λl) by a factor 
 (smoothing="log": the gradient of the mean log-probability; "mean": of the logarithm of the mean probability).
 p_c is always taken at the input itself. No noise is used unless both `sigma` and `samples` are above 0.
 
-Three settings trade exactness for time. samples="auto" averages over PAIRED copies x ± σε, which come closer to the
-limit of many copies than as many independent ones; tolerance estimates the layers whose weight a_l is so small that
-they change the score by little, and a share of the inputs is computed exactly to see by how much; classes estimates the
-less likely of many classes. What was estimated has a standard error, which `nescio.score(..., report=True)` hands out.
+Three settings trade exactness for time. samples="auto" averages over PAIRED copies x ± σε, without x itself, which come
+closer to the limit of many copies than as many independent ones; tolerance estimates the layers whose weight a_l is so
+small that they change the score by little, and a share of the inputs is computed exactly to see by how much; classes
+estimates the less likely of many classes. What was estimated has a standard error, which
+`nescio.score(..., report=True)` hands out.
 """
 
 from __future__ import annotations

@@ -121,7 +121,8 @@ def score(
         output: what the model returns: "logits" (unless a Classifier says otherwise), "probabilities", or "binary"
             for one logit per input.
         progress: True or False shows or hides the progress bar; None shows it in a terminal after two seconds.
-        chunk: how many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it.
+        chunk: how many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it,
+            unless layers are estimated (tolerance above 0): which ones is found chunk by chunk.
         memory_gb: about how much memory the gradients may take, beyond the model; None chooses.
         report: True gives `Scored` objects in place of the tensors: the scores with the estimated error of each, and
             how estimates compared with exact values on a share of the inputs.

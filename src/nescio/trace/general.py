@@ -17,6 +17,7 @@ from torch import Tensor
 from nescio import inputs
 from nescio.models import Classifier
 from nescio.trace.backward import pull, quiet
+from nescio.trace.distances import Sound
 from nescio.trace.memory import exhausted
 
 FALLBACK = (RuntimeError, NotImplementedError, TypeError, ValueError)
@@ -113,7 +114,7 @@ def _many(classifier: Classifier, x: Tensor, names: Sequence[str], vectors: Tens
         return torch.func.vmap(lambda u: back(u)[0])(v.to(logits.dtype))
 
     groups = x.detach().unflatten(0, (-1, copies))
-    with quiet():
+    with quiet(), Sound():
         found = torch.func.vmap(one)(groups, vectors.unflatten(1, (-1, copies)).movedim(0, 1))
     return {name: g.movedim(0, 1) for name, g in found.items()}
 
@@ -121,7 +122,8 @@ def _many(classifier: Classifier, x: Tensor, names: Sequence[str], vectors: Tens
 def _one(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) -> dict[str, Tensor]:
     """One input by ordinary autograd."""
     parameters = classifier.parameters()
-    logits = classifier.logits(inputs.take(x, slice(None)))
+    with Sound():
+        logits = classifier.logits(inputs.take(x, slice(None)))
     found = pull(logits, [parameters[name] for name in names], vectors)
     found = [g.to_dense() if g is not None and g.is_sparse else g for g in found]
     shapes = ((len(vectors), *parameters[name].shape) for name in names)

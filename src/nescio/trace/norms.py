@@ -160,7 +160,7 @@ class _Work:
         self.classifier, self.request, self.chunk = classifier, request, chunk
         self.enter = enter  # called before any code of the model runs
         self.most = None if memory_gb is None else memory_gb * 1e9
-        plain = request.pairs and not inputs.is_floating(x)  # tokens: there is nothing to add noise to
+        plain = request.pairs and not noise.takes(x)
         samples = request.samples if request.sigma > 0 and not plain else 0
         self.pairs = request.pairs and samples > 0
         self.noise = (request.sigma, samples, request.seed, self.pairs)
@@ -170,7 +170,9 @@ class _Work:
     def cut(self, level: int) -> estimate.Cut | None:
         """What is computed at this level; None: everything."""
         asked = self.request
-        decay, tolerance = (asked.decay, asked.tolerance) if asked.rows == "classes" else (0.0, 0.0)
+        if "classes" not in self.settings.rows:
+            return None
+        decay, tolerance = asked.decay, asked.tolerance
         if self.survey.silent:  # rare; their share of a sum is not known from other layers
             decay = 0.0
         return estimate.plan(self.survey.classes, self.survey.costs, asked.classes, decay, tolerance, level)
@@ -208,7 +210,8 @@ class _Work:
         """Inputs at a time, and the settings with the number of cotangents at a time."""
         survey, copies = self.survey, self.settings.copies
         rows, most = self._widest(cut)
-        share = (1.0 if cut is None or survey.moved else survey.shares[cut.floor][0], most)
+        whole = cut is None or survey.moved or len(self.settings.rows) > 1
+        share = (1.0 if whole or cut is None else survey.shares[cut.floor][0], most)
         key = (rows, copies, self.most, share)
         if key not in survey.sizes:  # asking a GPU for its free memory takes a millisecond
             plan = survey.plan
@@ -220,7 +223,7 @@ class _Work:
     def _widest(self, cut: estimate.Cut | None) -> tuple[int, float]:
         """The cotangents that take most memory at once, and their share of what one takes in a pass of all layers."""
         rows = max(cotangents.row_count(row, self.survey.classes) for row in self.settings.rows)
-        if cut is None:
+        if cut is None or len(self.settings.rows) > 1:
             return rows, 1.0
         if not cut.drawn and self.survey.device.type != "cuda":
             return rows, self._share(cut.floor)
@@ -233,22 +236,26 @@ class _Work:
     def _chunk(self, part: Any, settings: Settings, cut: estimate.Cut | None) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits of a chunk of inputs and their norms, with the proof that no selected parameter escapes."""
         classifier, survey = self.classifier, self.survey
+        others = len(settings.rows) > 1  # rows that are not estimated go through all layers
         copies = noise.copies(part, *self.noise)
         if settings.parts > 1:
             return self._in_parts(part, copies, settings)
-        x = torch.cat([part, copies]) if self.pairs else copies
+        x: Any = inputs.concatenate([part, copies]) if self.pairs else copies
         count = inputs.size(part)
-        if survey.silent:
+        if survey.silent and survey.key is not None:  # a pass that is replayed proves nothing itself
             self.enter()
             prove_silent(classifier, x, survey.silent)
+
+        def own(x: Any) -> Any:  # the copies
+            return inputs.take(x, slice(count, None)) if self.pairs else x
 
         @attention.plain(survey.plain)
         def work(x: Any, check: bool) -> tuple[Tensor, dict[str, Tensor]]:
             self.enter()
             model = classifier if self.request.precision is None else Lowered(classifier, torch.bfloat16)
             kept = survey.first is not None and survey.first.x is x and model is classifier
-            lowest = 0 if cut is None else cut.top if self.pairs and settings.copies > 2 else cut.floor
-            run = survey.first if kept else self._pass(model, x[count:] if self.pairs else x, lowest, check)
+            lowest = 0 if cut is None or others else cut.top if self.pairs and settings.copies > 2 else cut.floor
+            run = survey.first if kept else self._pass(model, own(x), lowest, check)
             assert run is not None
             if settings.copies == 1:
                 return run.z, self._found(model, run, run, run.z, settings, cut)
@@ -256,8 +263,9 @@ class _Work:
                 z = run.z[:: settings.copies]
                 return z, self._found(model, run, run, z, settings, cut)
             with torch.no_grad():
-                z = classifier.functional({}, x[:count])
-            first = x[count:].unflatten(0, (count, -1))[:, :2].flatten(0, 1)  # rows are taken from one pair alone
+                z = classifier.functional({}, inputs.take(x, slice(0, count)))
+            # rows are taken from one pair alone
+            first = inputs.apply(own(x), lambda t: t.unflatten(0, (count, -1))[:, :2].flatten(0, 1))
             base = run if cut is None or settings.copies == 2 else self._pass(model, first, cut.floor, check)
             return z, self._found(model, run, base, z, settings, cut)
 
@@ -305,7 +313,7 @@ class _Work:
         if not check and any(name not in run.plan.fast for name in wanted if name in run.graph.uses):
             raise NotImplementedError("the general path cannot be recorded")
         if check:
-            prove_silent(model, x, sorted(set(wanted).difference(run.graph.uses, survey.silent)))
+            prove_silent(model, x, [n for n in dict.fromkeys((*survey.silent, *wanted)) if n not in run.graph.uses])
         if model is self.classifier:
             return run
         with torch.no_grad():

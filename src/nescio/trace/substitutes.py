@@ -7,13 +7,14 @@ Inside `folding` the model's own calls of these go through ours; nothing of the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from nescio.trace import attention, batch_norm, data_convolution, layer_norm, pointwise
+from nescio.trace.distances import Sound
 
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 
@@ -42,9 +43,6 @@ class _Folding(TorchFunctionMode):
 
 @contextmanager
 def folding(wanted: bool = True) -> Iterator[None]:
-    """Inside, substitutes are used, where that is wanted."""
-    if not wanted:
-        yield
-        return
-    with _Folding():
+    """Inside, substitutes are used, where that is wanted; what vmap gets wrong has one always (`distances`)."""
+    with Sound(), _Folding() if wanted else nullcontext():
         yield
