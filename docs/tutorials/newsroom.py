@@ -28,9 +28,10 @@ photographs = [torch.tensor(p).float().mean(2) / 255 for p in load_sample_images
 # ## The pictures
 #
 # Windows of 16×16 pixels of two photographs, in four strips that do not touch: to train on, to tune what the
-# detector says, to set the rule, to test it. A rule keeps its promise only on pictures that nothing was fitted to. Half of the windows are forged: a piece of another window, brought to its size by resampling, is pasted
-# in. Resampling leaves a piece that is a little too smooth, and that is what a detector can find. In an even sky
-# there is nothing to find.
+# detector says, to set the rule, to test it. A rule keeps its promise only on pictures that nothing was fitted to.
+# Half of the windows are forged: a piece of another window, brought to its size by resampling, is pasted in.
+# Resampling leaves a piece that is a little too smooth, and that is what a detector can find. In an even sky there
+# is nothing to find.
 
 
 # %%
