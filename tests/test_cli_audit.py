@@ -145,3 +145,14 @@ def test_a_table_has_no_infinity(folder: Path) -> None:
     assert audit("--score", "ungrad", "--directions", "away", "--table", "a.json") == 0
     records = json.loads(Path("a.json").read_text())
     assert records[0]["reached"] is None and records[0]["rises"] is True
+
+
+@pytest.mark.parametrize("option", ["--data", "--fit"])
+def test_what_is_read_is_not_written_over(folder: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    np.savetxt("x.csv", np.load("x.npz")["x"], delimiter=",", header="a,b", comments="")
+    before = Path("x.csv").read_bytes()
+    more = ("--fit", "x.csv") if option == "--fit" else ()
+    source = "x.npz" if option == "--fit" else "x.csv"
+    assert audit("--table", "x.csv", *more, source=source) == 2
+    assert f"--table: expected another file than that of {option}" in capsys.readouterr().err
+    assert Path("x.csv").read_bytes() == before

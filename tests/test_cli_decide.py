@@ -141,6 +141,12 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(folder, capsys, arguments,
     fails(capsys, lambda: make(*extra, **arguments), words)
 
 
+def test_an_empty_cell_is_named(folder, capsys):
+    Path("holes.csv").write_text('entropy\n1.0\n""\n2.0\n')
+    assert make("--keep", "0.9", scores="holes.csv") == 2
+    assert "but it holds '' (row 1)" in capsys.readouterr().err
+
+
 def test_the_decision_is_added_and_all_else_is_kept(folder, capsys):
     assert make("--labels", "y.npz") == 0
     capsys.readouterr()

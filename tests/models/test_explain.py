@@ -73,3 +73,14 @@ def test_other_errors_of_the_model_pass_unchanged(error):
     with pytest.raises(BaseException) as caught:
         Classifier(model).logits(torch.zeros(1, 2))
     assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    "words", ["Wrong image height! Expected 224 but got 32!", "Input height (32) doesn't match model (224)."]
+)
+def test_a_transformer_that_wants_another_size(words):
+    def model(x):
+        raise AssertionError(words)
+
+    with pytest.raises(InputError, match="of the shape that the model was trained on"):
+        Classifier(model).logits(torch.zeros(1, 3, 32, 32))

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.own_model import add_data, add_model, add_running, opened_data, opened_model, tell_opened, tell_problems
+from nescio.cli.decide import apart
+from nescio.cli.own_model import (
+    add_data,
+    add_model,
+    add_running,
+    command_again,
+    opened_data,
+    opened_model,
+    tell_opened,
+    tell_problems,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -93,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
     if args.table is not None:
         check_ending(args.table)
         check_writable(args.table)
+    for name in ("data", "fit", "weights"):
+        apart({f"--{name}": getattr(args, name), "--out": args.out, "--table": args.table})
     source = opened_model(args)
     if source.kind == "texts":
         raise InputError("expected a model of numbers or pictures to audit: there is no direction among texts")
@@ -172,20 +183,9 @@ def _page(found: Audit, args: argparse.Namespace, count: int) -> str:
     from nescio.report.audit import audit_page
 
     settings = {
-        "command": _command(args),
+        "command": command_again("audit", args, ("directions", "score")),
         "data": f"{count} inputs, {found.starts} of them to start from",
         "versions": f"nescio {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
     }
     rows = [dataclasses.asdict(row) for row in found.rows]
     return audit_page(rows, found.distances, found.sentences(), found.summary(), settings)
-
-
-def _command(args: argparse.Namespace) -> str:
-    """The command that gives this page again."""
-    words = ["nescio", "audit"]
-    for name, value in vars(args).items():
-        if name in ("run", "debug") or value is None or value is False:
-            continue
-        words.append("--" + name.replace("_", "-"))
-        words += [] if value is True else [str(v) for v in value] if isinstance(value, list) else [str(value)]
-    return shlex.join(words)

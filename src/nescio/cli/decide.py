@@ -102,9 +102,17 @@ def numbers(table: Mapping[str, NDArray[Any]], column: str, path: str) -> NDArra
 
     values = table[column]
     if values.dtype.kind not in "fiub":
-        odd = next((value for value in values.tolist() if isinstance(value, str) or value is None), values[0])
-        raise InputError(f"expected numbers in the column {column!r} of {path}, but it holds {odd!r}")
+        row, odd = next((at, value) for at, value in enumerate(values.tolist()) if not _is_number(value))
+        raise InputError(f"expected numbers in the column {column!r} of {path}, but it holds {odd!r} (row {row})")
     return values
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -167,3 +168,26 @@ def _channels(text: str) -> tuple[float, ...]:
 
 def _or_none(text: str) -> str | None:
     return None if text == "none" else text
+
+
+def command_again(command: str, args: argparse.Namespace, together: Collection[str] = ()) -> str:
+    """The command that gives the same again; a list follows its option as a whole where that is among `together`."""
+    words = ["nescio", command]
+    for name, value in vars(args).items():
+        if name in ("run", "debug") or value is None or value is False or value == []:
+            continue
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif name == "set":
+            words += [w for whose, key, given in value for w in (flag, f"{f'{whose}.' if whose else ''}{key}={given}")]
+        elif isinstance(value, list) and name in together:
+            words += [flag, *map(str, value)]
+        elif isinstance(value, list):
+            words += [word for one in value for word in (flag, str(one))]
+        elif isinstance(value, tuple):
+            joint = "x" if name in ("size", "crop") else ","
+            words += [flag, joint.join(map(str, value)) or "none"]
+        else:
+            words += [flag, str(value)]
+    return shlex.join(words)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from nescio.cli.own_model import (
     add_data,
     add_model,
     add_running,
+    command_again,
     opened_data,
     positive,
     tell_opened,
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         source, rows, foreign=foreign, labels=labels, training=training, methods=methods, risk=args.risk,
         confidence=args.confidence, keep=args.keep, most=args.most, examples=args.examples, maps=not args.no_maps,
         audit=None if args.no_audit else reported, batch=args.batch_size, seed=args.seed,
-        repeat={"command": _command(args)},
+        repeat={"command": command_again("report", args)},
     )  # fmt: skip
     for one in (rows, foreign):
         if one is not None:
@@ -191,24 +191,3 @@ def _labels(path: str, rows: Rows, source: Source) -> Tensor:
     if found.indices is None:
         raise InputError(f"--labels: expected labels in {path}, but none of them is known")
     return found.indices
-
-
-def _command(args: argparse.Namespace) -> str:
-    """The command that gives this page again."""
-    words = ["nescio", "report"]
-    for name, value in vars(args).items():
-        if name in ("run", "debug") or value is None or value is False or value == []:
-            continue
-        flag = "--" + name.replace("_", "-")
-        if value is True:
-            words.append(flag)
-        elif name == "set":
-            words += [w for whose, key, given in value for w in (flag, f"{f'{whose}.' if whose else ''}{key}={given}")]
-        elif isinstance(value, list):
-            words += [word for one in value for word in (flag, str(one))]
-        elif isinstance(value, tuple):
-            joint = "x" if name in ("size", "crop") else ","
-            words += [flag, joint.join(map(str, value)) or "none"]
-        else:
-            words += [flag, str(value)]
-    return shlex.join(words)

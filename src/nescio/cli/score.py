@@ -123,6 +123,7 @@ def run(args: argparse.Namespace) -> int:
                 stream(ready, parts, usage=usage)
             else:
                 ray.stream(ready, parts, workers=args.workers, address=args.address, usage=usage, tell=_say)
+            parts.flush()
             end = "done"
             rows, notes = parts.rows, parts.notes
             if folder != Path(args.out):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 EXAMPLES = """examples:
@@ -52,9 +53,13 @@ def run(args: argparse.Namespace) -> int:
         value = getattr(args, name)
         if value is not None and value < (1 if name == "epochs" else 2):
             raise InputError(f"--{name}: expected a larger number, got {value}")
-    done = zoo.trained(
-        args.plan, args.seed, args.out, root=args.data, device=args.device, limit=args.limit, epochs=args.epochs
-    )
+    try:
+        done = zoo.trained(
+            args.plan, args.seed, args.out, root=args.data, device=args.device, limit=args.limit, epochs=args.epochs
+        )
+    except KeyboardInterrupt:
+        print(f"nescio: interrupted; the same command goes on from what lies in {args.out}", file=sys.stderr)
+        return 130
     epochs = len(done.history)
     print(
         f"{done.plan}, seed {done.seed}: {100 * done.accuracy:.2f} % of the test pictures right, {epochs} epochs, ",

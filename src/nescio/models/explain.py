@@ -17,6 +17,7 @@ _TYPES = re.compile(r"dtype|scalar type|not implemented for '|[Ii]nput type .* s
 _SHAPES = re.compile(
     r"shapes? |channels|dimension|sizes? of tensor|[Ss]izes? must match|size mismatch|input size|image size|\dD "
     r"|normalized_shape|input\.size|elements not|[Oo]utput size is too small|input of size|Dimension out of range"
+    r"|[Ii]mage (height|width)|[Ii]nput (height|width)"
 )
 
 
