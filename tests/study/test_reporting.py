@@ -212,6 +212,16 @@ def test_a_posterior_gives_its_own_kinds_and_answers(place):
     assert result["model"]["networks"] == 3 and len(result["model"]["hash"]) == 3
 
 
+def test_a_calibrated_network_has_no_members_that_disagree(place):
+    source, rows = opened("table", "table.csv")
+    plain = posteriors.Deterministic(source.model)
+    calibrated = posteriors.Temperature(plain)
+    x = torch.cat([part.inputs for part in rows.batches(64)]).float()
+    calibrated.fit((x, plain.predict(x)[0].multinomial(1, generator=torch.Generator().manual_seed(0)).flatten()))
+    result = gather(Source(calibrated, None, "calibrated", source.classes), rows, examples=1)
+    assert result["leading"] == "entropy" and "mutual_information" not in result["scores"]
+
+
 def test_a_plain_function_has_one_kind_and_says_so(place):
     _, rows = opened("table", "table.csv")
     weight = torch.randn(3, 3)

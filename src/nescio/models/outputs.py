@@ -57,12 +57,14 @@ class _Closed:
 
     def gave(self, out: Tensor) -> bool:
         """Whether ``out`` is its result in another shape, and was not written to since."""
-        same = out is self.after or (out._base is self.after and out.numel() == self.after.numel())
+        with torch._C.DisableTorchFunctionSubclass():
+            same = out is self.after or (out._base is self.after and out.numel() == self.after.numel())
         return same and _version(out) == self.version
 
 
 def _version(t: Tensor) -> int | None:
-    return None if t.is_inference() else t._version  # which counts the writes
+    with torch._C.DisableTorchFunctionSubclass():
+        return None if t.is_inference() else t._version  # which counts the writes
 
 
 def pick(output: object) -> Tensor:
@@ -90,7 +92,8 @@ def to_logits(out: Tensor, kind: str, closing: Closing | None) -> Tensor:
     """Logits of the picked output."""
     if kind == "probabilities":
         if closing is not None and closing.softmax is not None and closing.softmax.gave(out):
-            return closing.softmax.before.reshape(out.shape)
+            before = closing.softmax.before
+            return before if closing.softmax.after is out else before.reshape(out.shape)
         return out.log()
     if kind == "binary":
         if closing is not None and closing.sigmoid is not None and closing.sigmoid.gave(out):

@@ -78,8 +78,8 @@ def gather(
     places = sample(len(rows), most, seed)
     first = _first(rows, places)
     about = subject(source.model, training, first)
-    classes = about.answers.predict(first, progress=False).shape[2]
-    chosen, why = usual(source.model, len(places), classes) if methods is None else (list(methods), "")
+    samples, _, classes = about.answers.predict(first, progress=False).shape
+    chosen, why = usual(source.model, len(places), classes, samples) if methods is None else (list(methods), "")
     if any(map(waits, chosen)):
         check_fit({one.name: one for one in chosen}, training)
         chosen = fit(source.model, chosen, training, progress=False)
@@ -168,8 +168,13 @@ def _first(rows: Rows, places: Sequence[int]) -> Any:
     raise InputError(f"expected at least one row that can be used, but got none of {rows.about}{last}")
 
 
-def usual(model: Any, count: int, classes: int) -> tuple[list[Method], str]:
-    """The methods for so many rows of a model with so many classes where nobody chose any, and why these."""
+def usual(model: Any, count: int, classes: int, samples: int = 2) -> tuple[list[Method], str]:
+    """The methods for so many rows of a model with so many classes where nobody chose any, and why these.
+
+    samples: those of a posterior; a calibrated network has one, which agrees with itself.
+    """
+    if not isinstance(model, Classifier) and samples == 1:
+        return [scores.get(name) for name in ("entropy", "max_probability")], "what its probabilities give"
     if not isinstance(model, Classifier):
         return [scores.get(name) for name in OF_POSTERIORS], "what the members of a distribution give"
     size = sum(value.numel() for value in model.parameters().values())
