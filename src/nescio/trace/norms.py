@@ -236,7 +236,6 @@ class _Work:
     def _chunk(self, part: Any, settings: Settings, cut: estimate.Cut | None) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits of a chunk of inputs and their norms, with the proof that no selected parameter escapes."""
         classifier, survey = self.classifier, self.survey
-        others = len(settings.rows) > 1  # rows that are not estimated go through all layers
         copies = noise.copies(part, *self.noise)
         if settings.parts > 1:
             return self._in_parts(part, copies, settings)
@@ -254,7 +253,8 @@ class _Work:
             self.enter()
             model = classifier if self.request.precision is None else Lowered(classifier, torch.bfloat16)
             kept = survey.first is not None and survey.first.x is x and model is classifier
-            lowest = 0 if cut is None or others else cut.top if self.pairs and settings.copies > 2 else cut.floor
+            lowest = 0 if cut is None else cut.top if self.pairs and settings.copies > 2 else cut.floor
+            lowest = 0 if len(settings.rows) > 1 else lowest  # rows that are not estimated go through all layers
             run = survey.first if kept else self._pass(model, own(x), lowest, check)
             assert run is not None
             if settings.copies == 1:
@@ -264,8 +264,9 @@ class _Work:
                 return z, self._found(model, run, run, z, settings, cut)
             with torch.no_grad():
                 z = classifier.functional({}, inputs.take(x, slice(0, count)))
-            # rows are taken from one pair alone
-            first = inputs.apply(own(x), lambda t: t.unflatten(0, (count, -1))[:, :2].flatten(0, 1))
+            first = inputs.apply(
+                own(x), lambda t: t.unflatten(0, (count, -1))[:, :2].flatten(0, 1)
+            )  # of one pair alone
             base = run if cut is None or settings.copies == 2 else self._pass(model, first, cut.floor, check)
             return z, self._found(model, run, base, z, settings, cut)
 
