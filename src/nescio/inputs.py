@@ -76,7 +76,7 @@ def size(x: Inputs) -> int:
 
 
 def is_floating(x: Inputs) -> bool:
-    """Whether any tensor of the batch holds floating-point numbers, that is, whether noise can be added to it."""
+    """Whether any tensor of the batch holds floating-point numbers."""
     return any(value.is_floating_point() for value in tensors(x))
 
 

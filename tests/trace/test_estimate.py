@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import nescio
 from nescio import trace
 from nescio.models import Classifier
-from nescio.trace import cotangents, engine, estimate, noise, norms
+from nescio.trace import checked, cotangents, engine, estimate, noise, norms
 from nescio.trace.layers import Layers
 from nescio.types import GradientNorms, InputError, NormTable
 
@@ -287,10 +287,10 @@ def test_the_cut_moves_when_the_check_fails(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_share_of_the_inputs_is_checked() -> None:
-    assert len(norms._some(31, 0)) <= 3 and len(norms._some(32, 0)) >= 1
-    assert 70 <= len(norms._some(6400, 0)) <= 130
-    assert torch.equal(norms._some(500, 3), norms._some(500, 3))
-    assert not torch.equal(norms._some(500, 3), norms._some(500, 4))
+    assert len(checked.some(31, 0)) <= 3 and len(checked.some(32, 0)) >= 1
+    assert 70 <= len(checked.some(6400, 0)) <= 130
+    assert torch.equal(checked.some(500, 3), checked.some(500, 3))
+    assert not torch.equal(checked.some(500, 3), checked.some(500, 4))
 
 
 # classes

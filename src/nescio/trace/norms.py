@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nescio import inputs, modes
 from nescio.models import Classifier
-from nescio.trace import attention, cotangents, estimate, memory, noise, replay
+from nescio.trace import attention, checked, cotangents, estimate, memory, noise, replay
 from nescio.trace.asked import check_request
 from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, pulled_norms, split_norms
 from nescio.trace.plan import detached, prove_silent
@@ -75,8 +75,6 @@ def class_gradients(
     return ClassGradients(found.norms, found.probabilities, found.layers, found.spread)
 
 
-CHECKED = 64
-"""One input in so many is scored exactly too where layers are estimated."""
 LEVELS = 4
 """How often the cut may move before everything is computed."""
 
@@ -106,42 +104,18 @@ def gradient_norms(
         tables = work.tables(work.x, cut)
         if cut is None or not request.tolerance:
             return tables
-        chosen = _some(inputs.size(x), request.seed)
+        chosen = checked.some(inputs.size(x), request.seed)
         if not len(chosen):
             return tables
         whole = cut.whole() if cut.drawn else None  # of many classes most stay estimated
         truth = work.tables(inputs.take(work.x, chosen), whole)
         moves = 0
-        while (worst := _apart(tables, truth, chosen, request)) > request.tolerance and moves < LEVELS:
+        while (worst := checked.apart(tables, truth, chosen, request)) > request.tolerance and moves < LEVELS:
             moves += 1
             cut = work.cut(moves) if moves < LEVELS else whole
             tables = work.tables(work.x, cut)
         check = Check(len(chosen), worst, moves)
     return {row: replace(table, check=check) for row, table in tables.items()}
-
-
-def _some(count: int, seed: int) -> Tensor:
-    """Positions of a random share of the inputs; of half as many as `CHECKED` or more at least one."""
-    generator = torch.Generator("cpu").manual_seed(seed)
-    drawn = torch.rand(count, generator=generator, device="cpu")
-    chosen = (drawn < 1 / CHECKED).nonzero().flatten()
-    return drawn.argmin().unsqueeze(0) if not len(chosen) and 2 * count >= CHECKED else chosen
-
-
-def _apart(tables: dict[str, NormTable], truth: dict[str, NormTable], chosen: Tensor, request: GradientNorms) -> float:
-    """The largest relative error of ``Σ_c √p_c Σ_l a_l n²`` at the chosen inputs."""
-
-    def total(table: NormTable) -> Tensor:
-        steps = torch.arange(1 - table.norms.shape[2], 1, dtype=torch.float64, device=table.norms.device)
-        weights = (request.decay * steps).exp()
-        share = table.probabilities.sqrt().unsqueeze(2) if table.norms.shape[1] > 1 else 1.0
-        return (share * table.norms**request.norm * weights).sum((1, 2))
-
-    errors = []
-    for row, table in tables.items():
-        own = replace(table, norms=table.norms[chosen], probabilities=table.probabilities[chosen])
-        errors.append((total(own) / total(truth[row]) - 1).abs().max())
-    return float(torch.stack(errors).max())
 
 
 class _Work:
