@@ -193,6 +193,24 @@ class Features:
 
 
 @dataclass(frozen=True)
+class Depth:
+    """A place in a model: the public name of a module, and the dimension of the channels in what it gives."""
+
+    layer: str
+    axis: int
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Request for statistics of what the layers give, a tuple with one float64 ``[N, D]`` for each depth.
+
+    They are the mean and the standard deviation of each channel over the positions, see `nescio.models.activations`.
+    """
+
+    depths: tuple[Depth, ...]
+
+
+@dataclass(frozen=True)
 class Predictions:
     """Request for the probabilities of a posterior, float64 ``[S, N, C]``.
 
@@ -205,7 +223,7 @@ class Predictions:
     posterior: Posterior | None = None
 
 
-Request = Logits | GradientNorms | SampledLogits | Features | Predictions
+Request = Logits | GradientNorms | SampledLogits | Features | Activations | Predictions
 
 
 @runtime_checkable

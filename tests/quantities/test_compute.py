@@ -111,7 +111,7 @@ def test_without_inputs_or_with_strange_requests_it_says_so(model: Counting, x: 
     with pytest.raises(InputError, match="expected a batch of at least one input, got none; leave empty batches out"):
         compute(Classifier(model), x[:0], [Logits()])
     with pytest.raises(
-        InputError, match=r"expected requests to be Logits, GradientNorms, SampledLogits, Features or .*, got 'z'"
+        InputError, match=r"expected requests to be Logits, GradientNorms, SampledLogits, Features, .*, got 'z'"
     ):
         compute(Classifier(model), x, ["z"])  # type: ignore[list-item]
 

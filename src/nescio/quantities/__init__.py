@@ -21,8 +21,9 @@ from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
 from nescio.modes import preserved
 from nescio.quantities.draws import sampled_logits
-from nescio.quantities.features import features
+from nescio.quantities.features import forward
 from nescio.types import (
+    Activations,
     Features,
     GradientNorms,
     InputError,
@@ -37,6 +38,8 @@ from nescio.types import (
 
 __all__ = ["compute"]
 
+Answer = Tensor | NormTable | tuple[Tensor, ...]
+
 
 def compute(
     source: Classifier | Posterior,
@@ -44,14 +47,14 @@ def compute(
     requests: Iterable[Request],
     chunk: int | None = None,
     memory_gb: float | None = None,
-) -> dict[Request, Tensor | NormTable]:
+) -> dict[Request, Answer]:
     """The value of each request for the batch x; source: a model, or a posterior in its place.
 
     `chunk` bounds how many inputs or noisy copies are handled at once, `memory_gb` the memory that gradients take.
     """
     wanted = list(dict.fromkeys(requests))
     if strange := [request for request in wanted if not isinstance(request, Request)]:
-        kinds = "Logits, GradientNorms, SampledLogits, Features or Predictions of nescio.types"
+        kinds = "Logits, GradientNorms, SampledLogits, Features, Activations or Predictions of nescio.types"
         raise InputError(f"expected requests to be {kinds}, got {strange[0]!r}; mend the method's `needs`")
     if not isinstance(source, Classifier):
         return _of_posterior(source, x, wanted)
@@ -59,11 +62,11 @@ def compute(
     x = classifier.prepare(x)
     if inputs.size(x) == 0:
         raise InputError("expected a batch of at least one input, got none; leave empty batches out")
-    values: dict[Request, Tensor | NormTable] = {}
+    values: dict[Request, Answer] = {}
     with preserved(classifier, again=False):
-        layers = [request for request in wanted if isinstance(request, Features)]
-        if layers or Logits() in wanted:
-            values |= features(classifier, x, layers, chunk)
+        heard = [request for request in wanted if isinstance(request, Features | Activations)]
+        if heard or Logits() in wanted:
+            values |= forward(classifier, x, heard, chunk)
         for request in wanted:
             if isinstance(request, SampledLogits):
                 values[request] = sampled_logits(classifier, x, request, chunk)
@@ -92,7 +95,7 @@ def _predictions(posterior: Posterior, x: Inputs) -> Tensor:
     return p
 
 
-def _of_posterior(posterior: Posterior, x: Inputs, wanted: list[Request]) -> dict[Request, Tensor | NormTable]:
+def _of_posterior(posterior: Posterior, x: Inputs, wanted: list[Request]) -> dict[Request, Answer]:
     if strange := [request for request in wanted if request not in (Logits(), Predictions())]:
         raise ModelError(
             f"expected requests that a posterior can answer, Logits() or Predictions(), got {strange[0]!r}; "
@@ -100,7 +103,7 @@ def _of_posterior(posterior: Posterior, x: Inputs, wanted: list[Request]) -> dic
         )
     p = _predictions(posterior, x)
     # a probability of 0 has no logarithm; the smallest number stands for it
-    answers: dict[Request, Tensor | NormTable] = {
+    answers: dict[Request, Answer] = {
         Predictions(): p,
         Logits(): p.mean(0).clamp(min=torch.finfo(torch.float64).tiny).log(),
     }
