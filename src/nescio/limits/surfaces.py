@@ -22,6 +22,7 @@ from nescio.models import Classifier
 from nescio.modes import preserved, tracing
 from nescio.posteriors import DeepEnsemble, Deterministic
 from nescio.posteriors.base import whole_number
+from nescio.trace.sound import Sound
 from nescio.types import InputError
 
 
@@ -97,7 +98,7 @@ def uncertainty(model: Any, score: str = "entropy", *, output: str | None = None
     def value(x: Tensor) -> Tensor:
         logits = []
         for one in models:
-            with preserved(one), tracing(one):
+            with preserved(one), tracing(one), Sound():
                 logits.append(one.logits(x.to(one.device, one.dtype)).double())
         log_p = torch.stack(logits).log_softmax(-1)
         p = log_p.exp()

@@ -40,7 +40,7 @@ class AffineBatchNorm(torch.autograd.Function):
         scale = (var + eps).rsqrt() if weight is None else weight * (var + eps).rsqrt()
         shift = -mean * scale if bias is None else bias - mean * scale
         shape = (1, -1, *(1,) * (x.dim() - 2))
-        return torch.addcmul(shift.view(shape), x, scale.view(shape))
+        return laid_out(torch.addcmul(shift.view(shape), x, scale.view(shape)))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -65,6 +65,11 @@ class AffineBatchNorm(torch.autograd.Function):
 
             (grad,) = folded(deltas[0], run)
         return grad, None, None, None, None, None, None, None
+
+
+def laid_out(y: Tensor) -> Tensor:
+    """The result of a batch norm, in memory as PyTorch lays it: models call view() on it."""
+    return y if y.dim() > 3 and y.stride(1) == 1 else y.contiguous()  # channels last, or first
 
 
 def pulled(node: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:

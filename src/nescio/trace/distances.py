@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 
 class Distances(torch.autograd.Function):
@@ -41,16 +40,8 @@ class Distances(torch.autograd.Function):
         return each.sum(-2).sum_to_size(a.shape), -each.sum(-3).sum_to_size(b.shape), None, None
 
 
-class Sound(TorchFunctionMode):
-    """Inside, calls of `torch.cdist` go through `Distances`."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        return _distances(*args, **(kwargs or {})) if func is torch.cdist else func(*args, **(kwargs or {}))
-
-
-def _distances(
+def distances(
     x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
 ) -> Tensor:
+    """`torch.cdist` by `Distances`."""
     return Distances.apply(x1, x2, float(p), compute_mode)

@@ -26,6 +26,7 @@ from nescio.trace.graph import Graph
 from nescio.trace.layers import Layers
 from nescio.trace.layout import Layout
 from nescio.trace.plan import Plan, forms, leaf, probe
+from nescio.trace.sound import Sound
 from nescio.trace.substitutes import folding
 
 PROBED = 3
@@ -144,7 +145,7 @@ def forward(classifier: Classifier, x: Any, check: bool = True, wanted: Collecti
     if kind not in known:
         if size in (1, PROBED):
             try:
-                with full_products():  # a rule is told from a wrong one by more digits than TF32 has
+                with full_products(), Sound():  # a rule is told from a wrong one by more digits than TF32 has
                     own = _trace(classifier, x, check, wanted) if logits.is_cuda else (logits, graph)
                     known[kind] = probe(classifier, x, *own)
             except CheckpointError:  # the backward pass runs a part of the model once more, and not as affine maps

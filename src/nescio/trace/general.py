@@ -17,8 +17,8 @@ from torch import Tensor
 from nescio import inputs
 from nescio.models import Classifier
 from nescio.trace.backward import pull, quiet
-from nescio.trace.distances import Sound
 from nescio.trace.memory import exhausted
+from nescio.trace.sound import Sound
 
 FALLBACK = (RuntimeError, NotImplementedError, TypeError, ValueError)
 """What a model that vmap cannot follow may raise."""
@@ -124,7 +124,7 @@ def _one(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) 
     parameters = classifier.parameters()
     with Sound():
         logits = classifier.logits(inputs.take(x, slice(None)))
-    found = pull(logits, [parameters[name] for name in names], vectors)
+        found = pull(logits, [parameters[name] for name in names], vectors)
     found = [g.to_dense() if g is not None and g.is_sparse else g for g in found]
     shapes = ((len(vectors), *parameters[name].shape) for name in names)
     return {

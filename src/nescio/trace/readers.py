@@ -19,6 +19,7 @@ from nescio import modes
 from nescio.models import Classifier
 from nescio.trace.backward import pull
 from nescio.trace.plan import leaf
+from nescio.trace.sound import Sound
 from nescio.types import InputError, ModelError
 
 Vectors = Tensor | Callable[[Tensor], Tensor]
@@ -58,7 +59,7 @@ def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[
     zeros.
     """
     classifier = Classifier.of(model)
-    with modes.preserved(classifier), modes.tracing(classifier):
+    with modes.preserved(classifier), modes.tracing(classifier), Sound():
         x = classifier.prepare(x)
         tracked, roots = leaf(x)
         seen: list[tuple[str, Tensor, Any]] = []

@@ -18,6 +18,7 @@ from nescio.models import Classifier
 from nescio.trace import layers as layer_tables
 from nescio.trace import noise
 from nescio.trace.graph import Graph
+from nescio.trace.sound import Sound
 from nescio.types import ClassGradients
 
 
@@ -44,7 +45,7 @@ def gradient_norms(
     chunk: int | None = None,
 ) -> tuple[dict[str, Tensor], Tensor, tuple[str, ...]]:
     """The same result as `nescio.trace.gradient_norms`, one input and one row at a time (``chunk`` is not used)."""
-    with modes.preserved(classifier), modes.tracing(classifier):
+    with modes.preserved(classifier), modes.tracing(classifier), Sound():
         x = inputs.apply(classifier.prepare(x), Tensor.detach)
         parameters = classifier.parameters()
         first = Graph(classifier.logits(inputs.take(x, slice(0, 1))), parameters)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from nescio.trace import attention, batch_norm, data_convolution, layer_norm, pointwise
-from nescio.trace.distances import Sound
+from nescio.trace.sound import Sound
 
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 
@@ -43,6 +43,6 @@ class _Folding(TorchFunctionMode):
 
 @contextmanager
 def folding(wanted: bool = True) -> Iterator[None]:
-    """Inside, substitutes are used, where that is wanted; what vmap gets wrong has one always (`distances`)."""
+    """Inside, substitutes are used, where that is wanted; what PyTorch gets wrong has one always (`sound`)."""
     with Sound(), _Folding() if wanted else nullcontext():
         yield
