@@ -37,6 +37,7 @@ ARROW: dict[str, set[str]] = {
 }
 ARROW["attribution"] = {*ARROW["posteriors"], "posteriors", "scores"}
 ARROW["mitigate"] = {*ARROW["attribution"], "attribution", "evaluate"}
+ARROW["guard"] = {*ARROW["quantities"], "quantities", "scores", "decide", "data"}
 ARROW["study"] = set(ARROW)
 ARROW["limits"] = set(ARROW)
 ARROW["reproduce"] = set(ARROW)

@@ -1,5 +1,7 @@
 """nescio, Latin for "I do not know": how uncertain a pre-trained PyTorch classifier is, one number for each input.
 
+    guard = nescio.Guard(model).fit(reference)   # some hundred unlabelled inputs of the kind it is meant for
+    guard.check(x).foreign(0.05)          # which inputs are unlike them, with a promise: at most 5 % false alarms
     u = nescio.score(model, x)            # float64 [N], higher = more uncertain
     nescio.methods()                      # what else there is, what each needs and what it costs
     posterior = nescio.posteriors.Laplace(model).fit(train)      # or an ensemble, dropout, an evidential network …
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
         data,
         decide,
         evaluate,
+        guard,
         mitigate,
         models,
         plots,
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
         zoo,
     )
     from nescio.attribution import Attribution, explain
+    from nescio.guard import Guard, Verdict
     from nescio.models import Classifier
     from nescio.scores import methods
     from nescio.scores.decomposition import decompose
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Guard",
     "score",
     "fit",
     "methods",
@@ -53,6 +58,8 @@ __all__ = [
     "Decomposition",
     "Attribution",
     "Scored",
+    "Verdict",
+    "guard",
     "trace",
     "posteriors",
     "scores",
@@ -77,6 +84,8 @@ __all__ = [
 ]
 
 _HOME = {
+    "Guard": "nescio.guard",
+    "Verdict": "nescio.guard",
     "score": "nescio.study.scoring",
     "fit": "nescio.study.scoring",
     "methods": "nescio.scores",
@@ -91,7 +100,19 @@ _HOME = {
 _ROOMS = frozenset(
     {
         *("trace", "posteriors", "scores", "evaluate", "decide", "types", "models", "quantities", "study", "data"),
-        *("attribution", "mitigate", "limits", "training", "zoo", "plots", "report", "reproduce", "serve", "app"),
+        *(
+            "guard",
+            "attribution",
+            "mitigate",
+            "limits",
+            "training",
+            "zoo",
+            "plots",
+            "report",
+            "reproduce",
+            "serve",
+            "app",
+        ),
     }
 )
 

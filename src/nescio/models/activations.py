@@ -78,7 +78,10 @@ def depths(classifier: Classifier, x: Inputs, most: int = MOST) -> tuple[Depth, 
 
 @contextmanager
 def summaries(classifier: Classifier, places: Sequence[Depth], x: Inputs) -> Iterator[dict[Depth, Tensor]]:
-    """Gives a dictionary that a forward pass over x within the block fills with the statistics of each depth."""
+    """Gives a dictionary that a forward pass over x within the block fills with the statistics of each depth.
+
+    A depth without a name is the input itself.
+    """
     found: dict[Depth, Tensor] = {}
     modules = {} if classifier.module is None else dict(named_modules(classifier.module))
     mask = x.get("attention_mask") if isinstance(x, Mapping) else None
@@ -92,6 +95,10 @@ def summaries(classifier: Classifier, places: Sequence[Depth], x: Inputs) -> Ite
     handles = []
     try:
         for depth in places:
+            if depth.layer == "":
+                value = inputs.tensors(x)[0]
+                found[depth] = statistics(value, depth.axis)
+                continue
             if depth.layer not in modules:
                 raise ModelError(
                     f"expected a module '{depth.layer}' in {classifier.name}, but there is none; fit it anew"

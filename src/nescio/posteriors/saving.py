@@ -1,41 +1,33 @@
-"""A fitted distribution in a folder: its tensors in a safetensors file, and `posterior.json` with all the rest.
+"""A fitted distribution in a folder (`nescio.data.bundles`): `posterior.json` has its class and settings.
 
-    posterior.json                  class, settings, and the name, size and sha256 of the file of tensors
-    state-<sha256>.safetensors      the tensors
-
-The file of tensors is named after its content, and `posterior.json` is replaced last, in one step: a save that is cut
-off leaves what was there before. A model is code, which no file here holds: `load` is given the model.
+A model is code, which no file here holds: `load` is given the model.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from nescio.data import replacing
+from nescio.data.bundles import Bundle
 from nescio.inputs import describe
 from nescio.models import Classifier
 from nescio.models.structure import listing
 from nescio.models.weights import fill
 from nescio.training import seeded
-from nescio.types import InputError, ModelError, NescioError, need
+from nescio.types import InputError, ModelError, NescioError
 
 if TYPE_CHECKING:
     from nescio.posteriors.base import PosteriorBase
 
 RECORD = "posterior.json"
-VERSION = 1
+BUNDLE = Bundle(RECORD, "nescio.posterior", 1, "a distribution")
 
-_TENSORS = re.compile(r"state-([0-9a-f]{64})\.safetensors")
 _classes: dict[str, type[PosteriorBase]] = {}
 C = TypeVar("C", bound="type[PosteriorBase]")
 
@@ -53,26 +45,7 @@ def saved(name: str) -> Callable[[C], C]:
 
 def save(posterior: PosteriorBase, folder: str | os.PathLike[str]) -> None:
     """Write the distribution to the folder, which is made where it is missing; what it held before is replaced."""
-    record, tensors = pack(posterior)
-    content = need("safetensors.torch", "files").save(
-        {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}  # tied ones apart
-    )
-    digest = hashlib.sha256(content).hexdigest()
-    place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {place}: {error.strerror or error}") from error
-    file = place / f"state-{digest}.safetensors"
-    with replacing(file) as part:
-        part.write_bytes(content)
-    held = {"file": file.name, "bytes": len(content), "sha256": digest}
-    text = json.dumps({"format": "nescio.posterior", "version": VERSION, **record, "tensors": held}, indent=2)
-    with replacing(place / RECORD) as part:
-        part.write_text(text + "\n", encoding="utf-8")
-    for old in place.iterdir():
-        if _TENSORS.fullmatch(old.name) and old.name != file.name:
-            old.unlink(missing_ok=True)
+    BUNDLE.write(folder, *pack(posterior))
 
 
 def load(folder: str | os.PathLike[str], model: Any) -> Any:
@@ -82,10 +55,7 @@ def load(folder: str | os.PathLike[str], model: Any) -> Any:
     weights. For one that has weights of its own (ensembles, SWAG, variational …) a module of the same architecture, of
     which copies are filled, or a function that makes one; for an ensemble also a list of them. It is not changed.
     """
-    place = Path(folder)
-    record = _record(place)
-    tensors = _tensors(place, record["tensors"])
-    return unpack(record, tensors, model)
+    return unpack(*BUNDLE.read(folder), model)
 
 
 def pack(posterior: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -197,34 +167,3 @@ def _make(factory: Any) -> Any:
         raise ModelError(f"expected a torch.nn.Module, or a function that makes one, got {describe(factory)}")
     with seeded(0):  # its own first weights are drawn for nothing
         return factory()
-
-
-def _record(place: Path) -> dict[str, Any]:
-    file = place / RECORD
-    if not file.is_file():
-        raise InputError(f"expected a folder that a distribution was saved to, but there is no {file}; check the path")
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {file}: {error}; it is damaged: save the distribution again") from error
-    if not isinstance(record, dict) or record.get("format") != "nescio.posterior":
-        raise InputError(f"expected a saved distribution of nescio in {file}, got another file")
-    if record.get("version") != VERSION:
-        raise InputError(f"expected version {VERSION} in {file}, got {record.get('version')!r}; update nescio")
-    return record
-
-
-def _tensors(place: Path, held: Any) -> dict[str, Tensor]:
-    name = str(held.get("file")) if isinstance(held, dict) else ""
-    if not _TENSORS.fullmatch(name):
-        raise InputError(f"expected {place / RECORD} to name its file of tensors, got {held!r}; save it again")
-    file = place / name
-    if not file.is_file():
-        raise InputError(f"expected the tensors in {file}, but it is missing; copy the whole folder")
-    content = file.read_bytes()
-    if len(content) != held.get("bytes") or hashlib.sha256(content).hexdigest() != held.get("sha256"):
-        raise InputError(
-            f"expected {held.get('bytes')} bytes in {file} as they were saved, got {len(content)} that are not the "
-            "same: it was cut short or changed; copy the folder again, or save the distribution again"
-        )
-    return need("safetensors.torch", "files").load(content)

@@ -1,0 +1,75 @@
+"""The witnesses of a guard together: fitted to some inputs, on one scale, and their votes added up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nescio.guard.scale import Scale
+from nescio.guard.split import in_turns
+from nescio.guard.witnesses import Found, Rows, Witness
+
+Kept = Mapping[str, Rows]
+"""What is kept of some inputs, by the name of the witness."""
+
+
+def take(kept: Kept, index: Tensor) -> dict[str, Rows]:
+    """What is kept of the inputs at these positions."""
+    return {name: tuple(rows[index] for rows in columns) for name, columns in kept.items()}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What the witnesses found in the inputs that fit them, and a scale for each way of looking at an input."""
+
+    found: Mapping[str, Found]
+    scales: Mapping[str, tuple[Scale, ...]]
+
+    @classmethod
+    def of(cls, witnesses: Sequence[Witness], kept: Kept, groups: Tensor) -> Bench:
+        """Fit the witnesses.
+
+        Args:
+            witnesses: whom to fit.
+            kept: what is kept of the inputs.
+            groups: int64 ``[n]``; copies of one input share a number, and judge each other in no fit.
+        """
+        found, scales = {}, {}
+        for witness in witnesses:
+            rows = kept[witness.name]
+            found[witness.name] = witness.fit(rows)
+            own = _unseen(witness, rows, groups)
+            scales[witness.name] = tuple(Scale.of(column) for column in own.unbind(1))
+        return cls(found, scales)
+
+    def votes(self, witnesses: Sequence[Witness], kept: Kept) -> dict[str, Tensor]:
+        """The vote of each witness on each input, float64 ``[N]``."""
+        votes = {}
+        for witness in witnesses:
+            measured = witness.measure(dict(self.found[witness.name]), kept[witness.name])
+            scales = self.scales[witness.name]
+            z = torch.stack([scale(v) for scale, v in zip(scales, measured.unbind(1), strict=True)], dim=1)
+            votes[witness.name] = witness.vote(z)
+        return votes
+
+
+def total(votes: Mapping[str, Tensor]) -> Tensor:
+    """The score of the guard, float64 ``[N]``: the sum of the votes."""
+    return torch.stack(list(votes.values())).sum(0)
+
+
+def _unseen(witness: Witness, rows: Rows, groups: Tensor) -> Tensor:
+    """How unusual the witness finds each of these inputs, ``[n, M]``, when it was fitted to the others."""
+    names, index = groups.unique(return_inverse=True)
+    parts = []
+    places = []
+    for fold in in_turns(torch.arange(len(names))):
+        inside = torch.isin(index, fold.fit)
+        found = witness.fit(tuple(column[inside] for column in rows))
+        parts.append(witness.measure(found, tuple(column[~inside] for column in rows)))
+        places.append((~inside).nonzero().flatten())
+    order = torch.cat(places).argsort()
+    return torch.cat(parts)[order]

@@ -1,0 +1,76 @@
+"""Inputs for a guard, block by block, with their labels where there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from nescio import inputs
+from nescio.data.sources import Rows
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.posteriors.base import total
+
+
+def blocks(data: Any, most: int) -> Iterator[tuple[Inputs, Tensor | None]]:
+    """Blocks of at most `most` inputs with their labels, None where there are none."""
+    for x, y in _pairs(data):
+        for start in range(0, inputs.size(x), most):
+            part = slice(start, start + most)
+            yield inputs.take(x, part), None if y is None else y[part]
+
+
+def _pairs(data: Any) -> Iterator[tuple[Inputs, Tensor | None]]:
+    """Batches with labels where there are some."""
+    if isinstance(data, Rows):
+        for batch in data.batches(64):
+            yield batch.inputs, batch.labels
+    elif isinstance(data, tuple) and len(data) == 2 and _are_labels(data[1], data[0]):
+        yield from inputs.labelled(data)
+    elif isinstance(data, Tensor | np.ndarray | Mapping):
+        yield inputs.as_inputs(data), None
+    else:
+        for item in _items(data):
+            if isinstance(item, tuple | list) and len(item) >= 2 and _are_labels(item[1], item[0]):
+                yield from inputs.labelled([item])
+            else:
+                yield next(iter(inputs.batches([item]))), None
+
+
+def _items(data: Any) -> Iterator[Any]:
+    """The items of an iterable of batches; what is none of that is an InputError."""
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes | PathLike):
+        yield from data
+    else:
+        yield from inputs.batches(data)
+
+
+def _are_labels(y: Any, x: Any) -> bool:
+    """Whether y looks like the class indices of the batch x."""
+    if isinstance(y, list):
+        y = np.asarray(y) if all(isinstance(one, int) for one in y) else None
+    if not isinstance(y, Tensor | np.ndarray) or y.ndim != 1:
+        return False
+    whole = not (y.is_floating_point() or y.is_complex()) if isinstance(y, Tensor) else y.dtype.kind in "iu"
+    return whole and isinstance(x, Tensor | np.ndarray | Mapping) and len(y) == inputs.size(inputs.as_inputs(x))
+
+
+def count(data: Any) -> int | None:
+    """How many inputs there are; None where nobody knows before they are read."""
+    if isinstance(data, Rows):
+        return len(data)
+    return total(data[0]) if isinstance(data, tuple) and len(data) == 2 else total(data)
+
+
+def form(x: Inputs) -> tuple[int, ...] | None:
+    """The shape of one input where the batch is one tensor of floating-point numbers; None otherwise."""
+    return tuple(x.shape[1:]) if isinstance(x, Tensor) and x.is_floating_point() else None
+
+
+def at_once(classifier: Classifier) -> int:
+    """How many inputs make a block."""
+    return 64 if classifier.device is None or classifier.device.type == "cpu" else 512

@@ -1,0 +1,65 @@
+"""What a guard may promise: conformal p-values, the share of false alarms, and how large a reference has to be.
+
+    p(x) = (1 + number of reference inputs at least as foreign as x) / (n + 1)
+
+If x comes from where the reference comes from, and took no part in the fit, all n + 1 places in the order are equally
+likely, whatever the model and the score: P(p ≤ α) ≤ α for every α. The n inputs here are those that only give ranks;
+the others fit the witnesses. In *cross* ranks every input gives a rank against a fit to the others, and p adds the
+folds up: then the proof gives P(p ≤ α) ≤ 2α alone (Vovk et al. 2018), and simulation at most α
+(`benchmarks/promises.py`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from nescio.types import InputError
+
+ENOUGH = 5  # ranks for each expected false alarm: `foreign(0.05)` needs 5/0.05 = 100 of them
+_SAME = 1e-9  # differences that are round-off: an input that is in the reference ties with itself
+
+
+def at_least(reference: Tensor, score: Tensor) -> Tensor:
+    """How many values of the reference, sorted ``[n]``, are at least as large as each score: int64 ``[N]``."""
+    close = score - _SAME * (1.0 + score.abs())
+    return len(reference) - torch.searchsorted(reference, close.contiguous())
+
+
+def check_level(alpha: float, ranks: int) -> None:
+    """Raise an InputError for a level that is none, or one that so few ranks cannot hold steadily."""
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0.0 < alpha < 1.0:
+        raise InputError(f"expected a share of false alarms between 0 and 1, such as 0.05, got {alpha!r}")
+    needed = math.ceil(ENOUGH / alpha)
+    if ranks < needed:
+        raise InputError(
+            f"expected at least {needed} ranks for a level of {alpha:g}, got {ranks}: with so few the share of false "
+            f"alarms could be far from {alpha:g}. Give a reference of {reference_size(needed)} inputs or more, take a "
+            f"level of at least {ENOUGH / max(ranks, 1):.2g}, or look at p_value itself"
+        )
+
+
+def reference_size(ranks: int) -> int:
+    """How many inputs a reference needs for so many ranks: all of a small one rank, of a large one the second half."""
+    from nescio.guard.split import FEW
+
+    return ranks if ranks < FEW else 2 * ranks
+
+
+def benjamini_hochberg(p: Tensor, fdr: float) -> Tensor:
+    """Which of the p-values ``[N]`` to flag so that at most a share `fdr` of the flagged are false alarms, on average.
+
+    With m inputs the flagged are those with p ≤ t, t the largest p-value of which the k-th smallest is ≤ k·fdr/m
+    (Benjamini and Hochberg 1995; for conformal p-values Bates et al. 2023).
+    """
+    if isinstance(fdr, bool) or not isinstance(fdr, int | float) or not 0.0 < fdr < 1.0:
+        raise InputError(f"expected fdr to be a share between 0 and 1, such as 0.1, got {fdr!r}")
+    if not len(p):
+        return torch.zeros(0, dtype=torch.bool)
+    ordered = p.sort().values
+    good = ordered <= torch.arange(1, len(p) + 1, dtype=torch.float64) * fdr / len(p)
+    if not bool(good.any()):
+        return torch.zeros_like(p, dtype=torch.bool)
+    return p <= ordered[good.nonzero().max()]

@@ -1,0 +1,86 @@
+"""Appearance: are edges, textures and levels unlike any that the reference has?
+
+At each depth the statistics s of the activations (see `nescio.models.activations`) are compared with those of the
+reference by their Mahalanobis distance, in a covariance that is shrunk to a multiple of the identity (Ledoit and Wolf):
+
+    Σ = (1 − λ) S + λ μ 1,     μ = tr S / d,     distance² = (s − m)ᵀ Σ⁻¹ (s − m)
+
+S has at most n − 1 directions with variance, which are kept as V with their variances; all others share λ μ. The
+distance does not depend on the signs and rotations that an eigenvalue problem leaves open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nescio.guard.witnesses.base import Anatomy, Found, Kind, Rows, Witness, register
+from nescio.scores.features import ledoit_wolf
+from nescio.types import Request
+
+_FLOOR = 1e-6  # of the mean variance: a channel that never moved in the reference is no proof when it moves a little
+
+
+@register
+@dataclass(frozen=True)
+class Appearance(Witness):
+    """The mean over the depths of how far out the statistics lie; it counts against an input, never for it."""
+
+    dead_zone: float = 0.0
+
+    name = "appearance"
+
+    def needs(self, anatomy: Anatomy) -> tuple[Request, ...]:
+        return (anatomy.activations,) if anatomy.activations.depths else ()
+
+    def rows(self, *answers: tuple[Tensor, ...]) -> Rows:
+        return answers[0]
+
+    def fit(self, rows: Rows) -> Found:
+        found: Found = {}
+        for depth, statistics in enumerate(rows):
+            mean, vectors, variances, rest = _shrunk(statistics)
+            found |= {f"mean{depth}": mean, f"vectors{depth}": vectors, f"variances{depth}": variances}
+            found |= {f"rest{depth}": rest}
+        return found
+
+    def measure(self, found: Found, rows: Rows) -> Tensor:
+        columns = []
+        for depth, statistics in enumerate(rows):
+            centred = statistics - found[f"mean{depth}"]
+            inside = centred @ found[f"vectors{depth}"]
+            outside = (centred.square().sum(1) - inside.square().sum(1)).clamp(min=0.0)
+            square = (inside.square() / found[f"variances{depth}"]).sum(1) + outside / found[f"rest{depth}"]
+            columns.append(square.sqrt())
+        return torch.stack(columns, dim=1)
+
+    def vote(self, z: Tensor) -> Tensor:
+        return (z - self.dead_zone).clamp(min=0.0).mean(1)
+
+    def words(self, kind: Kind) -> str:
+        what = {"pictures": "edges and textures", "tokens": "words and phrases", "vectors": "values"}
+        return f"Its {what.get(kind, 'shapes and levels')} are unlike anything in the reference"
+
+
+def _shrunk(statistics: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean [d], directions [d, r], the shrunk variances along them [r], and that of all other directions []."""
+    count, width = statistics.shape
+    mean = statistics.mean(0)
+    centred = statistics - mean
+    level = centred.square().sum() / count / width
+    if float(level) <= 1e-24 * float(mean.square().mean()):  # nothing moves: any change is far out
+        rest = (1e-12 * mean.square().mean()).clamp(min=1e-24)
+        return mean, centred.new_zeros(width, 0), centred.new_zeros(0), rest
+    shrinkage = ledoit_wolf(centred)
+    rest = (shrinkage * level).clamp(min=_FLOOR * float(level))
+    if count < width:  # the small one of the two eigenvalue problems
+        values, left = torch.linalg.eigh(centred @ centred.T / count)
+        kept = values > 1e-10 * values[-1]
+        vectors = centred.T @ left[:, kept] / (count * values[kept]).sqrt()
+    else:
+        values, vectors = torch.linalg.eigh(centred.T @ centred / count)
+        kept = values > 1e-10 * values[-1]
+        vectors = vectors[:, kept]
+    return mean, vectors, (1.0 - shrinkage) * values[kept] + rest, rest

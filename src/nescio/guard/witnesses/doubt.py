@@ -1,0 +1,49 @@
+"""Doubt: is the answer itself unsure? Any registered score can be asked; as it comes, GEN, from the forward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio import scores
+from nescio.guard.witnesses.base import Anatomy, Found, Kind, Rows, Witness, register
+from nescio.types import InputError, Method, NormTable, Predictions, Request
+
+
+@register
+@dataclass(frozen=True)
+class Doubt(Witness):
+    """A score of the model's own uncertainty."""
+
+    score: Method = field(default_factory=lambda: scores.get("gen"))
+
+    name = "doubt"
+
+    def __post_init__(self) -> None:
+        if getattr(self.score, "needs_training_data", False) or Predictions() in self.score.needs:
+            raise InputError(
+                f"expected a score that needs neither training data nor a posterior as doubt=, got "
+                f"'{self.score.name}'; take gen, entropy, energy, regrad or evengrad"
+            )
+
+    def needs(self, anatomy: Anatomy) -> tuple[Request, ...]:
+        return self.score.needs
+
+    def rows(self, *answers: Any) -> Rows:
+        answers = tuple(one.cpu() if isinstance(one, NormTable) else one for one in answers)
+        return (self.score(*answers).unsqueeze(1),)
+
+    def fit(self, rows: Rows) -> Found:
+        return {}
+
+    def measure(self, found: Found, rows: Rows) -> Tensor:
+        return rows[0].to(torch.float64)
+
+    def vote(self, z: Tensor) -> Tensor:
+        return z[:, 0]
+
+    def words(self, kind: Kind) -> str:
+        return "The model is unsure of its answer"

@@ -1,0 +1,45 @@
+"""Strangeness: are the features unlike any that the reference has? The mean cosine distance to its nearest ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nescio.guard.witnesses.base import Anatomy, Found, Kind, Rows, Witness, register
+from nescio.types import Request
+
+_ELEMENTS = 2**24  # of a table of distances at once: 128 MiB
+
+
+@register
+@dataclass(frozen=True)
+class Strangeness(Witness):
+    """1 − the mean cosine between the features of an input and the `neighbours` nearest of the reference."""
+
+    neighbours: int = 10
+    dead_zone: float = 0.0
+
+    name = "strangeness"
+
+    def needs(self, anatomy: Anatomy) -> tuple[Request, ...]:
+        return () if anatomy.features is None else (anatomy.features,)
+
+    def rows(self, *answers: Tensor) -> Rows:
+        return tuple(h / h.norm(dim=1, keepdim=True).clamp(min=torch.finfo(h.dtype).tiny) for h in answers)
+
+    def fit(self, rows: Rows) -> Found:
+        return {"features": rows[0]}
+
+    def measure(self, found: Found, rows: Rows) -> Tensor:
+        known = found["features"]
+        k = min(self.neighbours, len(known))
+        parts = rows[0].split(max(1, _ELEMENTS // len(known)))
+        return torch.cat([1.0 - (part @ known.T).topk(k, dim=1).values.mean(1, keepdim=True) for part in parts])
+
+    def vote(self, z: Tensor) -> Tensor:
+        return z[:, 0]
+
+    def words(self, kind: Kind) -> str:
+        return "What the model sees in it is unlike anything in the reference"

@@ -1,0 +1,69 @@
+"""Is this answer wrong? The share of wrong answers among labelled reference inputs that were as doubtful.
+
+The inputs of the reference are put in the order of their doubt (1 − the largest probability) and cut into groups of
+equal size; neighbouring groups in which the share of wrong answers does not rise are joined (isotonic regression). An
+input gets the share of its group, with the exact binomial interval (Clopper and Pearson).
+
+This is another question than whether the input is foreign: for inputs unlike the reference it says nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nescio.decide.binomial import upper_bound
+
+LEAST = 20  # inputs in a group, and labelled inputs at all
+LEVEL = 0.9  # of the intervals
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """The estimated probability that each answer is wrong, with a 90 % interval: three times float64 ``[N]``."""
+
+    probability: Tensor
+    low: Tensor
+    high: Tensor
+
+
+@dataclass(frozen=True)
+class Mistakes:
+    """Groups of reference inputs by their doubt: the largest doubt in each but the last, wrong answers, and sizes."""
+
+    bounds: Tensor
+    wrong: Tensor
+    count: Tensor
+
+    @classmethod
+    def of(cls, doubt: Tensor, wrong: Tensor) -> Mistakes | None:
+        """From the doubt float64 ``[n]`` and whether each answer is wrong; None with fewer than 20 inputs."""
+        if len(doubt) < LEAST:
+            return None
+        order = doubt.argsort(stable=True)
+        doubt, wrong = doubt[order], wrong[order].to(torch.float64)
+        groups: list[tuple[float, float, int]] = []  # largest doubt, wrong answers, inputs
+        for part in torch.arange(len(doubt)).tensor_split(max(1, min(20, len(doubt) // LEAST))):
+            last = float(doubt[part[-1]])
+            if groups and groups[-1][0] == last:  # equal doubt stays together
+                part_wrong, part_count = groups[-1][1], groups[-1][2]
+                groups[-1] = (last, part_wrong + float(wrong[part].sum()), part_count + len(part))
+            else:
+                groups.append((last, float(wrong[part].sum()), len(part)))
+            while len(groups) > 1 and groups[-2][1] * groups[-1][2] >= groups[-1][1] * groups[-2][2]:
+                (_, w1, n1), (last, w2, n2) = groups[-2:]
+                groups[-2:] = [(last, w1 + w2, n1 + n2)]
+        columns = zip(*groups, strict=True)
+        bounds, wrongs, counts = (torch.tensor(column, dtype=torch.float64) for column in columns)
+        return cls(bounds[:-1], wrongs, counts)
+
+    def __call__(self, doubt: Tensor) -> Wrong:
+        """The estimate for inputs of this doubt."""
+        group = torch.searchsorted(self.bounds, doubt.contiguous())
+        error = (1.0 - LEVEL) / 2
+        pairs = [(int(w), int(n)) for w, n in zip(self.wrong.tolist(), self.count.tolist(), strict=True)]
+        high = torch.tensor([upper_bound(w, n, error) for w, n in pairs], dtype=torch.float64)
+        low = torch.tensor([1.0 - upper_bound(n - w, n, error) for w, n in pairs], dtype=torch.float64)
+        return Wrong((self.wrong / self.count)[group], low[group], high[group])
