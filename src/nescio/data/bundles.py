@@ -66,13 +66,15 @@ class Bundle:
     def _record(self, place: Path) -> dict[str, Any]:
         file = place / self.record
         if not file.is_file():
-            raise InputError(f"expected a folder that {self.what} was saved to, but there is no {file}; check the path")
+            raise InputError(
+                f"expected a folder that a {self.what} was saved to, but there is no {file}; check the path"
+            )
         try:
             record = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise InputError(f"cannot read {file}: {error}; it is damaged: save {self.what} again") from error
+            raise InputError(f"cannot read {file}: {error}; it is damaged: save the {self.what} again") from error
         if not isinstance(record, dict) or record.get("format") != self.format:
-            raise InputError(f"expected {self.what} saved by nescio in {file}, got another file")
+            raise InputError(f"expected a saved {self.what} of nescio in {file}, got another file")
         if record.get("version") != self.version:
             raise InputError(f"expected version {self.version} in {file}, got {record.get('version')!r}; update nescio")
         return record
@@ -88,6 +90,6 @@ class Bundle:
         if len(content) != held.get("bytes") or hashlib.sha256(content).hexdigest() != held.get("sha256"):
             raise InputError(
                 f"expected {held.get('bytes')} bytes in {file} as they were saved, got {len(content)} that are not the "
-                f"same: it was cut short or changed; copy the folder again, or save {self.what} again"
+                f"same: it was cut short or changed; copy the folder again, or save the {self.what} again"
             )
         return need("safetensors.torch", "files").load(content)

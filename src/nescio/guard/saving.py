@@ -23,7 +23,7 @@ from nescio.guard.wrong import Mistakes
 from nescio.posteriors.saving import same
 from nescio.types import Activations, Depth, Features, InputError, NescioError
 
-BUNDLE = Bundle("guard.json", "nescio.guard", 1, "a guard")
+BUNDLE = Bundle("guard.json", "nescio.guard", 1, "guard")
 
 
 def save(guard: Guard, folder: str | os.PathLike[str]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nescio.posteriors.base import PosteriorBase
 
 RECORD = "posterior.json"
-BUNDLE = Bundle(RECORD, "nescio.posterior", 1, "a distribution")
+BUNDLE = Bundle(RECORD, "nescio.posterior", 1, "distribution")
 
 _classes: dict[str, type[PosteriorBase]] = {}
 C = TypeVar("C", bound="type[PosteriorBase]")
