@@ -327,7 +327,7 @@ def test_import_of_nescio_loads_no_room() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error_that_lists_the_names() -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'scoer'; it has score, fit, methods"):
+    with pytest.raises(AttributeError, match=r"no attribute 'scoer'; it has Guard, score, fit, methods"):
         nescio.scoer
 
 
