@@ -47,13 +47,13 @@ class Bench:
 
     def votes(self, witnesses: Sequence[Witness], kept: Kept) -> dict[str, Tensor]:
         """The vote of each witness on each input, float64 ``[N]``."""
-        votes = {}
-        for witness in witnesses:
-            measured = witness.measure(dict(self.found[witness.name]), kept[witness.name])
-            scales = self.scales[witness.name]
-            z = torch.stack([scale(v) for scale, v in zip(scales, measured.unbind(1), strict=True)], dim=1)
-            votes[witness.name] = witness.vote(z)
-        return votes
+        return {witness.name: witness.vote(self.scaled(witness, kept[witness.name])) for witness in witnesses}
+
+    def scaled(self, witness: Witness, rows: Rows) -> Tensor:
+        """What the witness measures, on the scale of z, float64 ``[N, M]``."""
+        measured = witness.measure(dict(self.found[witness.name]), rows)
+        columns = zip(self.scales[witness.name], measured.unbind(1), strict=True)
+        return torch.stack([scale(v) for scale, v in columns], dim=1)
 
 
 def total(votes: Mapping[str, Tensor]) -> Tensor:

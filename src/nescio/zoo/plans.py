@@ -121,6 +121,16 @@ PLANS = (
         "ResNet152; one-cycle SGD up to 0.3, 30 epochs of batches of 512, bfloat16; crops and flips",
     ),
     TrainingPlan(
+        "resnet-svhn-fast", "svhn", resnet18_cifar,
+        replace(_CYCLE, epochs=12, lr=0.2, warmup=3, augment=augment.random_crop(4)),
+        "ResNet18; one-cycle SGD up to 0.2, 12 epochs of batches of 512, bfloat16; crops",
+    ),
+    TrainingPlan(
+        "resnet-cifar100-fast", "cifar100", partial(resnet18_cifar, classes=100),
+        replace(_CYCLE, epochs=40, lr=0.3, warmup=10, augment=_STANDARD),
+        "ResNet18; one-cycle SGD up to 0.3, 40 epochs of batches of 512, bfloat16; crops and flips",
+    ),
+    TrainingPlan(
         "vit-cifar10", "cifar10", small_vit, replace(_ADAM, epochs=200),
         "a small ViT (6 layers of width 192, patches of 4); AdamW 0.001, cosine, 200 epochs of batches of 512",
     ),
