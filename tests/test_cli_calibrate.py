@@ -152,7 +152,19 @@ def test_pictures_in_folders_of_their_classes_with_sizes_that_are_remembered(fol
     shown = capsys.readouterr()
     assert "data: 12 pictures in 3 classes in photos" in shown.err
     assert "On the other 6 inputs of photos" in shown.out
-    scored = ["--model", "out", "--data", "photos", "--method", "max_probability", "--out", "scores.csv"]
+    assert "Other commands take it as --model out --base calibrated_models:pictures\n" in shown.out
+    scored = [
+        "--model",
+        "out",
+        "--base",
+        "calibrated_models:pictures",
+        "--data",
+        "photos",
+        "--method",
+        "max_probability",
+        "--out",
+        "scores.csv",
+    ]
     assert main(["score", *scored]) == 0
     assert "pre-processing: resize 4," in capsys.readouterr().err
 

@@ -150,7 +150,7 @@ def test_an_exported_program_and_its_gradients(folder):
     torch.export.save(torch.export.export(model, (torch.rand(1, 3, 4, 4),)), "m.pt2")
     found = []
     for spec in ("m.pt2", "sourcemodels:pictures"):
-        assert score("--model", spec, "--data", "pictures", "--size", "4", "--method", "exgrad") == 0
+        assert score("--model", spec, "--data", "pictures", "--size", "4", "--method", "exgrad", "--trust-pickle") == 0
         found.append([float(row["exgrad"]) for row in table()])
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
@@ -165,7 +165,10 @@ def test_a_saved_posterior(folder, capsys):
     torch.nn.init.normal_(other.model.module[1].weight)
     DeepEnsemble([source.model, other.model]).save("kept")
     remember("kept", "sourcemodels:pictures", size=4)
-    assert score("--model", "kept", "--data", "pictures", "--method", "mutual_information", "--device", "cpu") == 0
+    asked = ("--model", "kept", "--data", "pictures", "--method", "mutual_information", "--device", "cpu")
+    assert score(*asked) == 2
+    assert "--base sourcemodels:pictures" in capsys.readouterr().err
+    assert score(*asked, "--base", "sourcemodels:pictures") == 0
     assert all(float(row["mutual_information"]) > 0 for row in table())
     assert "model: DeepEnsemble of kept over sourcemodels:pictures" in capsys.readouterr().err
 

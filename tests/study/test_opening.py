@@ -88,22 +88,60 @@ def test_a_saved_posterior_remembers_its_model(factory, tmp_path):
     x = torch.rand(3, 3, 2, 2)
     with pytest.raises(InputError, match=r"there is no model\.json; name the model as base \(--base\)"):
         open_source("kept")
+    with pytest.raises(ModelError, match="with other weights"):
+        open_source("kept", base=factory, **settings)
     given = open_source("kept", "w.pt", base=factory, **settings)
     remember(tmp_path / "kept", factory, "w.pt", **settings)
-    for source in (given, open_source(str(tmp_path / "kept"))):
+    trusted = open_source(str(tmp_path / "kept"), trust_pickle=True)
+    for source in (given, trusted, open_source("kept", base=factory)):
         assert isinstance(source, Source)
         assert torch.equal(source.model.predict(x), posterior.predict(x))
         assert str(source.preprocess) == "resize 2, mean 0.5, std 0.5"
         assert source.about.startswith("MCDropout of ")
         assert f"over {factory}" in source.about
         assert (nescio.score(source.model, x, "mutual_information") >= 0).all()
-    with pytest.raises(ModelError, match="with other weights"):
-        open_source("kept", base=factory, **settings)
     with pytest.raises(InputError, match="expected settings of output, size, crop, mean, std, got sizes"):
         remember(tmp_path / "kept", factory, sizes=3)
-    (tmp_path / "kept" / "model.json").write_text("{}")
-    with pytest.raises(InputError, match="expected the name of a model in"):
+    for text, words in (("{}", "expected the name of a model in"), ("[" * 100_000, "it is damaged")):
+        (tmp_path / "kept" / "model.json").write_text(text)
+        with pytest.raises(InputError, match=words):
+            open_source("kept")
+    remember(tmp_path / "kept", str(tmp_path / "kept"))
+    with pytest.raises(InputError, match="expected a model under the posterior in kept, got another posterior"):
         open_source("kept")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os:abort",
+        "kept_code:build",
+        "nescio.cli:main",
+        "nescio.zoo:cnn.os.abort",
+        "x:weights.pt",
+        "a:b/weights.pt",
+        ":",
+    ],
+)
+def test_a_folder_from_anyone_runs_no_function_that_it_names(name, tmp_path, monkeypatch):
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(tmp_path)
+    posteriors.MCDropout(nn.Sequential(nn.Linear(2, 2), nn.Dropout()), samples=2).save("kept")
+    for module in ("kept_code", "x", "a"):
+        (tmp_path / f"{module}.py").write_text("open('ran', 'w')")
+    (tmp_path / "trained.json").write_text("{}")
+    remember("kept", name)
+    with pytest.raises(ModelError, match=rf"model\.json names the function {name}.*--base {name}.*--trust-pickle"):
+        open_source("kept")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_network_of_the_zoo_needs_no_trust(tmp_path):
+    pytest.importorskip("safetensors")
+    base = open_model("nescio.zoo:small_cnn")
+    posteriors.DeepEnsemble([base.model, open_model("nescio.zoo:small_cnn").model]).save(tmp_path)
+    remember(tmp_path, "nescio.zoo:small_cnn")
+    assert "over nescio.zoo:small_cnn" in open_source(str(tmp_path)).about
 
 
 def test_a_posterior_over_a_trained_network(network, tmp_path):

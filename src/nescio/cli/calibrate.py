@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     from nescio.evaluate import nll, reliability
     from nescio.models import Classifier
     from nescio.posteriors import Deterministic, Temperature
-    from nescio.study.opening import remember
+    from nescio.study.opening import names_code, remember
     from nescio.types import InputError, need
 
     folder = _checked_folder(args.out)
@@ -109,6 +109,8 @@ def run(args: argparse.Namespace) -> int:
     with replacing(folder / PICTURE) as part:
         figure.savefig(part, format="png", dpi=150)
     print(f"\nWrote {folder}: posterior.json with its tensors, and {PICTURE}")
+    base = f" --base {args.model}" if names_code(args.model) else ""
+    print(f"Other commands take it as --model {folder}{base}")
     return 0
 
 

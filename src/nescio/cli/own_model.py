@@ -46,7 +46,9 @@ def add_data(command: argparse.ArgumentParser, required: bool = True) -> None:
         "--on-error", choices=("stop", "skip"), default="stop",
         help="at rows that cannot be used: stop, or skip them and say which (default: %(default)s)",
     )  # fmt: skip
-    command.add_argument("--base", metavar="MODEL", help="the model under a saved posterior that does not name it")
+    command.add_argument(
+        "--base", metavar="MODEL", help="the model under a saved posterior, where its folder names none or a function"
+    )
     command.add_argument(
         "--size", type=_size, metavar="N", help="resize pictures to a side of N, or HxW; 0: not (default: the model's)"
     )
@@ -65,8 +67,9 @@ def add_running(command: argparse.ArgumentParser) -> None:
     command.add_argument("--batch-size", type=positive, default=256, metavar="N", help="default: %(default)s")
     command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
     command.add_argument(
-        "--trust-pickle", action="store_true", help="read weights that may run code; only for files you trust"
-    )
+        "--trust-pickle", action="store_true",
+        help="open what may run code: pickled weights, a .pt2, a folder that names a function; only if you trust it",
+    )  # fmt: skip
 
 
 def model_at(args: argparse.Namespace) -> ModelAt:

@@ -4,25 +4,30 @@ a folder of ``nescio train``           trained.json, weights.pt: a network of th
 a folder of ``posterior.save(...)``    posterior.json: a distribution over a model; the model is code, so its name is in
                                        ``model.json`` beside it (`remember` writes that), or given as `base`
 anything else                          `nescio.models.sources.open_model`
+
+A folder may come from anyone, and a function that its ``model.json`` names would be run: without `trust_pickle` such a
+file may name a model of torchvision, timm, transformers or the zoo, or a trained network. A function is then named by
+the one who opens it, as `base`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nescio import posteriors
+from nescio import posteriors, zoo
 from nescio.data import replacing
 from nescio.data.sets import SETS
 from nescio.models.sources import Pictures, Source, open_model
 from nescio.models.sources.base import Channels, Found, Size
 from nescio.models.sources.heads import size as parameters
-from nescio.models.sources.opening import FORMS, settled
+from nescio.models.sources.opening import FORMS, KINDS, settled
 from nescio.models.weights import fill, read_weights
 from nescio.posteriors.saving import RECORD
-from nescio.types import InputError
+from nescio.types import InputError, ModelError
 from nescio.zoo.trained import FACTS, WEIGHTS, named
 
 MODEL = "model.json"
@@ -44,12 +49,12 @@ def open_source(
 ) -> Source:
     """The model that `spec` names, as `nescio.models.sources.open_model` has it, or a folder that nescio has kept.
 
-    base: the model under a saved posterior, where its folder does not say; `weights` are then those of that model.
+    base: the model under a saved posterior, where its folder does not say, or says a function; `weights` are then those
+    of that model (default: those that the folder says, if it is of that same base). trust_pickle: read files that may
+    execute code, and run a function that a folder names.
     """
-    place = Path(spec)
+    place = _place(spec)
     settings: dict[str, Any] = {"output": output, "size": size, "crop": crop, "mean": mean, "std": std}
-    if place.name in (WEIGHTS, FACTS) and (place.parent / FACTS).is_file():
-        place = place.parent
     if (place / RECORD).is_file():
         return _posterior(place, base, weights, trust_pickle, settings)
     if base is not None:
@@ -64,6 +69,19 @@ def open_source(
             f"folder {spec}, which has neither{hint}"
         )
     return open_model(spec, weights, trust_pickle=trust_pickle, **settings)
+
+
+def _place(spec: str) -> Path:
+    """The folder that is meant, if it is one: that of a trained network is also known by its files."""
+    place = Path(spec)
+    return place.parent if place.name in (WEIGHTS, FACTS) and (place.parent / FACTS).is_file() else place
+
+
+def names_code(spec: str) -> bool:
+    """Whether a model of that name comes from a function, which is run to make it, and not from a known collection."""
+    kind, colon, name = spec.partition(":")
+    known = kind in KINDS or (kind == zoo.__name__ and name in zoo.__all__) or _place(spec).is_dir()
+    return bool(colon) and not known
 
 
 def remember(
@@ -95,11 +113,25 @@ def _posterior(
 ) -> Source:
     """A saved distribution over its model."""
     given = {name: value for name, value in settings.items() if value is not None}
+    record: dict[str, Any] = {}
     if base is None:
         record = _record(place / MODEL)
-        base, weights = record["model"], weights if weights is not None else record.get("weights")
+        base = str(record["model"])
+        if names_code(base) and not trust_pickle:
+            raise ModelError(
+                f"{place / MODEL} names the function {base}, and opening it would run that: expected to be told that "
+                f"this is meant. If you know that function, name it yourself: base={base!r} (--base {base}); if you "
+                "trust where the folder comes from, say trust_pickle=True (--trust-pickle)"
+            )
+    else:
+        with suppress(InputError):
+            record = _record(place / MODEL)
+    if base == record.get("model"):
+        weights = weights if weights is not None else record.get("weights")
         kept = {name: _plain(record[name]) for name in settings if record.get(name) is not None}
         given = {**kept, **given}
+    if (Path(base) / RECORD).is_file():
+        raise InputError(f"expected a model under the posterior in {place}, got another posterior, {base}")
     under = open_source(base, weights, trust_pickle=trust_pickle, **given)
     found = posteriors.load(place, under.model)
     about = f"{type(found).__name__} of {place} over {under.about}"
@@ -138,7 +170,7 @@ def _record(file: Path) -> dict[str, Any]:
 def _json(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read {file}: {error}; it is damaged") from error
     if not isinstance(found, dict):
         raise InputError(f"expected a record in {file}, got another file")

@@ -1,17 +1,16 @@
 """``FILE.pt2``: a program of torch.export, with its weights inside, as a module whose gradients can be taken.
 
 A program is made for a fixed number of inputs at once unless its batch was marked as dynamic: then the inputs go
-through it in parts of that number, the last one filled up with copies. Reading an archive can execute code, by pickles
-in it and by what its graph may call: without `trust_pickle` only those are read that name nothing but operators.
+through it in parts of that number, the last one filled up with copies.
+
+An archive is a program, and opening it can execute code: by pickles of weights, constants and sample inputs, by
+expressions that torch evaluates, by the functions and operators that its graph names (some of which write files). What
+torch reads out of it differs from one version to the next, and from what other readers of archives see. So no look
+from outside can tell a harmless one, and every archive needs `trust_pickle`.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import re
-import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,6 @@ from nescio.models.sources.base import Found
 from nescio.models.sources.heads import Weights, size
 from nescio.models.weights import fill, read_weights
 from nescio.types import InputError, ModelError
-
-_OPERATOR = re.compile(r"torch\.ops(\.\w+)+|_operator\.\w+")
-_TOKEN = re.compile(r"\s+|'\w*'|(?P<call>\w+)\s*\(|\w+|[()\[\].+\-*/%,<>=]")
-_ASKS = {"size", "stride", "storage_offset", "dim"}
 
 
 class Exported(nn.Module):
@@ -60,10 +55,11 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
     file = Path(name)
     if not file.is_file():
         raise InputError(f"expected an archive of torch.export at {name}, but there is none (seen from {Path.cwd()})")
-    if not trust_pickle and (why := _suspicious(file)):
+    if not trust_pickle:
         raise ModelError(
-            f"expected a program of operators and tensors alone in {name}, but {why}, and reading that can execute "
-            "code; if you trust where the file comes from, say trust_pickle=True (--trust-pickle)"
+            f"expected to be told that {name} can be trusted, because opening an archive of torch.export can execute "
+            "any code that is in it; if you trust where the file comes from, say trust_pickle=True (--trust-pickle), "
+            "else load its weights into a model that you build (package.module:factory with --weights)"
         )
     try:
         program = torch.export.load(file)
@@ -146,56 +142,3 @@ def _check_mode(program: Any, name: str) -> None:
                 f"expected a program for evaluation in {name}, got one with {node.name} in training mode; "
                 "export it again: torch.export.export(model.eval(), ...)"
             )
-
-
-def _suspicious(file: Path) -> str | None:
-    """What in the archive could execute code when it is read or run; None where nothing is found."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            for name in archive.namelist():
-                if name.endswith((".so", ".dll", ".dylib", ".cubin", ".hsaco", ".o", ".py", ".pkl")):
-                    return f"it holds {name!r}"
-                if name.endswith(".pt"):
-                    torch.load(io.BytesIO(archive.read(name)), weights_only=True)
-                content = json.loads(archive.read(name)) if name.endswith(".json") else None
-                if found := next(_calls(content), None):
-                    return found
-    except zipfile.BadZipFile:
-        return None  # no archive at all: reading it says so
-    except Exception as error:
-        return f"it holds more than tensors ({type(error).__name__})"
-    return None
-
-
-def _calls(value: Any) -> Iterator[str]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _calls(item)
-    if not isinstance(value, dict):
-        return
-    for key, item in value.items():
-        if key == "use_pickle" and item:
-            yield "it holds a pickle"
-        elif key == "target" and isinstance(item, str) and not _OPERATOR.fullmatch(item):
-            yield f"it calls {item!r}"
-        elif key in ("expr_str", "guards_code"):
-            codes = item if isinstance(item, list) else [item]
-            yield from (f"it evaluates {code!r}" for code in codes if not _harmless(str(code)))
-        else:
-            yield from _calls(item)
-
-
-def _harmless(code: str) -> bool:
-    """Whether an expression, which torch evaluates, calls nothing but classes of sympy and the shape of a tensor."""
-    place = 0
-    while place < len(code):
-        found = _TOKEN.match(code, place)
-        if found is None or "__" in found.group():
-            return False
-        name = found["call"]
-        if name is not None and not (name[0].isupper() or name in _ASKS):
-            return False
-        if found.group() == "(" and code[:place].rstrip().endswith((")", "]", "'")):
-            return False
-        place = found.end()
-    return True
