@@ -199,6 +199,25 @@ def test_depth_rotation_and_transparency(odd):
     assert decode((odd / "cmyk.jpg").read_bytes()).mode == "RGB"
 
 
+def test_only_the_usual_kinds_are_opened_whatever_a_file_is_called(tmp_path, monkeypatch):
+    """Pillow would start Ghostscript for the first."""
+    monkeypatch.setattr("subprocess.check_call", lambda *_, **__: pytest.fail("a program was started"))
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("a program was started"))
+    postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
+    (tmp_path / "a.png").write_bytes(postscript)
+    os.mkfifo(tmp_path / "b.png")
+    write_pictures(tmp_path, ["c.png"])
+    rows = open_data(tmp_path, on_error="skip")
+    assert sum(len(batch.inputs) for batch in rows.batches(4)) == 1
+    reasons = {problem.name: problem.reason for problem in rows.problems}
+    assert reasons == {
+        "a.png": "it is no picture, or one of an unknown kind",
+        "b.png": "it is a pipe or a device, and no file",
+    }
+    with pytest.raises(InputError, match="it is no picture"):
+        decode(postscript)
+
+
 def test_a_picture_with_too_many_pixels_is_a_problem(tmp_path, monkeypatch):
     write_pictures(tmp_path, ["a.png"])
     monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 10)

@@ -99,7 +99,7 @@ def jpeg(x: Tensor, level: int, _: Generators) -> Tensor:
         packed = io.BytesIO()
         images.fromarray(picture.squeeze(2) if picture.shape[2] == 1 else picture).save(packed, "JPEG", quality=level)
         packed.seek(0)
-        with images.open(packed) as image:
+        with images.open(packed, formats=("JPEG",)) as image:
             return np.asarray(image).reshape(picture.shape)
 
     pictures = x.mul(255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()

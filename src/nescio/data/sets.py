@@ -29,6 +29,7 @@ DEFAULT = "~/.cache/nescio/data"
 COUNT = 500  # pictures in each bundled set that is drawn
 LSUN_SIDE = 32
 PICTURE_ENDINGS = {".png", ".jpg", ".jpeg", ".webp", ".bmp"}
+PICTURE_KINDS = ("PNG", "JPEG", "WEBP", "BMP")
 
 _TEN = tuple("0123456789")
 _CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
@@ -150,7 +151,7 @@ def _lsun(folder: Path) -> Read | None:
 
     def small(path: Path) -> np.ndarray[Any, Any]:
         try:
-            with images.open(path) as image:
+            with images.open(path, formats=PICTURE_KINDS) as image:
                 whole = image.convert("RGB")
                 return np.asarray(whole.resize((LSUN_SIDE, LSUN_SIDE), images.Resampling.BICUBIC))
         except Exception as error:  # Pillow raises many kinds for a damaged picture

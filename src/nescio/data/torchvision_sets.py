@@ -141,7 +141,7 @@ def _omniglot(dataset: Any) -> Read:
     classes = {name: label for label, name in enumerate(sorted(set(names)))}
 
     def small(file: Path) -> np.ndarray[Any, Any]:
-        with images.open(file) as image:
+        with images.open(file, formats=("PNG",)) as image:
             white = image.convert("L").point(lambda value: 255 - value)
             return np.asarray(white.resize((SIDE, SIDE), images.Resampling.LANCZOS))
 

@@ -1,7 +1,8 @@
 """A picture file as an upright picture of Pillow in grey ("L") or colour ("RGB"), eight bits to a channel.
 
 Grey of sixteen bits is divided by 257; a palette, CMYK and the like become RGB, transparency is dropped as the loaders
-of torchvision, timm and transformers drop it; the rotation that a camera noted (EXIF) is carried out.
+of torchvision, timm and transformers drop it; the rotation that a camera noted (EXIF) is carried out. The content says
+of which kind a file is, and not its name; only the usual kinds are opened, since some of Pillow's others start programs.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ ENDINGS = (
     *(".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".avif"),
     *(".ppm", ".pgm", ".pbm", ".pnm"),
 )
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF")
+"""The kinds of pictures that are opened, by Pillow's names for them."""
 
 
 def decode(source: str | Path | bytes) -> Any:
     """The picture in the file, or in these bytes; of an animation the first."""
     image = need("PIL.Image", "data")
+    if not isinstance(source, bytes) and (path := Path(source)).exists() and not (path.is_file() or path.is_dir()):
+        raise InputError("it is a pipe or a device, and no file")  # which may never end
     try:
-        with image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as opened:
+        with image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as opened:
             opened.load()
             upright = need("PIL.ImageOps", "data").exif_transpose(opened)
             return _plain(upright, image)
