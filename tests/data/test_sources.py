@@ -10,6 +10,7 @@ import torch
 from nescio.data.sources import Problem, Rows, open_data
 from nescio.data.sources.arrays import Placed
 from nescio.data.sources.decode import decode
+from nescio.data.tables import write_table
 from nescio.types import InputError
 
 image = pytest.importorskip("PIL.Image")
@@ -412,6 +413,19 @@ def test_texts_with_quotes_commas_and_lines(tmp_path):
     assert batch.labels.tolist() == [1, 0, 1, 2]
     with pytest.raises(InputError, match=r"expected numbers or pictures from .* for this model, got texts"):
         open_data(tmp_path / "t.csv")
+
+
+def test_names_and_labels_that_our_tables_escape_are_read_and_texts_stay_as_they_are(tmp_path):
+    write_table(
+        tmp_path / "t.csv",
+        {"text": np.array(["a", "b"]), "name": np.array(["=x", "@y"]), "label": np.array(["-no-", "+yes"])},
+    )
+    with (tmp_path / "t.csv").open("a") as file:
+        file.write("'-' is a dash,z,+yes\n")
+    rows = open_data(tmp_path / "t.csv", preprocess=Counted())
+    assert list(rows.names) == ["=x", "@y", "z"]
+    assert rows.classes == ("+yes", "-no-")
+    assert rows.store.raw(2) == "'-' is a dash"
 
 
 def test_broken_text_files_lose_no_row_in_silence(tmp_path):

@@ -117,6 +117,21 @@ def test_every_number_and_word_comes_back_from_csv(tmp_path, floats, number, tex
     assert found["t"].tolist() == [f"t{text}"] * size
 
 
+def test_no_cell_of_csv_is_a_formula_and_all_come_back(tmp_path):
+    names = ["=1+1", "+a", "-a", "@SUM(A1)", "\tx", "\rx", "'=x", "''-x", "'x", "-5", "plain", "-", "=cmd|' /C calc'!A0"]
+    numbers = np.linspace(-1.0, 1.0, len(names))
+    write_table(tmp_path / "t.csv", {"=name": np.array(names), "score": numbers})
+    with (tmp_path / "t.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    for cell in (*header, *(name for name, _ in rows)):
+        assert cell == "-5" or cell[0] not in "=+-@\t\r", cell
+    assert [float(cell) for _, cell in rows] == numbers.tolist()
+    found = read_table(tmp_path / "t.csv")
+    assert list(found) == ["=name", "score"]
+    assert found["=name"].tolist() == names
+    assert found["score"].tolist() == numbers.tolist()
+
+
 def test_no_rows_are_read_and_a_mark_of_excel_is_no_part_of_a_name(tmp_path):
     (tmp_path / "t.csv").write_text("index,entropy\n", encoding="utf-8-sig")
     found = read_table(tmp_path / "t.csv", ["index"])

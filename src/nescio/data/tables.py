@@ -3,6 +3,9 @@
 CSV and JSON hold every float with all its digits (17 where needed), so that reading gives back the same number.
 JSON is a list of records, one to a line. In CSV a column is of whole numbers, of numbers, of True and False, or of
 text, whichever holds all its cells; 007 is text, because as a number it would not be written again as it was.
+
+Names and texts come from anyone, and a spreadsheet runs a cell that begins with = + - or @ as a formula. In CSV such a
+text, if it is no number, gets an apostrophe before it, which `read_table` takes away again.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ _LONG = re.compile(r"-?[1-9][0-9]{18,}")  # a float would lose their last digits
 _NUMBER = re.compile(
     r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?(nan|inf|infinity)", re.IGNORECASE
 )
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
 
 
 def check_ending(path: str | Path) -> str:
@@ -91,8 +97,20 @@ def _parquet(path: Path, columns: Columns) -> None:
 def _csv(path: Path, columns: Columns) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow(columns)
-        rows.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+        rows.writerow(map(escaped, columns))
+        rows.writerows(zip(*(map(escaped, column.tolist()) for column in columns.values()), strict=True))
+
+
+def escaped(value: Any) -> Any:
+    """What is written to CSV for the value: the same, unless it is text that a spreadsheet would run."""
+    if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
+
+
+def unescaped(cell: str) -> str:
+    """The text in a cell of CSV: the opposite of `escaped`."""
+    return cell[1:] if _ESCAPED.match(cell) else cell
 
 
 def _json(path: Path, columns: Columns) -> None:
@@ -133,7 +151,8 @@ def _read_csv(path: Path) -> dict[str, NDArray[Any]]:
         raise _foreign(path, "CSV", str(error)) from error
     if not lines:
         raise _foreign(path, "CSV", "it has no line with the names of columns")
-    names, *rows = lines
+    header, *rows = lines
+    names = [unescaped(name) for name in header]
     _check_names(path, names)
     for number, row in enumerate(rows, 1):
         if len(row) != len(names):
@@ -165,7 +184,7 @@ def _from_text(cells: Sequence[str]) -> NDArray[Any]:
         return np.array([float(cell) for cell in cells], dtype=np.float64)
     if all(cell in ("True", "False") for cell in cells):
         return np.array([cell == "True" for cell in cells])
-    return _objects(cells)
+    return _objects(map(unescaped, cells))
 
 
 def _from_values(values: Sequence[Any]) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from nescio.data.sources.labels import BROKEN
 from nescio.data.sources.numbered import stamp
+from nescio.data.tables import unescaped
 from nescio.types import InputError
 
 FIRST = 1000
@@ -69,12 +70,12 @@ class CsvTable:
         return found
 
     def column(self, name: str) -> list[Any]:
-        """The cells of a column as text; `BROKEN` for those of rows that cannot be parted."""
+        """The cells of a column as text, of labels or names; `BROKEN` for those of rows that cannot be parted."""
         place = self._names.index(name)
         with self.path.open("rb") as file:
             file.readline()
             return [
-                cells[place].strip() if len(cells) == len(self._names) else BROKEN
+                unescaped(cells[place].strip()) if len(cells) == len(self._names) else BROKEN
                 for _, _, cells in self._records(file)
             ]
 
