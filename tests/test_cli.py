@@ -253,6 +253,14 @@ def test_an_interrupt_gives_130_and_leaves_nothing(folder, capsys):
         score("--debug", model="climodels:interrupted")
 
 
+def test_an_interrupt_while_the_commands_are_imported_is_a_sentence(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nescio.cli.import_module", interrupted)
+    assert "interrupted; nothing was written" in fails(capsys, 130, lambda: main(["methods"]))
+
+
 def test_methods_in_three_formats(capsys):
     assert main(["methods"]) == 0
     assert capsys.readouterr().out == f"{nescio.methods()}\n"
@@ -330,6 +338,7 @@ def test_demo_refuses_bad_arguments(tmp_path, monkeypatch, capsys, arguments, wo
 def test_the_command_without_torch_is_quick_and_knows_its_version():
     code = (
         "import sys, nescio.cli\n"
+        "assert not any(name.startswith('nescio.cli.') for name in sys.modules)\n"
         "try: nescio.cli.main(['--version'])\n"
         "except SystemExit as stop: assert stop.code == 0\n"
         "parser = nescio.cli.parser()\n"

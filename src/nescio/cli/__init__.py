@@ -2,7 +2,8 @@
 
 Exit status: 0 all went well; 1 something unforeseen; 2 the arguments or the data cannot be used; 130 interrupted.
 An error is one sentence on standard error; `--debug` shows where it came from. Torch is imported only when a
-command needs it, so that `nescio --help` is quick.
+command needs it, so that `nescio --help` is quick; and the commands themselves only by `parser`, so that Ctrl-C finds
+a sentence too while they are imported.
 """
 
 from __future__ import annotations
@@ -13,25 +14,26 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import NoReturn, TextIO
 
 from nescio import __version__
-from nescio.cli import (
-    app,
-    apply,
-    audit,
-    calibrate,
-    decide,
-    demo,
-    explain,
-    methods,
-    report,
-    reproduce,
-    score,
-    serve,
-    train,
+COMMANDS = (
+    "demo",
+    "methods",
+    "score",
+    "explain",
+    "calibrate",
+    "decide",
+    "apply",
+    "audit",
+    "report",
+    "app",
+    "serve",
+    "train",
+    "reproduce",
 )
-
+"""In the order of the help: each is a module beside this one."""
 DESCRIPTION = (
     """Uncertainty for any pre-trained PyTorch classifier: one number for each input, higher = more uncertain."""
 )
@@ -63,9 +65,10 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments (None: those of the process); gives the exit status."""
-    args = parser().parse_args(arguments)
-    debug = getattr(args, "debug", False)
+    debug = False
     try:
+        args = parser().parse_args(arguments)
+        debug = getattr(args, "debug", False)
         with _plain_warnings():
             status: int = args.run(args)
             sys.stdout.flush()  # a closed pipe shows itself here, and not when Python ends
@@ -104,22 +107,8 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"nescio {__version__}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for command in (
-        demo,
-        methods,
-        score,
-        explain,
-        calibrate,
-        decide,
-        apply,
-        audit,
-        report,
-        app,
-        serve,
-        train,
-        reproduce,
-    ):
-        command.add(commands, common)
+    for name in COMMANDS:
+        import_module(f"nescio.cli.{name}").add(commands, common)
     return whole
 
 

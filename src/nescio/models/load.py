@@ -47,6 +47,11 @@ def _found(spec: str) -> Any:
             f"expected package.module:factory, got {spec!r}; for example torchvision.models:resnet18, "
             "or mymodels:build for a function build in mymodels.py of this folder"
         )
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise InputError(
+            f"expected package.module:factory, got {spec!r}; a module is named by words with dots between them and not "
+            "by a path: run from the folder that holds it, or add that folder to PYTHONPATH"
+        )
     importlib.invalidate_caches()
     try:
         found: Any = importlib.import_module(name)
