@@ -66,7 +66,7 @@ def inputs(folder):
 
 
 def score(*arguments, model="climodels:build", data="x.npz", out="scores.csv"):
-    return main(["score", "--model", model, "--data", data, "--out", out, *arguments])
+    return main(["score", "--model", model, "--data", data, "--out", out, "--overwrite", *arguments])
 
 
 def read_csv(path):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 from nescio.cli import main
 from nescio.data import read_table
-from nescio.data.parts import MANIFEST, RUNS
+from nescio.data.parts import MANIFEST, RUNS, Parts
+from nescio.study import streaming
 
 MODELS = """
 import torch
@@ -150,8 +152,6 @@ def test_an_interrupt_says_how_to_go_on(folder, capsys):
             raise KeyboardInterrupt
         return whole(*given, **more)
 
-    from nescio.study import streaming
-
     whole = streaming.score
     capsys.readouterr()
     with pytest.MonkeyPatch.context() as patch:
@@ -172,7 +172,43 @@ def test_an_interrupt_says_how_to_go_on(folder, capsys):
     real.clear()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(streaming, "score", stopping)
-        score("--debug")
+        score("--debug", "--overwrite")
+
+
+def test_a_table_that_is_there_is_replaced_only_where_that_is_said(folder, capsys, monkeypatch):
+    assert score() == 0
+    before = Path("s.csv").read_bytes()
+
+    def refused():
+        assert score(method="energy") == 2
+        told = capsys.readouterr().err
+        assert "s.csv is there already; name another file, or say --overwrite to replace it" in told
+        assert Path("s.csv").read_bytes() == before
+
+    refused()
+    assert not Path("s.csv.parts").exists()
+
+    def interrupted_after(times, real):
+        left = iter(range(times))
+        return lambda *given, **more: (
+            real(*given, **more) if next(left, None) is not None else signal.raise_signal(signal.SIGINT)
+        )
+
+    for place, times in ((streaming, 3), (Parts, 0)):  # at work, and when all was done but the parts were there
+        name = "score" if place is streaming else "remove"
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, interrupted_after(times, getattr(place, name)))
+            assert score("--overwrite", method="energy") == 130
+        assert Path("s.csv.parts").is_dir()
+        if place is streaming:
+            refused()
+    after = Path("s.csv").read_bytes()
+    assert after != before
+    assert score(method="energy") == 0  # the same file again
+    assert Path("s.csv").read_bytes() == after
+    assert not Path("s.csv.parts").exists()
+    assert score("--fresh") == 0
+    assert Path("s.csv").read_bytes() == before
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])

@@ -42,7 +42,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def score(*arguments):
-    return main(["score", "--out", "scores.csv", *arguments])
+    return main(["score", "--out", "scores.csv", "--overwrite", *arguments])
 
 
 def table():

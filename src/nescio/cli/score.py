@@ -54,7 +54,8 @@ are known the class's name (predicted_class), label and label_class.
 
 Memory does not grow with the data, and no work is lost: rows are kept in parts, in the folder that --out names or
 beside its file in FILE.parts, which is removed at the end. After a kill, an interrupt, a full disk or a broken input
-the same command goes on from there and ends with the same bytes. What is missing is said in _manifest.json."""
+the same command goes on from there and ends with the same bytes. What is missing is said in _manifest.json. A file
+that is there already is replaced only with --overwrite (or --fresh)."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -77,6 +78,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "--fit", metavar="PATH", help="labelled training data, such as a .npz file, for the methods that need them"
     )
     command.add_argument("--fresh", action="store_true", help="drop what an earlier run has kept, and begin anew")
+    command.add_argument("--overwrite", action="store_true", help="replace the file of --out where there is one")
     command.add_argument(
         "--part-rows",
         type=positive,
@@ -115,6 +117,10 @@ def run(args: argparse.Namespace) -> int:
     about = {"machine": machine(ready) if ray is None else None, **_about(args, ready)}
     kept = Parts(folder, total, size, identity(job, ready), about=about, ending=ending, fresh=args.fresh)
     with kept as parts:
+        if (
+            parts.missing
+        ):  # else it is the file of these very parts, and the run was cut off before it could remove them
+            _check_free(args)
         _tell_kept(parts)
         usage = Usage() if ray is None else ray.Usage()
         began, end = datetime.now(UTC).isoformat(timespec="seconds"), "failed"
@@ -166,10 +172,21 @@ def _out(args: argparse.Namespace) -> tuple[Path, str]:
     if not (args.out.endswith(("/", "\\")) or out.is_dir() or not out.suffix):
         ending = check_ending(out)
         check_writable(out)
-        return out.with_name(f"{out.name}.parts"), ending
+        folder = out.with_name(f"{out.name}.parts")
+        if not folder.exists():
+            _check_free(args)
+        return folder, ending
     check_ending("part.parquet")
     check_writable(out / MANIFEST if out.is_dir() else out)
     return out, ".parquet"
+
+
+def _check_free(args: argparse.Namespace) -> None:
+    """Raise where a file of that name would be lost: what it holds, and of which run, it does not say."""
+    from nescio.types import InputError
+
+    if Path(args.out).is_file() and not (args.overwrite or args.fresh):
+        raise InputError(f"--out: {args.out} is there already; name another file, or say --overwrite to replace it")
 
 
 def _job(args: argparse.Namespace) -> Job:
@@ -195,7 +212,9 @@ def training_data(args: argparse.Namespace, source: Source) -> list[tuple[Any, T
 
 def _about(args: argparse.Namespace, ready: Ready) -> dict[str, Any]:
     """What people want to know of where the scores come from."""
-    plain = {name: value for name, value in vars(args).items() if name not in ("run", "fresh", "debug", "set")}
+    plain = {
+        name: value for name, value in vars(args).items() if name not in ("run", "fresh", "overwrite", "debug", "set")
+    }
     return {
         "model": ready.source.about,
         "data": ready.rows.about,
