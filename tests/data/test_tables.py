@@ -118,7 +118,21 @@ def test_every_number_and_word_comes_back_from_csv(tmp_path, floats, number, tex
 
 
 def test_no_cell_of_csv_is_a_formula_and_all_come_back(tmp_path):
-    names = ["=1+1", "+a", "-a", "@SUM(A1)", "\tx", "\rx", "'=x", "''-x", "'x", "-5", "plain", "-", "=cmd|' /C calc'!A0"]
+    names = [
+        "=1+1",
+        "+a",
+        "-a",
+        "@SUM(A1)",
+        "\tx",
+        "\rx",
+        "'=x",
+        "''-x",
+        "'x",
+        "-5",
+        "plain",
+        "-",
+        "=cmd|' /C calc'!A0",
+    ]
     numbers = np.linspace(-1.0, 1.0, len(names))
     write_table(tmp_path / "t.csv", {"=name": np.array(names), "score": numbers})
     with (tmp_path / "t.csv").open(newline="") as file:

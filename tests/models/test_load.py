@@ -77,7 +77,10 @@ def test_factories_of_this_folder_are_found_and_the_path_is_as_before(folder):
         ("my_factories", InputError, "expected package.module:factory, got 'my_factories'; for example torchvision"),
         (":build", InputError, "expected package.module:factory"),
         ("my_factories:", InputError, "expected package.module:factory"),
-        *((f"{name}:build", InputError, "not by a path: run from") for name in ("../x", "./x", ".x", "..", "a/b", "a b")),
+        *(
+            (f"{name}:build", InputError, "not by a path: run from")
+            for name in ("../x", "./x", ".x", "..", "a/b", "a b")
+        ),
         (
             "no_such_module:build",
             ModelError,

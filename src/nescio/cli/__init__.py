@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import NoReturn, TextIO
 
 from nescio import __version__
+
 COMMANDS = (
     "demo",
     "methods",

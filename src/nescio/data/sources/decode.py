@@ -2,7 +2,7 @@
 
 Grey of sixteen bits is divided by 257; a palette, CMYK and the like become RGB, transparency is dropped as the loaders
 of torchvision, timm and transformers drop it; the rotation that a camera noted (EXIF) is carried out. The content says
-of which kind a file is, and not its name; only the usual kinds are opened, since some of Pillow's others start programs.
+of which kind a file is, and not its name; only the usual kinds are opened: for some others Pillow starts programs.
 """
 
 from __future__ import annotations
