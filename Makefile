@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow lint format demo bench docs clean
+.PHONY: help test test-slow test-lowest lint format demo bench docs clean
 
 # The first Python that is new enough; `make PYTHON=/path/to/python test` chooses another.
 ifndef PYTHON
@@ -32,6 +32,11 @@ test: lint .venv/.installed-test  ## lint, types and all tests but the slow ones
 test-slow: .venv/.installed-test  ## only the slow tests
 	$(PYTEST) -m slow
 
+# What the bounds in pyproject.toml are about: files, pages, services and commands. torch is the one of make test.
+LOWEST_TESTS ?= tests/app tests/data tests/decide tests/models tests/plots tests/posteriors/test_saving.py tests/report tests/serve tests/study tests/test_cli*.py
+test-lowest: .venv-lowest/.installed  ## files, pages, services and commands on the lowest versions that pyproject.toml allows
+	$(ONE_THREAD) .venv-lowest/bin/python -m pytest $(LOWEST_TESTS)
+
 lint: .venv/.installed-test  ## ruff (rules and layout) and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,7 +56,7 @@ docs: .venv/.installed-docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(ONE_THREAD) $(BIN)/python -m mkdocs build --strict
 
 clean:  ## remove the environments, caches and written reports
-	rm -rf .venv .venv-uv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis nescio-demo.html
+	rm -rf .venv .venv-lowest .venv-uv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis nescio-demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- setting up -----------------------------------------------------------------------------------------------------
@@ -68,6 +73,12 @@ clean:  ## remove the environments, caches and written reports
 .venv/bin/python: | $(UV_FILE)
 	@test -n "$(PYTHON)" || { echo "No Python >= 3.11 was found on the PATH. Install one, or name it: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(UV) venv --allow-existing --python "$$("$(PYTHON)" -c 'import sys; print(sys.executable)')" .venv
+
+.venv-lowest/.installed: pyproject.toml constraints.txt $(UV_FILE) | .venv/bin/python
+	$(UV) venv --allow-existing --python $(BIN)/python .venv-lowest
+	grep '^torch==' constraints.txt > .venv-lowest/torch.txt
+	$(UV) pip install --python .venv-lowest/bin/python --resolution lowest-direct -c .venv-lowest/torch.txt -e '.[test,files,demo,data,timm,hf,serve,app]'
+	@touch $@
 
 # --target leaves the system's own packages alone and works where pip may not write to them.
 .venv-uv/bin/uv:
