@@ -69,7 +69,8 @@ def test_what_is_too_large_is_refused_before_it_is_read(desk: Desk, tmp_path: Pa
     large = tmp_path / "large.png"
     with large.open("wb") as file:
         file.truncate(10_000_001)
-    assert said(lambda: desk.of_picture(large)) == "expected a file of at most 10 MB, got 10.0 MB; save it smaller"
+    assert said(lambda: desk.of_picture(large)) == "expected a file of at most 10 MB, got a larger one; save it smaller"
+    assert "got a larger one" in said(lambda: desk.of_picture("/dev/zero"))
 
 
 def test_an_example_that_is_not_there(desk: Desk) -> None:

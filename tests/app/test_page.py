@@ -12,7 +12,8 @@ from PIL import Image
 
 from nescio.app import Desk, Settings, page
 from nescio.app.desk import Desk as PlainDesk
-from nescio.app.page import OUTSIDE, Answers, Sealed
+from nescio.app.doors import OUTSIDE, Sealed
+from nescio.app.page import Answers
 from nescio.cli import main
 from nescio.types import need
 
@@ -107,8 +108,8 @@ def asked(settings: Settings, host: bytes) -> list[Any]:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "headers": [(b"host", host)]}
-    asyncio.run(Sealed(inner, settings)(scope, None, send))  # type: ignore[arg-type]
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", host)]}
+    asyncio.run(Sealed(inner, settings, Path())(scope, None, send))  # type: ignore[arg-type]
     return sent
 
 

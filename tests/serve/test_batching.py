@@ -120,3 +120,53 @@ def test_closing_finishes_what_waits():
     assert not batcher.alive
     with pytest.raises(Closed):
         batcher.submit("a", [1])
+
+
+def test_quick_work_goes_before_the_next_row_of_slow_work():
+    work = Held()
+    batcher, _ = begun(work)
+    slow = batcher.submit("map", [1, 2, 3], slow=True)
+    other = batcher.submit("map", [4], slow=True)
+    quick = batcher.submit("a", [5])
+    work.go.set()
+    assert (slow.result(10), other.result(10), quick.result(10)) == ([10, 20, 30], [40], [50])
+    batcher.close()
+    assert work.batches == [("a", [0]), ("a", [5]), ("map", [1]), ("map", [4]), ("map", [2]), ("map", [3])]
+
+
+def test_a_large_job_lets_others_in_between():
+    work = Held()
+    batcher, _ = begun(work, size=2)
+    large, small = batcher.submit("a", [1, 2, 3, 4, 5]), batcher.submit("a", [6])
+    work.go.set()
+    assert (large.result(10), small.result(10)) == ([10, 20, 30, 40, 50], [60])
+    batcher.close()
+    assert [rows for _, rows in work.batches] == [[0], [1, 2], [6, 3], [4, 5]]
+
+
+def test_work_is_given_up_when_nobody_waits_for_it_any_more():
+    work = Held()
+    batcher = Batcher(work, size=8, wait=0.0, most=100)
+    gone = batcher.submit("map", list(range(50)), slow=True)
+    assert work.begun.wait(10)
+    assert batcher.waiting == 50
+    assert gone.cancel()  # in the middle of its first row
+    assert batcher.waiting == 0
+    work.go.set()
+    batcher.close()
+    assert work.batches == [("map", [0])]
+
+
+def test_closing_does_not_wait_for_ever():
+    work = Held()
+    batcher, running = begun(work)
+    slow = batcher.submit("map", [1, 2], slow=True)
+    batcher.close(0.05)
+    for future in (running, slow):
+        with pytest.raises(Closed):
+            future.result(0)
+    assert batcher.busy
+    work.go.set()
+    batcher.close()
+    assert work.batches == [("a", [0])]
+    assert not batcher.busy

@@ -66,6 +66,23 @@ def test_what_has_begun_is_finished_and_nothing_is_logged(how):
     assert "271828" not in text and "/predict" not in text
 
 
+def test_a_map_that_takes_long_is_broken_off_at_the_end():
+    body, found = {"inputs": [{"numbers": [1.0] * 5}]}, []
+    model = ["--model", "tests.serve.models:slow", "--method", "entropy", "--grace", "0.3s"]
+    with started(*model) as (process, url, lines):
+        ask = threading.Thread(target=lambda: found.append(httpx.post(f"{url}/explain", json=body, timeout=30)))
+        ask.start()
+        while "nescio_waiting_inputs 1.0" not in httpx.get(f"{url}/metrics").text:
+            time.sleep(0.05)
+        start = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert time.monotonic() - start < 5  # the model would be at work for 8 s
+        ask.join(20)
+    assert found[0].status_code == 503
+    assert "Ended; 1 requests that had begun were not answered in time, and were told so." in "".join(lines)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -74,6 +91,11 @@ def test_what_has_begun_is_finished_and_nothing_is_logged(how):
         (["--model", "tests.serve.models:slow", "--policy", "none.json"], "none.json"),
         (["--model", "tests.serve.models:slow", "--method", "mutual_information"], "needs a distribution"),
         (["--token", " "], "token: expected some characters"),
+        (["--token", ""], "token: expected some characters"),
+        (
+            ["--allow-origin", "*"],
+            "origins: expected the beginning of an address, such as https://example.org, got '*'",
+        ),
         (
             ["--model", "tests.serve.models:slow", "--method", "entropy", "--host", "203.0.113.1"],
             "expected to listen on",
@@ -83,6 +105,12 @@ def test_what_has_begun_is_finished_and_nothing_is_logged(how):
 def test_wrong_arguments_are_told(arguments, words, capsys):
     assert main(["serve", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_an_empty_token_in_the_environment_is_no_open_service(monkeypatch, capsys):
+    monkeypatch.setenv("NESCIO_TOKEN", "")
+    assert main(["serve"]) == 2
+    assert "token: expected some characters, got none" in capsys.readouterr().err
 
 
 def test_sizes_and_times():

@@ -50,18 +50,15 @@ class Desk:
         if path is None:
             raise InputError("expected a picture, got none; drop one here, or choose an example")
         try:
-            place = Path(path)
-            if place.stat().st_size > MAX_BYTES:
-                raise InputError(
-                    f"expected a file of at most {MAX_BYTES / 1e6:g} MB, got {place.stat().st_size / 1e6:.1f} MB; save "
-                    "it smaller"
-                )
-            data = place.read_bytes()
+            with Path(path).open("rb") as file:
+                data = file.read(MAX_BYTES + 1)  # an endless one too
         except OSError as error:
             raise InputError(f"expected a picture, but it cannot be read ({error.strerror}); give it again") from error
-        reader = Reader(self.engine.source, MAX_PIXELS, 1)
+        if len(data) > MAX_BYTES:
+            raise InputError(f"expected a file of at most {MAX_BYTES / 1e6:g} MB, got a larger one; save it smaller")
+        reader = Reader(self.engine.source, MAX_PIXELS, MAX_TEXT)
         try:
-            (row,) = reader.files([data])
+            (row,) = reader.files([data], 1)
         except Problem as problem:
             raise InputError(problem.message.removeprefix("file 0: ")) from problem
         return self.of_row(row)

@@ -1,7 +1,7 @@
 """The page: Gradio's components around a `Desk`, and the server that shows it.
 
-Nothing is loaded from outside: fonts are the system's, telemetry is off, and the browser is told so by a policy of its
-own (Content-Security-Policy). What people give lies in a folder of its own while the server runs, and is deleted.
+Nothing is loaded from outside: fonts are the system's, telemetry is off, and `doors` lets in what the page needs alone.
+What people give lies in a folder of its own while the server runs, and is deleted.
 """
 
 from __future__ import annotations
@@ -11,24 +11,22 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from nescio.app import cards
 from nescio.app.desk import MAX_BYTES, Desk
+from nescio.app.doors import Sealed
 from nescio.app.opinion import Opinion
 from nescio.report.html import escape
 from nescio.serve.server import address, listening, server
 from nescio.serve.settings import Settings
 from nescio.types import NescioError, need
 
-OUTSIDE = (
-    "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; media-src 'self' blob:; "
-    "worker-src 'self' blob:; manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
-)
 TAKES = {
     "pictures": "Drop a picture here, or choose an example.",
     "texts": "Write a text, or choose an example.",
@@ -44,6 +42,10 @@ PICK = """element.addEventListener("click", event => {
 """What a click on an example does in the browser."""
 KEPT = 3600
 """Seconds that what people gave is kept at most."""
+SESSIONS, WAITING = 100, 50
+"""Open pages whose last opinion is kept, and calls that may wait for the model."""
+ENDING = 2.0
+"""Seconds that an ending server waits: every open page holds a connection, and what it waits for is shown to nobody."""
 
 
 def gradio() -> Any:
@@ -178,57 +180,33 @@ def _application(gr: Any, desk: Desk, settings: Settings) -> Any:
         font=["system-ui", "-apple-system", "Segoe UI", "Roboto", "Arial", "sans-serif"],
         font_mono=["ui-monospace", "Menlo", "Consolas", "monospace"],
     )
+    page.state_session_capacity = SESSIONS
+    page.queue(max_size=WAITING, api_open=False)
     app = fastapi.FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     gr.mount_gradio_app(
         app, page, path="/", server_name=settings.host, server_port=settings.port, footer_links=[],
         run_history=False, show_error=False, max_file_size=MAX_BYTES, ssr_mode=False, pwa=False, mcp_server=False,
         enable_monitoring=False, theme=theme, css=files("nescio.app").joinpath("app.css").read_text(encoding="utf-8"),
     )  # fmt: skip
-    return Sealed(app, settings)
-
-
-class Sealed:
-    """An ASGI application around another, which forbids the browser to ask anybody else."""
-
-    def __init__(self, app: Any, settings: Settings) -> None:
-        self.app, self.settings = app, settings
-
-    async def __call__(
-        self,
-        scope: MutableMapping[str, Any],
-        receive: Callable[[], Awaitable[Any]],
-        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
-    ) -> None:
-        """One request, or the application's lifespan."""
-
-        async def sealed(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                policy = [(b"content-security-policy", OUTSIDE.encode()), (b"referrer-policy", b"no-referrer")]
-                message["headers"] = [*message.get("headers", []), *policy, (b"x-content-type-options", b"nosniff")]
-            await send(message)
-
-        if scope["type"] == "http" and not self.settings.addressed(dict(scope["headers"]).get(b"host", b"")):
-            await send({"type": "http.response.start", "status": 421, "headers": [(b"content-type", b"text/plain")]})
-            words = b"expected this machine as host (127.0.0.1 or localhost), got another name; use that address\n"
-            await send({"type": "http.response.body", "body": words})
-            return
-        await self.app(scope, receive, sealed)
+    page.has_launched = True  # a mounted app never says so, and then Gradio takes any path for a file that was given
+    return Sealed(app, settings, Path(need("gradio.utils", "app").get_upload_folder()))
 
 
 def run(desk: Desk, settings: Settings) -> None:
     """Show the page until the process is told to end."""
-    with own_folder(), listening(settings) as place:
+    with own_folder():
         app = application(desk, settings)
-        print(f"The page is at {address(place)} – end with Ctrl-C.", file=sys.stderr, flush=True)
-        if not settings.on_loopback:
-            print(
-                f"nescio: warning: {settings.host} can be reached by other machines, and anybody there can use the "
-                "model; leave --host out for this machine alone",
-                file=sys.stderr,
-                flush=True,
-            )
-        threading.Thread(target=desk.warm, daemon=True).start()
-        server(app, settings).run(sockets=[place])
+        with listening(settings) as place:
+            print(f"The page is at {address(place)} – end with Ctrl-C.", file=sys.stderr, flush=True)
+            if not settings.on_loopback:
+                print(
+                    f"nescio: warning: {settings.host} can be reached by other machines, and anybody there can use the "
+                    "model; leave --host out for this machine alone",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            threading.Thread(target=desk.warm, daemon=True).start()
+            server(app, replace(settings, grace=ENDING)).run(sockets=[place])
 
 
 @contextmanager

@@ -131,7 +131,7 @@ def tell_problems(rows: Rows, most: int = 5) -> None:
 
 
 @contextmanager
-def until_told(words: str) -> Iterator[None]:
+def until_told(words: str = "Ended.") -> Iterator[None]:
     """Run a server until Ctrl-C or SIGTERM, and then say so."""
     before = signal.signal(signal.SIGTERM, _end)  # uvicorn gives the signal back to us when all is done
     try:

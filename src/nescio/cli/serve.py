@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from nescio.types import Decomposition
 
 TOKEN = "NESCIO_TOKEN"
+LIMITS = (
+    *("max_body", "max_memory", "max_pixels", "max_inputs", "max_explained"),
+    *("timeout", "explain_timeout", "grace", "batch_size", "batch_wait"),
+)
 READING = {"x": None, "label": "auto", "name": "none", "on_error": "skip"}
 EXAMPLES = """examples:
   nescio serve                                                       (bundled digits, to try it)
@@ -64,14 +68,35 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--host", default="127.0.0.1", help="default: %(default)s, this machine alone")
     command.add_argument("--port", type=int, default=8000, help="0 for any free one (default: %(default)s)")
     command.add_argument("--token", help=f"what callers have to send (default: the environment variable {TOKEN})")
-    command.add_argument("--max-body", type=_amount, default="10MB", metavar="SIZE", help="default: %(default)s")
+    command.add_argument(
+        "--allow-origin", action="append", default=[], metavar="URL",
+        help="a site whose pages may use it from a browser, such as https://example.org; may be repeated",
+    )  # fmt: skip
+    command.add_argument(
+        "--max-body", type=_amount, default="10MB", metavar="SIZE", help="of a request (default: %(default)s)"
+    )
+    command.add_argument(
+        "--max-memory", type=_amount, default="1GB", metavar="SIZE", help="of all requests (default: %(default)s)"
+    )
     command.add_argument(
         "--max-pixels", type=_amount, default="25M", metavar="N", help="in a request (default: %(default)s)"
     )
     command.add_argument(
         "--max-inputs", type=positive, default=128, metavar="N", help="in a request (default: %(default)s)"
     )
-    command.add_argument("--timeout", type=_seconds, default="30s", metavar="TIME", help="default: %(default)s")
+    command.add_argument(
+        "--max-explained", type=positive, default=8, metavar="N", help="inputs for /explain (default: %(default)s)"
+    )
+    command.add_argument(
+        "--timeout", type=_seconds, default="30s", metavar="TIME", help="of a request (default: %(default)s)"
+    )
+    command.add_argument(
+        "--explain-timeout", type=_seconds, default="30s", metavar="TIME", help="of /explain (default: %(default)s)"
+    )
+    command.add_argument(
+        "--grace", type=_seconds, default="10s", metavar="TIME",
+        help="for what has begun when it is told to end (default: %(default)s)",
+    )  # fmt: skip
     command.add_argument(
         "--batch-size", type=positive, default=32, metavar="N", help="inputs at once (default: %(default)s)"
     )
@@ -101,22 +126,24 @@ def run(args: argparse.Namespace) -> int:
     settings = serve.Settings(
         host=args.host,
         port=args.port,
-        token=args.token or os.environ.get(TOKEN) or None,
-        max_body=args.max_body,
-        max_pixels=args.max_pixels,
-        max_inputs=args.max_inputs,
-        timeout=args.timeout,
-        batch_size=args.batch_size,
-        batch_wait=args.batch_wait,
+        token=os.environ.get(TOKEN) if args.token is None else args.token,
+        origins=tuple(args.allow_origin),
+        **{name: getattr(args, name) for name in LIMITS},
     )
+    serve.listening(settings).close()  # where that fails it is said now; the port is taken when the model is ready
     engine = _engine(args)
     print(f"model: {engine.source.about}", file=sys.stderr)
     if engine.source.preprocess is not None:
         print(f"pre-processing: {engine.source.preprocess}", file=sys.stderr)
     print(f"methods: {', '.join(engine.methods)}", file=sys.stderr)
     print(f"policy: {'none' if engine.policy is None else engine.policy}", file=sys.stderr)
-    with until_told("Ended; every request that had begun was answered."):
-        serve.run(engine, settings, drift_path=args.monitor)
+    with until_told():
+        try:
+            serve.run(engine, settings, drift_path=args.monitor)
+        except serve.Ended as ended:
+            print(ended, file=sys.stderr, flush=True)
+            if ended.busy:  # in the middle of a map that nobody waits for; Python would wait or crash
+                os._exit(0)
     return 0
 
 

@@ -17,14 +17,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nescio.serve.engine import Engine
-from nescio.serve.server import listening, run
+from nescio.serve.server import Ended, listening, run
 from nescio.serve.settings import Settings
 from nescio.types import need
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["Engine", "Settings", "application", "listening", "run"]
+__all__ = ["Ended", "Engine", "Settings", "application", "listening", "run"]
 
 
 def application(engine: Engine, settings: Settings | None = None, **more: Any) -> FastAPI:

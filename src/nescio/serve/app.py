@@ -3,8 +3,6 @@
 This module is loaded when a service is made (`nescio.serve.application`): its functions are typed with FastAPI's own.
 """
 
-import asyncio
-import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,26 +11,23 @@ from typing import Annotated, Any, Literal
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, Response
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.middleware.cors import CORSMiddleware
 
 from nescio import __version__
 from nescio.inputs import Inputs
 from nescio.report.html import facts
 from nescio.serve import answers, drawing, schemas
-from nescio.serve.batching import Batcher, Closed, Full
 from nescio.serve.engine import MAPS, Engine
 from nescio.serve.errors import KINDS, Problem, ending, of_input
 from nescio.serve.guard import Guard
-from nescio.serve.metrics import Drift, Metrics
+from nescio.serve.metrics import Drift
 from nescio.serve.page import page
-from nescio.serve.reading import Reader
+from nescio.serve.service import Service, first, sent
 from nescio.serve.settings import Settings
 
 ABOUT = "How sure a classifier is of each input, what kind of doubt it is, why, and what to do."
-TYPES = "application/json, multipart/form-data with files, or a picture itself (image/png, image/jpeg …)"
 _FILE = {"type": "string", "format": "binary", "description": "A picture"}
 BODY = {
     "required": True,
@@ -48,6 +43,8 @@ BODY = {
         "image/*": {"schema": _FILE},
     },
 }
+LAST = 1.0
+"""Seconds that an ended service waits for the model to stop; nobody waits for its answers by then."""
 _Of = Literal["epistemic", "aleatoric", "total"]
 _Show = Literal["overlay", "numbers", "both"]
 
@@ -55,24 +52,30 @@ _Show = Literal["overlay", "numbers", "both"]
 def make(engine: Engine, settings: Settings, drift_path: str | Path | None = None) -> FastAPI:
     """The application. drift_path: where the drift monitor keeps its counts; None: they are forgotten at the end."""
     drift = Drift(engine.policy, drift_path)
-    service = _Service(engine, settings, drift)
+    service = Service(engine, settings, drift)
+    guard: list[Guard] = []
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.start()
+        app.state.guard, app.state.batcher = guard[0], service.batcher
         yield
-        await run_in_threadpool(service.batcher.close, settings.timeout)
+        await run_in_threadpool(service.batcher.close, LAST)
 
     app = FastAPI(
         title="nescio", version=__version__, description=ABOUT, lifespan=lifespan, docs_url=None, redoc_url=None
     )
-    guard: list[Guard] = []
 
     def guarded(inner: Any) -> Guard:
         guard.append(Guard(inner, settings, service.metrics))
         return guard[0]
 
     app.add_middleware(guarded)
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=settings.origins, allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type"],
+        )  # fmt: skip
 
     async def refused(request: Request, error: Exception) -> Response:
         raise _problem(error) from None  # the guard answers it, as it does every other
@@ -84,83 +87,7 @@ def make(engine: Engine, settings: Settings, drift_path: str | Path | None = Non
     return app
 
 
-class _Service:
-    """What the routes share."""
-
-    def __init__(self, engine: Engine, settings: Settings, drift: Drift) -> None:
-        self.engine, self.settings, self.drift = engine, settings, drift
-        self.reader = Reader(engine.source, settings.max_pixels, settings.max_inputs)
-        self.metrics = Metrics(drift, lambda: self.batcher.waiting if hasattr(self, "batcher") else 0)
-        self.judges = () if engine.decider is None else (engine.decider,)
-
-    def start(self) -> None:
-        """Start the thread that owns the model."""
-        s = self.settings
-        self.batcher = Batcher(self._work, s.batch_size, s.batch_wait, s.max_waiting, self.metrics.batch)
-
-    def _work(self, key: Any, rows: list[Inputs]) -> list[Any]:
-        what, *settings = key
-        if what == "assess":
-            return self.engine.assess(rows, settings)
-        return [self.engine.explain(row, *settings) for row in rows]
-
-    async def rows(self, request: Request) -> list[Inputs]:
-        """The inputs of a request."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        known = kind in ("application/json", "multipart/form-data", "application/octet-stream")
-        if not known and not kind.startswith("image/"):
-            raise Problem(415, f"expected the content type {TYPES}, got {kind[:80] or 'none'}; name it in Content-Type")
-        body = await request.body()
-        if kind == "application/json":
-            return await run_in_threadpool(self._json, body)
-        files = await _uploaded(request, self.settings) if kind == "multipart/form-data" else [body]
-        return await run_in_threadpool(self.reader.files, files)
-
-    def _json(self, body: bytes) -> list[Inputs]:
-        try:
-            items = schemas.Body.model_validate_json(body).inputs
-        except ValidationError as error:
-            raise of_input(_first(error.errors(include_url=False, include_context=False))) from None
-        return self.reader.items(items)
-
-    async def answer(self, request: Request, *key: Any) -> tuple[list[Inputs], list[Any]]:
-        """The inputs of a request and what the thread makes of them, within the time that it may take."""
-        late = Problem(
-            408,
-            f"expected the request within {self.settings.timeout:g} s, got a part; send it again",
-            {"Connection": "close"},
-        )
-        try:
-            async with asyncio.timeout(self.settings.timeout):
-                rows = await self.rows(request)
-                late = Problem(
-                    504,
-                    f"expected an answer within {self.settings.timeout:g} s, but the model was not done with "
-                    f"{len(rows)} inputs; send fewer at once, try later, or allow more (--timeout)",
-                )
-                found = await asyncio.wrap_future(self.batcher.submit(key, rows))
-        except TimeoutError:
-            raise late from None
-        except Full:
-            raise Problem(
-                503, "expected a free place, but too many inputs are waiting; try again later", {"Retry-After": "1"}
-            ) from None
-        except Closed:
-            raise ending() from None
-        self.metrics.inputs.labels(request.url.path).inc(len(rows))
-        return rows, found
-
-    async def decided(self, results: Any) -> None:
-        """Count what the policy said, and let the monitor see it."""
-        made = [one.decision for one in results if one.decision is not None]
-        for one in made:
-            self.metrics.decisions.labels(one.advice).inc()
-        scores = [one.score for one in made if one.score is not None]
-        if scores and self.drift.monitor is not None:
-            await run_in_threadpool(self.drift.update, scores)
-
-
-def _routes(app: FastAPI, service: _Service, guard: list[Guard]) -> None:
+def _routes(app: FastAPI, service: Service, guard: list[Guard]) -> None:
     engine = service.engine
     errors: dict[int | str, dict[str, Any]] = {
         code: {"model": schemas.Refused, "description": words}
@@ -170,44 +97,62 @@ def _routes(app: FastAPI, service: _Service, guard: list[Guard]) -> None:
     gets: dict[int | str, dict[str, Any]] = {code: errors[code] for code in (401, 421, 500)}
     posts: dict[str, Any] = {"responses": errors, "openapi_extra": {"requestBody": BODY}}
 
-    @app.post("/predict", summary="The answer to each input, and how doubtful it is", **posts)
+    @app.post(
+        "/predict",
+        summary="The answer to each input, and how doubtful it is",
+        response_model=schemas.Predictions,
+        **posts,
+    )
     async def predict(
         request: Request,
         top: Annotated[int, Query(ge=1, le=1000, description="How many of the likeliest classes to name")] = 5,
-    ) -> schemas.Predictions:
-        _, found = await service.answer(request, "assess", *service.judges)
-        results = answers.predicted(engine, found, top)
-        await service.decided(results)
-        note = answers.SINGLE if found[0].samples == 1 else None
-        return schemas.Predictions(results=results, note=note)
+    ) -> Response:
+        def made(rows: list[Inputs], found: list[Any]) -> schemas.Predictions:
+            note = answers.SINGLE if found[0].samples == 1 else None
+            return schemas.Predictions(results=answers.predicted(engine, found, top), note=note)
+
+        predictions = await service.answer(request, ("assess", *service.judges), made)
+        await service.decided(predictions.results)
+        return await sent(predictions)
 
     known = Literal[tuple(engine.methods)]  # type: ignore[valid-type]
 
-    @app.post("/score", summary="How uncertain the model is of each input, by one or several methods", **posts)
+    @app.post(
+        "/score",
+        summary="How uncertain the model is of each input, by one or several methods",
+        response_model=schemas.Scores,
+        **posts,
+    )
     async def score(
         request: Request,
         method: Annotated[
             list[known] | None,  # type: ignore[valid-type]
             Query(description="Methods, each ?method=NAME; all that are served where none is named"),
         ] = None,
-    ) -> schemas.Scores:
+    ) -> Response:
         wanted = tuple(dict.fromkeys(method or engine.methods))
-        _, found = await service.answer(request, "assess", *dict.fromkeys((*wanted, *service.judges)))
-        results = answers.scored(engine, found, wanted)
-        await service.decided(results)
-        return schemas.Scores(results=results)
 
-    @app.post("/explain", summary="Which part of each input causes its doubt", **posts)
+        def made(rows: list[Inputs], found: list[Any]) -> schemas.Scores:
+            return schemas.Scores(results=answers.scored(engine, found, wanted))
+
+        scores = await service.answer(request, ("assess", *dict.fromkeys((*wanted, *service.judges))), made)
+        await service.decided(scores.results)
+        return await sent(scores)
+
+    @app.post(
+        "/explain", summary="Which part of each input causes its doubt", response_model=schemas.Explanations, **posts
+    )
     async def explain(
         request: Request,
         of: Annotated[_Of | None, Query(description="The part of the doubt; epistemic, or total alone")] = None,
         method: Annotated[Literal[MAPS], Query(description="How it is found")] = "ua_backprop",  # type: ignore[valid-type]
         show: Annotated[_Show, Query(description="A picture, numbers, or both")] = "both",
-    ) -> schemas.Explanations:
-        rows, found = await service.answer(request, "explain", of, method)
-        results = await run_in_threadpool(_explained, engine, rows, found, show)
-        first = found[0][1]
-        return schemas.Explanations(results=results, of=first.of, method=first.method, about=first.about)
+    ) -> Response:
+        def made(rows: list[Inputs], found: list[Any]) -> schemas.Explanations:
+            results, one = _explained(engine, rows, found, show), found[0][1]
+            return schemas.Explanations(results=results, of=one.of, method=one.method, about=one.about)
+
+        return await sent(await service.answer(request, ("explain", of, method), made))
 
     @app.get("/health", summary="Whether the service works, and what it serves", responses={**gets, 503: errors[503]})
     async def health(request: Request) -> schemas.Health:
@@ -283,31 +228,9 @@ def _explained(engine: Engine, rows: list[Inputs], found: list[Any], show: str) 
     return results
 
 
-async def _uploaded(request: Request, settings: Settings) -> list[bytes]:
-    """The files of a form, all in memory: nothing that was sent is written to the disk."""
-    parser = MultiPartParser(
-        request.headers, request.stream(), max_files=settings.max_inputs, max_fields=16, max_part_size=2**16
-    )
-    parser.spool_max_size = math.inf  # type: ignore[assignment]
-    try:
-        form = await parser.parse()
-    except (MultiPartException, KeyError, ValueError) as error:
-        many = "Too many files" in str(error)
-        raise Problem(
-            413 if many else 422,
-            f"expected a form with at most {settings.max_inputs} files, got one that cannot be read ({error}); "
-            "send it as curl -F file=@picture.png does",
-        ) from None
-    files = [await value.read() for _, value in form.multi_items() if not isinstance(value, str)]
-    await form.close()
-    if not files:
-        raise of_input("expected at least one file in the form, got none; send it as curl -F file=@picture.png does")
-    return files
-
-
 def _problem(error: Exception) -> Problem:
     if isinstance(error, RequestValidationError):
-        return of_input(_first(error.errors()))
+        return of_input(first(error.errors()))
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == 404:
@@ -315,11 +238,3 @@ def _problem(error: Exception) -> Problem:
     if error.status_code == 405:
         return Problem(405, f"expected the method {headers.get('Allow')} here, got another; see /docs", headers)
     return Problem(error.status_code, str(error.detail), headers)
-
-
-def _first(errors: Any) -> str:
-    """What a validator found first, and how many things more."""
-    first, more = errors[0], len(errors) - 1
-    where = ".".join(str(part) for part in first["loc"]) or "the body"
-    others = f" (and {more} more)" if more else ""
-    return f"{where}: {first['msg']}{others}; /docs shows what is expected"

@@ -1,15 +1,18 @@
 """Requests joined into batches: one thread does all work, and hands each request its own part of the results.
 
-The thread takes what waits, up to `size` rows, and waits at most `wait` seconds for more after the first. Jobs of one
-key are done together. Where that fails each is done again alone, so that one bad input spoils nothing for others. A
-job whose future was cancelled before its turn is left out.
+The thread takes what waits, up to `size` rows, and waits at most `wait` seconds for more after the first. Rows of one
+key are done together. Where that fails each job is done again alone, so that one bad input spoils nothing for others.
+
+**Nobody holds the thread.** A job with more rows than a batch goes to the end of the queue after each batch. A slow job
+(a map) is done one row at a time, and only when nothing else waits. A job whose future was cancelled, since nobody
+waits for it any more, is left out from its next row on.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -27,11 +30,34 @@ class Closed(Exception):
     """The thread has ended."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Job:
     key: Hashable
     rows: list[Any]
+    slow: bool
+    results: list[Any] = field(default_factory=list)
     future: Future[list[Any]] = field(default_factory=Future)
+
+    @property
+    def left(self) -> int:
+        return len(self.rows) - len(self.results)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Hand over the results or the error, unless nobody waits any more."""
+        if self.future.done() or not self.future.set_running_or_notify_cancel():
+            return
+        if error is None:
+            self.future.set_result(self.results)
+        else:
+            self.future.set_exception(error)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some rows of a job."""
+
+    job: _Job
+    rows: list[Any]
 
 
 class Batcher:
@@ -47,11 +73,11 @@ class Batcher:
     ) -> None:
         """most: rows that may wait. done: called after each batch with its jobs, its rows and the seconds it took."""
         self._work, self._size, self._wait, self._most, self._done = work, size, wait, most, done
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._closed = False
-        self.waiting = 0
-        """Rows that wait or are worked on."""
+        self._quick: deque[_Job] = deque()
+        self._slow: deque[_Job] = deque()
+        self._changed = threading.Condition()
+        self._now: list[_Part] = []
+        self._closed = self._given_up = False
         self._thread = threading.Thread(target=self._run, name="nescio-model", daemon=True)
         self._thread.start()
 
@@ -60,77 +86,107 @@ class Batcher:
         """Whether it takes jobs."""
         return self._thread.is_alive() and not self._closed
 
-    def submit(self, key: Hashable, rows: Sequence[Any]) -> Future[list[Any]]:
-        """The results of the rows, when they are there."""
-        job = _Job(key, list(rows))
-        with self._lock:
+    @property
+    def busy(self) -> bool:
+        """Whether the thread is there still."""
+        return self._thread.is_alive()
+
+    @property
+    def waiting(self) -> int:
+        """Rows that somebody waits for."""
+        with self._changed:
+            return self._count()
+
+    def submit(self, key: Hashable, rows: Sequence[Any], slow: bool = False) -> Future[list[Any]]:
+        """The results of the rows, when they are there; whoever cancels the future has them left out."""
+        job = _Job(key, list(rows), slow)
+        with self._changed:
             if self._closed:
                 raise Closed
-            if self.waiting + len(job.rows) > self._most:
+            if self._count() + job.left > self._most:
                 raise Full
-            self.waiting += len(job.rows)
-            self._queue.put(job)
+            (self._slow if slow else self._quick).append(job)
+            self._changed.notify()
         return job.future
 
     def close(self, timeout: float | None = None) -> None:
-        """Take no more jobs, finish those that wait, end the thread."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._queue.put(None)
+        """Take no more jobs, finish those that wait, end the thread; after the time out what is left is given up."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
         self._thread.join(timeout)
+        with self._changed:
+            self._given_up = True
+            left = [*self._quick, *self._slow, *(part.job for part in self._now)]
+            self._quick.clear()
+            self._slow.clear()
+        for job in left:
+            job.end(Closed())
+
+    def _count(self) -> int:
+        jobs = {*self._quick, *self._slow, *(part.job for part in self._now)}
+        return sum(job.left for job in jobs if not job.future.done())
 
     def _run(self) -> None:
-        going = True
-        while going:
-            jobs, going = self._gathered()
-            groups: dict[Hashable, list[_Job]] = {}
-            for job in jobs:
-                groups.setdefault(job.key, []).append(job)
+        while self._gathered():
+            groups: dict[Hashable, list[_Part]] = {}
+            for part in self._now:
+                groups.setdefault(part.job.key, []).append(part)
             for key, group in groups.items():
                 self._together(key, group)
 
-    def _gathered(self) -> tuple[list[_Job], bool]:
-        """The jobs of the next batch, and whether more may come."""
-        first = self._queue.get()
-        if first is None:
-            return [], False
-        jobs, count, until = [first], len(first.rows), time.monotonic() + self._wait
-        while count < self._size:
-            left = until - time.monotonic()
-            try:
-                job = self._queue.get(timeout=left) if left > 0 else self._queue.get_nowait()
-            except queue.Empty:
-                break
-            if job is None:
-                return jobs, False
-            jobs.append(job)
-            count += len(job.rows)
-        return jobs, True
+    def _gathered(self) -> bool:
+        """Take the rows of the next batch; False where no more will come."""
+        with self._changed:
+            self._now = []
+            while not self._quick and not self._slow:
+                if self._closed:
+                    return False
+                self._changed.wait()
+            if not self._quick:
+                self._take(self._slow, 1)
+                return True
+            left, until = self._size, time.monotonic() + self._wait
+            while left > 0:
+                if self._quick:
+                    left -= self._take(self._quick, left)
+                elif self._closed or not self._changed.wait(until - time.monotonic()):
+                    break
+            return True
 
-    def _together(self, key: Hashable, group: list[_Job]) -> None:
-        live = [job for job in group if job.future.set_running_or_notify_cancel()]
-        rows = [row for job in live for row in job.rows]
+    def _take(self, jobs: deque[_Job], most: int) -> int:
+        """Take rows of the first job, unless nobody waits for it; how many."""
+        job = jobs.popleft()
+        if job.future.done():
+            return 0
+        part = _Part(job, job.rows[len(job.results) :][:most])
+        self._now.append(part)
+        return len(part.rows)
+
+    def _together(self, key: Hashable, group: list[_Part]) -> None:
+        live = [part for part in group if not part.job.future.done()]
+        if not live:
+            return
         start = time.perf_counter()
-        try:
-            if live:
-                self._answer(key, live, rows)
-        finally:
-            with self._lock:
-                self.waiting -= sum(len(job.rows) for job in group)
-        if live:
-            self._done(len(live), len(rows), time.perf_counter() - start)
+        self._answer(key, live)
+        self._done(len(live), sum(len(part.rows) for part in live), time.perf_counter() - start)
+        for job in (part.job for part in live):
+            if not job.left:
+                job.end()
+            with self._changed:
+                if not job.future.done() and not self._given_up:
+                    (self._slow if job.slow else self._quick).append(job)
 
-    def _answer(self, key: Hashable, live: list[_Job], rows: list[Any]) -> None:
+    def _answer(self, key: Hashable, live: list[_Part]) -> None:
         try:
-            results = list(self._work(key, rows))
+            results = list(self._work(key, [row for part in live for row in part.rows]))
         except Exception as error:
             if len(live) == 1:
-                live[0].future.set_exception(error)
+                live[0].job.end(error)
                 return
-            for job in live:
-                self._answer(key, [job], job.rows)
+            for part in live:
+                self._answer(key, [part])
             return
-        for job in live:
-            own, results = results[: len(job.rows)], results[len(job.rows) :]
-            job.future.set_result(own)
+        for part in live:
+            own, results = results[: len(part.rows)], results[len(part.rows) :]
+            part.job.results.extend(own)

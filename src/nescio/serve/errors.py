@@ -12,6 +12,7 @@ from nescio.types import InputError, ModelError
 KINDS: dict[int, tuple[str, str]] = {
     400: ("bad_request", "the request cannot be understood"),
     401: ("unauthorized", "a token is missing or wrong"),
+    403: ("foreign_page", "a browser asked for a page of another site"),
     404: ("not_found", "there is nothing at this path"),
     405: ("method_not_allowed", "the path is there, but not for this method"),
     408: ("slow_request", "the request did not arrive in time"),
@@ -20,7 +21,7 @@ KINDS: dict[int, tuple[str, str]] = {
     421: ("wrong_host", "the service was addressed by a foreign name"),
     422: ("bad_input", "the input cannot be used"),
     500: ("unforeseen", "something went wrong here"),
-    503: ("busy", "too much is waiting, or the service is ending"),
+    503: ("busy", "too much is waiting or held in memory, or the service is ending"),
     504: ("timeout", "the answer was not ready in time"),
 }
 

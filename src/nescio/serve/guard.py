@@ -1,7 +1,6 @@
 """The outermost layer: who may ask, how much may be sent, what was counted; nothing unforeseen gets past it.
 
-Whoever sends too much is read to the end, up to a point, and nothing of it is kept: an answer to a sender who is still
-sending would be lost. Errors are logged by their type and place alone, for their text may hold parts of an input.
+Errors are logged by their type and place alone, for their text may hold parts of an input.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import suppress
 from typing import Any
 
-from nescio.serve.errors import Problem, of_failure
+from nescio.serve import callers
+from nescio.serve.bodies import Body, Budget, Message, Receive, Send, Share, announced
+from nescio.serve.errors import Problem, ending, of_failure
 from nescio.serve.metrics import Metrics
 from nescio.serve.settings import Settings
 from nescio.types import need
@@ -22,13 +21,10 @@ from nescio.types import need
 OPEN = ("/health", "/docs", "/openapi.json")
 """What needs no token."""
 ENDPOINTS = ("/predict", "/score", "/explain", "/metrics", *OPEN)
-DRAINED = 4
-"""So many times the allowed size is read before the connection is cut."""
+SHARE = "nescio.share"
+"""Where a request's scope has its share of the memory."""
 
 log = logging.getLogger("nescio.serve")
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 
 class Guard:
@@ -36,6 +32,9 @@ class Guard:
 
     def __init__(self, app: Any, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
+        self.budget = Budget(settings.max_memory)
+        self.broken_off = 0
+        """Requests that had begun and were not answered when the service ended."""
         self._gone: Any = need("starlette.requests", "serve").ClientDisconnect
         self._response: Any = need("starlette.responses", "serve").JSONResponse
 
@@ -50,14 +49,21 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message.get("headers", []), (b"x-content-type-options", b"nosniff")]
             await send(message)
 
-        body = _Body(receive, self.settings.max_body)
+        share = scope[SHARE] = Share(self.budget)
+        body = Body(receive, self.settings.max_body, share)
         try:
             self._check(scope)
             await self.app(scope, body, noted)
         except self._gone:
             status = status or 499  # nobody is there to be answered
+        except asyncio.CancelledError:  # the ending server has waited for this as long as it may
+            self.broken_off += 1
+            self.metrics.errors.labels(ending().kind).inc()
+            if status == 0:
+                await self._refuse(ending(), scope, body, noted)
         except Exception as error:
             problem = of_failure(error)
             if problem.status == 500:
@@ -65,9 +71,9 @@ class Guard:
             self.metrics.errors.labels(problem.kind).inc()
             if status == 0:
                 await body.drain(self.settings.timeout)
-                response = self._response(problem.body(), problem.status, headers=problem.headers)
-                await response(scope, body, noted)
+                await self._refuse(problem, scope, body, noted)
         finally:
+            share.give_back()
             path = scope["path"]
             self.metrics.answered(path if path in ENDPOINTS else "other", status, time.perf_counter() - start)
 
@@ -79,14 +85,13 @@ class Guard:
             return True
         return secrets.compare_digest(given.strip(), token.encode()) and kind.lower() == b"bearer"
 
+    async def _refuse(self, problem: Problem, scope: Message, receive: Receive, send: Send) -> None:
+        response = self._response(problem.body(), problem.status, headers=problem.headers)
+        await response(scope, receive, send)
+
     def _check(self, scope: Message) -> None:
         headers = dict(scope["headers"])
-        if self.settings.token is None and not self.settings.addressed(headers.get(b"host", b"")):
-            raise Problem(
-                421,
-                "expected this machine as host (127.0.0.1 or localhost), got another name; use that address, or give "
-                "the service a token (--token)",
-            )
+        callers.check(scope["headers"], self.settings)
         if scope["path"] not in OPEN and not self.authorized(headers):
             raise Problem(
                 401,
@@ -95,40 +100,7 @@ class Guard:
                 + "; ask whoever runs it",
                 {"WWW-Authenticate": "Bearer"},
             )
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self.settings.max_body:
-            raise _too_large(self.settings.max_body, str(int(length)))
-
-
-class _Body:
-    """What a sender sends, counted."""
-
-    def __init__(self, receive: Receive, most: int) -> None:
-        self._receive, self._most, self._seen, self._whole = receive, most, 0, False
-
-    async def __call__(self) -> Message:
-        """The next part, or a Problem once there is too much."""
-        message = await self._next()
-        if self._seen > self._most:
-            raise _too_large(self._most, "more")
-        return message
-
-    async def drain(self, seconds: float) -> None:
-        """Read what is still to come, and forget it."""
-        until = time.monotonic() + seconds
-        with suppress(TimeoutError):
-            while not self._whole and self._seen <= DRAINED * self._most:
-                await asyncio.wait_for(self._next(), until - time.monotonic())
-
-    async def _next(self) -> Message:
-        message = await self._receive()
-        self._seen += len(message.get("body", b""))
-        self._whole = message["type"] != "http.request" or not message.get("more_body", False)
-        return message
-
-
-def _too_large(most: int, came: str) -> Problem:
-    return Problem(413, f"expected at most {most} bytes, got {came}; send less at once", {"Connection": "close"})
+        announced(headers, self.settings.max_body)
 
 
 def _place(error: BaseException) -> str:

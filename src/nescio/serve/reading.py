@@ -24,24 +24,30 @@ from nescio.serve.errors import Problem, of_input
 from nescio.types import InputError, need
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF")
+LONG = 200
+"""So many times its shorter side a picture may be long: pre-processing that brings the shorter side to a size would
+make far more of a thread-like one than was sent, and Pillow keeps a pointer for each of its lines."""
+MARKS, COMMAS = 100_000, 2_000_000
+"""Beginnings of lists, objects and texts, and commas between values, that a request in JSON may have: each becomes an
+object of Python, many times as large as it was written."""
 _EITHER = {"pictures": "a picture, as {'image': BASE64} or a file", "texts": "a text, as {'text': '…'}"}
 
 
 class Reader:
     """Reads the rows of one request after another for one model."""
 
-    def __init__(self, source: Source, max_pixels: int, max_inputs: int) -> None:
+    def __init__(self, source: Source, max_pixels: int, max_text: int) -> None:
         self.preprocess, self.kind = source.preprocess, source.kind
-        self.max_pixels, self.max_inputs = max_pixels, max_inputs
+        self.max_pixels, self.max_text = max_pixels, max_text
 
     @property
     def expected(self) -> str:
         """What the model takes, in words."""
         return _EITHER.get(str(self.kind), "numbers, as {'numbers': […]}")
 
-    def items(self, items: Sequence[Any]) -> list[Inputs]:
-        """The rows of a request in JSON: items with one of image, numbers and text."""
-        self._count(len(items))
+    def items(self, items: Sequence[Any], most: int) -> list[Inputs]:
+        """The rows of a request in JSON, at most so many: items with one of image, numbers and text."""
+        _count(len(items), most)
         pixels = _Pixels(self.max_pixels)
         rows = []
         for place, item in enumerate(items):
@@ -54,17 +60,11 @@ class Reader:
                 rows.append(self._numbers(item.numbers, item.dtype, what))
         return rows
 
-    def files(self, files: Sequence[bytes]) -> list[Inputs]:
-        """The rows of pictures that were sent as files."""
-        self._count(len(files))
+    def files(self, files: Sequence[bytes], most: int) -> list[Inputs]:
+        """The rows of pictures that were sent as files, at most so many."""
+        _count(len(files), most)
         pixels = _Pixels(self.max_pixels)
         return [self._picture(data, pixels, f"file {place}: ") for place, data in enumerate(files)]
-
-    def _count(self, count: int) -> None:
-        if count == 0:
-            raise of_input("expected at least one input, got none; send a picture, numbers or a text")
-        if count > self.max_inputs:
-            raise Problem(413, f"expected at most {self.max_inputs} inputs, got {count}; send them in several requests")
 
     def _picture(self, data: bytes, pixels: _Pixels, what: str) -> Inputs:
         if self.kind in ("texts", "numbers"):
@@ -85,6 +85,8 @@ class Reader:
     def _text(self, text: str, what: str) -> Inputs:
         if self.kind != "texts":
             raise of_input(f"{what}expected {self.expected}, got a text, which this model does not take")
+        if len(text) > self.max_text:
+            raise Problem(413, f"{what}expected at most {self.max_text} characters, got {len(text)}; shorten it")
         return self._ready(self.preprocess, text, what)
 
     def _numbers(self, value: Any, dtype: str, what: str) -> Inputs:
@@ -125,6 +127,12 @@ class _Pixels:
             raise of_input(f"{what}expected a picture ({listed}), got {len(data)} bytes that are none") from error
         except Exception as error:  # a damaged header can raise anything
             raise of_input(f"{what}expected a picture, got a damaged file ({type(error).__name__})") from error
+        short, long = sorted((width, height))
+        if long > LONG * short:
+            raise Problem(
+                413,
+                f"{what}expected a side of at most {LONG} times the other, got {width} × {height}; cut it into parts",
+            )
         self.seen += width * height
         if self.seen > self.most:
             raise self._too_many(what, f"{width} × {height} here, {self.seen} in all")
@@ -135,6 +143,24 @@ class _Pixels:
             f"{what}expected at most {self.most} pixels in a request, got {came}; send a smaller picture, or several "
             "requests",
         )
+
+
+def check_json(body: bytes) -> None:
+    """A Problem where what is written would become too many objects; counted before it is parsed."""
+    marks, commas = sum(body.count(mark) for mark in (b"[", b"{", b'"')), body.count(b",")
+    if marks > MARKS or commas > COMMAS:
+        raise Problem(
+            413,
+            f"expected at most {MARKS} lists, objects and texts and {COMMAS} numbers in JSON, got {marks} signs that "
+            f"begin or end one and {commas} commas; send them in several requests, or pictures as files",
+        )
+
+
+def _count(count: int, most: int) -> None:
+    if count == 0:
+        raise of_input("expected at least one input, got none; send a picture, numbers or a text")
+    if count > most:
+        raise Problem(413, f"expected at most {most} inputs, got {count}; send them in several requests")
 
 
 def _bytes(text: str, what: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 
 _NUMBERS = {
     "description": "Nested lists of one length each, in the shape that the model takes, without a batch dimension "
@@ -43,7 +43,7 @@ class Item(Given):
 class Body(Given):
     """One or several inputs."""
 
-    inputs: list[Item] = Field(min_length=1)
+    inputs: Annotated[list[Item], FailFast()] = Field(min_length=1)
 
 
 class Class(BaseModel):

@@ -1,4 +1,4 @@
-"""A server around the application: one socket, one process, until SIGTERM or Ctrl-C; what has begun is finished."""
+"""A server around an application: one socket, one process, until SIGTERM or Ctrl-C, and a while for what has begun."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from nescio.serve.connections import protocol
 from nescio.serve.engine import Engine
 from nescio.serve.settings import Settings
 from nescio.types import InputError, need
-
-GRACE = 5
-"""Seconds beyond the timeout of a request that an ending server waits for those it is answering."""
 
 SWITCH = 0.0005
 """Seconds that a thread may keep Python to itself; with the usual 0.005 a request waits for the model at each step."""
@@ -50,26 +48,44 @@ def server(app: Any, settings: Settings) -> Any:
     uvicorn = need("uvicorn", "serve")
     config = uvicorn.Config(
         app,
+        http=protocol(settings.idle_timeout, settings.max_connections),
+        ws="none",
         lifespan="on",
-        log_level="warning",
+        log_level="error",
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=int(settings.timeout) + GRACE,
+        timeout_keep_alive=settings.idle_timeout,
+        timeout_graceful_shutdown=settings.grace,
     )
     return uvicorn.Server(config)
 
 
+class Ended(KeyboardInterrupt):
+    """The service was told to end, and has; str(…) says how."""
+
+    def __init__(self, broken_off: int, busy: bool) -> None:
+        super().__init__(
+            "Ended; every request that had begun was answered."
+            if not broken_off
+            else f"Ended; {broken_off} requests that had begun were not answered in time, and were told so."
+        )
+        self.broken_off, self.busy = broken_off, busy
+        """Requests without an answer; whether the model is still at work for one of them."""
+
+
 def run(engine: Engine, settings: Settings | None = None, *, drift_path: str | Path | None = None) -> None:
-    """Serve until the process is told to end; a KeyboardInterrupt then tells that it was."""
+    """Serve until the process is told to end, by Ctrl-C or SIGTERM; `Ended` then says how it went.
+
+    Others can connect once the model is ready, and not before.
+    """
     from nescio.serve import application
 
     settings = settings or Settings()
     app = application(engine, settings, drift_path=drift_path)
+    if wrong := engine.warm_up():
+        warnings.warn(wrong, UserWarning, stacklevel=2)
     with listening(settings) as place:
-        if wrong := engine.warm_up():
-            warnings.warn(wrong, UserWarning, stacklevel=2)
         url = address(place)
         print(f"Serving on {url} (the interface: {url}/docs). End with Ctrl-C.", file=sys.stderr, flush=True)
         if not settings.on_loopback and settings.token is None:
@@ -83,5 +99,7 @@ def run(engine: Engine, settings: Settings | None = None, *, drift_path: str | P
         sys.setswitchinterval(SWITCH)
         try:
             server(app, settings).run(sockets=[place])
+        except KeyboardInterrupt:
+            raise Ended(app.state.guard.broken_off, app.state.batcher.busy) from None
         finally:
             sys.setswitchinterval(before)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from nescio.types import InputError
 
+_POSITIVE = (
+    *("max_body", "max_memory", "max_pixels", "max_inputs", "max_explained", "max_text", "max_waiting"),
+    *("timeout", "explain_timeout", "idle_timeout", "grace", "max_connections", "batch_size"),
+)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -18,14 +23,30 @@ class Settings:
     """0: any free one."""
     token: str | None = None
     """What callers send as ``Authorization: Bearer TOKEN``; None: anybody may ask."""
+    origins: tuple[str, ...] = ()
+    """Pages of other sites that may use it from a browser, such as "https://example.org"."""
     max_body: int = 10_000_000
     """Bytes of a request."""
+    max_memory: int = 1_000_000_000
+    """Bytes that all requests hold together, as they came and as the model takes them; further ones are sent away."""
     max_pixels: int = 25_000_000
     """Pixels of all pictures of a request together, counted before any is decoded."""
     max_inputs: int = 128
     """Inputs of a request."""
+    max_explained: int = 8
+    """Inputs of a request to /explain, which takes far longer."""
+    max_text: int = 100_000
+    """Characters of a text."""
     timeout: float = 30.0
     """Seconds that a request may take."""
+    explain_timeout: float = 30.0
+    """Seconds that a request to /explain may take."""
+    idle_timeout: float = 15.0
+    """Seconds that a connection may wait before the head of a request has come, or before an answer is taken."""
+    max_connections: int = 512
+    """Open connections; the one that has waited longest is closed for a further one."""
+    grace: float = 10.0
+    """Seconds that an ending service goes on with what has begun."""
     batch_size: int = 32
     """Inputs that are handled together."""
     batch_wait: float = 0.005
@@ -34,7 +55,7 @@ class Settings:
     """Inputs that may wait for the model; further requests are sent away."""
 
     def __post_init__(self) -> None:
-        for name in ("max_body", "max_pixels", "max_inputs", "timeout", "batch_size", "max_waiting"):
+        for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}: expected a number above 0, got {getattr(self, name)!r}")
         if self.batch_wait < 0:
@@ -42,7 +63,19 @@ class Settings:
         if not 0 <= self.port < 2**16:
             raise InputError(f"port: expected a number from 0 to 65535, got {self.port!r}")
         if self.token is not None and not self.token.strip():
-            raise InputError("token: expected some characters, got none; leave it out for a service without one")
+            raise InputError(
+                "token: expected some characters, got none; leave it out, and NESCIO_TOKEN unset, for a service without"
+            )
+        if self.token is not None and (self.token != self.token.strip() or not self.token.isprintable()):
+            raise InputError(
+                "token: expected characters that a header can hold, got blanks around it or a control code"
+            )
+        for origin in self.origins:
+            if not re.fullmatch(r"https?://[^/?#\s*]+", origin):
+                raise InputError(
+                    f"origins: expected the beginning of an address, such as https://example.org, got {origin!r}"
+                )
+        object.__setattr__(self, "origins", tuple(origin.lower() for origin in self.origins))
 
     @property
     def on_loopback(self) -> bool:
