@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import nescio
 from nescio import trace
@@ -98,6 +99,25 @@ def test_a_norm_whose_gradient_comes_turned(name: str) -> None:
     agree(reference.class_gradients(model, x, layers="tensor"), wanted)
     agree(trace.class_gradients(model, x, layers="tensor"), wanted)
     agree(trace.class_gradients(model, x, layers="tensor", chunk=1), wanted)
+
+
+@pytest.mark.parametrize("name", ["batch", "instance"])
+def test_a_norm_in_a_part_that_is_run_again(name: str) -> None:
+    """What activation checkpointing computes in the backward pass is out of reach of a mode of torch."""
+
+    class Again(nn.Module):
+        def __init__(self, body: nn.Module) -> None:
+            super().__init__()
+            self.body = body
+
+        def forward(self, x: Tensor) -> Tensor:
+            return checkpoint(self.body, x, use_reentrant=False)
+
+    model, x = turned(name)
+    again, wanted = Again(model), differences(model, x)
+    for way in (reference, trace):
+        agree(way.class_gradients(again, x, layers="tensor"), wanted)
+        agree(way.class_gradients(again, x[:1], layers="tensor"), wanted[:1])
 
 
 @pytest.mark.parametrize("name", ["mlp", "raw", "tied", "custom", "lstm"])

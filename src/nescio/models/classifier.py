@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nescio import inputs
+from nescio import inputs, modes
 from nescio.inputs import Inputs, describe
 from nescio.models import outputs
 from nescio.models.explain import explain
@@ -163,6 +163,9 @@ class Classifier:
         call = compiled_call(self.model) if isinstance(self.model, nn.Module) else self.model
         closing = None if self.output == "logits" else Closing()
         with ExitStack() as stack:
+            if (loose := modes.current()) is not None:  # no call sees what another one kept
+                loose.restore()
+                stack.callback(loose.restore)
             if closing is not None:
                 stack.enter_context(eager())  # a compiled softmax cannot be listened to
                 stack.enter_context(closing)

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nescio.modes.loose import Loose, current, forgetting
 from nescio.modes.state import Generators, ModuleState, Values, Watch, modules_of
 from nescio.types import ModelError
 
@@ -33,10 +34,11 @@ _preserved: ContextVar[frozenset[int]] = ContextVar("preserved", default=frozens
 def preserved(model: object, again: bool = True) -> Iterator[None]:
     """Put back, bit for bit, what work on the model may change.
 
-    These are the training flag of every submodule, its hooks, its buffers (the objects and their values), its tensors
-    held as plain attributes, its parameters with their `requires_grad` and `.grad` (the very objects), and the random
-    state of torch (CPU, and CUDA where it is in use), numpy and Python. With ``again=False`` it leaves that to another
-    one for the same modules, where it stands inside of one: the work takes milliseconds for a large model.
+    These are the training flag of every submodule, its hooks, its buffers (the objects and their values), tensors in
+    its plain attributes and in dicts and lists there, its parameters with their `requires_grad` and `.grad` (the very
+    objects), and the random state of torch (CPU, and CUDA where it is in use), numpy and Python. With ``again=False``
+    it leaves that to another one for the same modules, where it stands inside of one: the work takes milliseconds for a
+    large model.
     """
     modules = modules_of(model)
     outer = _preserved.get()
@@ -45,13 +47,15 @@ def preserved(model: object, again: bool = True) -> Iterator[None]:
         return
     token = _preserved.set(outer.union(map(id, modules)))
     state = [ModuleState(module) for module in modules]
-    values = Values([value for saved in state for value in saved.values])
+    loose = Loose(modules)
+    values = Values([value for saved in state for value in saved.values] + loose.tensors)
     generators = Generators()
     try:
         yield
     finally:
         for saved in state:
             saved.restore()
+        loose.restore()
         values.restore()
         generators.restore()
         _preserved.reset(token)
@@ -61,7 +65,8 @@ def preserved(model: object, again: bool = True) -> Iterator[None]:
 def tracing(model: object) -> Iterator[None]:
     """Eval mode, gradients on for every floating-point parameter (frozen ones too), compiled models run eagerly.
 
-    Recurrent layers on a GPU leave cuDNN, which computes their gradients in training mode only.
+    Recurrent layers on a GPU leave cuDNN, which computes their gradients in training mode only. What a call of the
+    model leaves in plain attributes is put back before the next (`loose`).
     """
     modules = modules_of(model)
     with ExitStack() as stack:
@@ -71,6 +76,7 @@ def tracing(model: object) -> Iterator[None]:
         stack.enter_context(without_cudnn(modules))
         stack.enter_context(_evaluating(modules))
         stack.enter_context(_unfrozen(modules))
+        stack.enter_context(forgetting(modules))
         yield
 
 
@@ -215,4 +221,5 @@ __all__ = [
     "tf32_products",
     "without_cudnn",
     "Watch",
+    "current",
 ]

@@ -61,14 +61,9 @@ class ModuleState:
             if (hooks or before) and hooks != before:
                 hooks.clear()
                 hooks.update(before)
-        changed = [name for name, value in held.items() if self.held.get(name, self) is not value]
-        for name in [*changed, *(self.held.keys() - held.keys())]:
-            old, new = self.held.get(name), held.get(name)
-            loose = isinstance(old, Tensor) or isinstance(new, Tensor) or name == "_is_full_backward_hook"
-            if loose and name not in self.held:
-                del held[name]
-            elif loose and new is not old:
-                held[name] = old
+        key = "_is_full_backward_hook"
+        if held.get(key) is not self.held.get(key):
+            held[key] = self.held[key]
         named = module._parameters
         for name, parameter, requires_grad, grad, data in self.parameters:
             if name in named and named[name] is not parameter:

@@ -67,11 +67,16 @@ def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor, fold: bool = Fa
             raise
         if fold:
             raise NotFolded(str(error)) from error
-        return _stack([pull(logits, wanted, v.unsqueeze(0)) for v in vectors])
+        return pull_each(logits, wanted, vectors)
     result: list[Tensor | None] = [None] * len(wanted)
     for i, g in zip(reached, got, strict=True):
         result[i] = g
     return result
+
+
+def pull_each(logits: Tensor, wanted: Sequence[Any], vectors: Tensor) -> list[Tensor | None]:
+    """As `pull`, one cotangent after another."""
+    return _stack([pull(logits, wanted, v.unsqueeze(0)) for v in vectors])
 
 
 class _Folded(torch.autograd.Function):

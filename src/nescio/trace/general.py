@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs
 from nescio.models import Classifier
-from nescio.trace.backward import pull, quiet
+from nescio.trace.backward import pull, pull_each, quiet
 from nescio.trace.memory import exhausted
-from nescio.trace.sound import Sound
+from nescio.trace.sound import Sound, doubled
 
 FALLBACK = (RuntimeError, NotImplementedError, TypeError, ValueError)
 """What a model that vmap cannot follow may raise."""
@@ -122,9 +123,12 @@ def _many(classifier: Classifier, x: Tensor, names: Sequence[str], vectors: Tens
 def _one(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) -> dict[str, Tensor]:
     """One input by ordinary autograd."""
     parameters = classifier.parameters()
-    with Sound():
-        logits = classifier.logits(inputs.take(x, slice(None)))
-        found = pull(logits, [parameters[name] for name in names], vectors)
+    wanted = [parameters[name] for name in names]
+    try:
+        with Sound():
+            found = pull(classifier.logits(inputs.take(x, slice(None))), wanted, vectors)
+    except CheckpointError:
+        found = pull_each(doubled(classifier, x), wanted, vectors)
     found = [g.to_dense() if g is not None and g.is_sparse else g for g in found]
     shapes = ((len(vectors), *parameters[name].shape) for name in names)
     return {

@@ -19,6 +19,7 @@ from nescio import inputs, modes
 from nescio.models import Classifier
 from nescio.trace import attention, checked, cotangents, estimate, memory, noise, replay
 from nescio.trace.asked import check_request
+from nescio.trace.caches import forget
 from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, pulled_norms, split_norms
 from nescio.trace.plan import detached, prove_silent
 from nescio.trace.precision import Lowered, lowered
@@ -99,7 +100,12 @@ def gradient_norms(
         x = inputs.apply(classifier.prepare(x), detached)  # it may come from the model's own parameters
         if inputs.size(x) == 0:
             raise InputError("expected at least one input; got an empty batch")
-        work = _Work(classifier, x, rows, request, chunk, memory_gb, enter)
+
+        def entered() -> None:
+            enter()
+            forget(classifier, inputs.take(x, slice(0, 2)))
+
+        work = _Work(classifier, x, rows, request, chunk, memory_gb, entered)
         cut = work.cut(0)
         tables = work.tables(work.x, cut)
         if cut is None or not request.tolerance:

@@ -12,13 +12,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs, modes
 from nescio.models import Classifier
 from nescio.trace import layers as layer_tables
 from nescio.trace import noise
+from nescio.trace.caches import forget
 from nescio.trace.graph import Graph
-from nescio.trace.sound import Sound
+from nescio.trace.sound import Sound, doubled
 from nescio.types import ClassGradients
 
 
@@ -45,28 +47,41 @@ def gradient_norms(
     chunk: int | None = None,
 ) -> tuple[dict[str, Tensor], Tensor, tuple[str, ...]]:
     """The same result as `nescio.trace.gradient_norms`, one input and one row at a time (``chunk`` is not used)."""
-    with modes.preserved(classifier), modes.tracing(classifier), Sound():
+    with modes.preserved(classifier), modes.tracing(classifier):
         x = inputs.apply(classifier.prepare(x), Tensor.detach)
+        forget(classifier, inputs.take(x, slice(0, 1)))
         parameters = classifier.parameters()
         first = Graph(classifier.logits(inputs.take(x, slice(0, 1))), parameters)
         table = layer_tables.find(first, parameters, layers, select)
         chosen = [parameters[name] for name in table.parameters]
         results: dict[str, list[Tensor]] = {row: [] for row in rows}
         probabilities = []
-        for i in range(inputs.size(x)):
-            own = noise.copies(inputs.take(x, slice(i, i + 1)), sigma, samples, seed)
-            log_p = classifier.logits(own).log_softmax(1)
+
+        def walk(log_p: Tensor) -> tuple[dict[str, Tensor], Tensor]:
             p = log_p[0].detach().exp()
             smooth = log_p.mean(0) if smoothing == "log" else log_p.exp().mean(0).log()
             objectives = {"classes": list(smooth), "uniform": [smooth.mean()], "expected": [(p * smooth).sum()]}
+            found = {}
             for row in rows:
                 norms = []
                 for objective in objectives[row]:
                     grads = torch.autograd.grad(objective, chosen, retain_graph=True, allow_unused=True)
                     powers = {name: _power(g, norm) for name, g in zip(table.parameters, grads, strict=True)}
                     norms.append(table.gather(powers, norm))
-                results[row].append(torch.stack(norms))
-            probabilities.append(p.double().cpu())
+                found[row] = torch.stack(norms)
+            return found, p.double().cpu()
+
+        for i in range(inputs.size(x)):
+            own = noise.copies(inputs.take(x, slice(i, i + 1)), sigma, samples, seed)
+            try:
+                with Sound():
+                    logits = classifier.logits(own)
+                found, p = walk(logits.log_softmax(1))
+            except CheckpointError:
+                found, p = walk(doubled(classifier, own).log_softmax(1))
+            for row in rows:
+                results[row].append(found[row])
+            probabilities.append(p)
     return {row: torch.stack(r).cpu() for row, r in results.items()}, torch.stack(probabilities), table.names
 
 

@@ -7,7 +7,7 @@ Inside `folding` the model's own calls of these go through ours; nothing of the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch.nn.functional as F
@@ -43,6 +43,8 @@ class _Folding(TorchFunctionMode):
 
 @contextmanager
 def folding(wanted: bool = True) -> Iterator[None]:
-    """Inside, substitutes are used, where that is wanted; what PyTorch gets wrong has one always (`sound`)."""
-    with Sound(), _Folding() if wanted else nullcontext():
+    """Inside, substitutes are used, where that is wanted."""
+    with ExitStack() as stack:
+        for mode in (Sound(), _Folding()) if wanted else ():
+            stack.enter_context(mode)
         yield

@@ -1,0 +1,181 @@
+"""What modules hold beside parameters, buffers, submodules and hooks: plain attributes, with the tensors in them.
+
+Networks keep tensors there from one call to the next: a record of the last activations, or something worked out from
+the parameters (a table of attention biases), in an attribute or in a dict or list. `Loose` puts them back after each
+call of a model that is traced, so that no call sees what another left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+_OWN = frozenset({*nn.Module().__dict__, "_is_full_backward_hook", "_flat_weights", "_flat_weight_refs"})
+"""Attributes that have keepers of their own: those of every module, and the weights that recurrent layers list."""
+
+_GONE: Any = object()
+"""In the place of an attribute that is not there."""
+
+_DEPTH = 3
+"""How deep dicts and lists are looked into."""
+
+Kept = tuple[Any, list[tuple[Any, Any]]]
+"""A value, and the dicts and lists in it, each with a copy."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """An attribute that holds tensors, in all modules of one class."""
+
+    name: str
+    modules: tuple[int, ...]
+
+
+class Loose:
+    """The plain attributes of modules, as they were or, where that was said, without what they had kept."""
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        self._held = [module.__dict__ for module in modules]
+        self._before = [{name: _kept(v) for name, v in held.items() if name not in _OWN} for held in self._held]
+        self._base = self._before
+        self._paused = False
+        own = {id(t) for m in modules for t in (*m._parameters.values(), *m._buffers.values())}
+        places: dict[tuple[type, str], list[int]] = {}
+        self.tensors: list[Tensor] = []
+        for at, (module, kept) in enumerate(zip(modules, self._before, strict=True)):
+            for name, (value, _) in kept.items():
+                if found := [t for t in _tensors(value) if id(t) not in own]:
+                    self.tensors += found
+                    if any(t.is_floating_point() for t in found):
+                        places.setdefault((type(module), name), []).append(at)
+        self.places = [Place(name, tuple(at)) for (_, name), at in places.items()]
+        """Where there are floating-point tensors."""
+
+    def restore(self, start: bool = False) -> None:
+        """Put everything back if a tensor came, went or was replaced; with ``start`` as it was in the beginning.
+
+        Everything, for a network keeps the book of what it holds in other attributes. If no tensor is among what
+        changed nothing is: a network may count its calls.
+        """
+        wanted = self._before if start else self._base
+        if not self._paused and any(_touched(held, kept) for held, kept in zip(self._held, wanted, strict=True)):
+            for held, kept in zip(self._held, wanted, strict=True):
+                _put(held, kept)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, nothing is put back."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    def clear(self, places: Sequence[Place], remove: bool = False) -> None:
+        """From now on without the tensors in these places: None in their stead, or with ``remove`` no attribute."""
+        self._settle(places, lambda kept: _cleared(kept, remove))
+
+    def refill(self, places: Sequence[Place]) -> None:
+        """Undo `clear`."""
+        self._settle(places, lambda kept: kept)
+
+    def _settle(self, places: Sequence[Place], change: Callable[[Kept], Kept]) -> None:
+        base = [dict(kept) for kept in self._base]
+        for place in places:
+            for at in place.modules:
+                base[at][place.name] = change(self._before[at][place.name])
+        self._base = base
+        for held, kept in zip(self._held, base, strict=True):
+            _put(held, kept)
+
+    def filled(self, place: Place) -> bool:
+        """Whether there are tensors in this place now."""
+        return any(_holds(self._held[at].get(place.name)) for at in place.modules)
+
+
+_loose: ContextVar[Loose | None] = ContextVar("loose", default=None)
+
+
+def current() -> Loose | None:
+    """The plain attributes of the model that is traced; None outside of `tracing`."""
+    return _loose.get()
+
+
+@contextmanager
+def forgetting(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Inside, `current` knows the modules' plain attributes; they are put back in the end."""
+    loose = Loose(modules)
+    token = _loose.set(loose)
+    try:
+        yield
+    finally:
+        _loose.reset(token)
+        loose.restore(start=True)
+
+
+def _kept(value: Any) -> Kept:
+    return value, [(held, held.copy()) for held in _containers(value)] if isinstance(value, dict | list | tuple) else []
+
+
+def _containers(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
+    if isinstance(value, dict | list):
+        yield value
+    if depth and isinstance(value, dict | list | tuple):
+        for held in value.values() if isinstance(value, dict) else value:
+            yield from _containers(held, depth - 1)
+
+
+def _tensors(value: Any, depth: int = _DEPTH) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif depth and isinstance(value, dict | list | tuple):
+        for held in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(held, depth - 1)
+
+
+def _holds(value: Any) -> bool:
+    return next(_tensors(value), None) is not None
+
+
+def _same(now: Any, then: Any) -> bool:
+    """Whether a dict or a list holds the objects that it held."""
+    if isinstance(now, dict):
+        return now.keys() == then.keys() and all(now[key] is held for key, held in then.items())
+    return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
+
+
+def _touched(held: dict[str, Any], kept: dict[str, Kept]) -> bool:
+    """Whether a tensor is among what changed."""
+    for name, (value, inside) in kept.items():
+        now = held.get(name, _GONE)
+        changed = [copy for container, copy in inside if not _same(container, copy)]
+        if (now is not value or changed) and (_holds(now) or _holds(value) or _holds(changed)):
+            return True
+    return any(_holds(held[name]) for name in held.keys() - kept.keys() - _OWN)
+
+
+def _put(held: dict[str, Any], kept: dict[str, Kept]) -> None:
+    for name in held.keys() - kept.keys() - _OWN:
+        del held[name]
+    for name, (value, inside) in kept.items():
+        if value is _GONE:
+            held.pop(name, None)
+        elif held.get(name, _GONE) is not value:
+            held[name] = value
+        for container, copy in inside:
+            if not _same(container, copy):
+                container.clear()
+                (container.update if isinstance(container, dict) else container.extend)(copy)
+
+
+def _cleared(kept: Kept, remove: bool) -> Kept:
+    """A dict without its entries that hold tensors, an empty list, or None, or nothing, in the place of a tensor."""
+    value, inside = kept
+    if isinstance(value, dict):
+        return value, [(value, {key: held for key, held in inside[0][1].items() if not _holds(held)})]
+    return (value, [(value, [])]) if isinstance(value, list) else (_GONE if remove else None, [])
