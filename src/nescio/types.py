@@ -211,6 +211,36 @@ class Activations:
 
 
 @dataclass(frozen=True)
+class LastLayer:
+    """Request for the weights of the last linear layer with its bias as the last column, float64 ``[C, D + 1]``.
+
+    It is the same for every input, and answered only for a model whose logits are what this layer makes of the
+    features of `Features()`. With one logit for two classes the first class has zeros.
+    """
+
+
+@dataclass(frozen=True)
+class NudgedLogits:
+    """Request for the logits of an input that was moved towards its own predicted class, float64 ``[N, C]``.
+
+    They are those of x + size·sign(∂ log p_ŷ/∂x), ŷ the predicted class, p = softmax(z/temperature), sign(0) = 0.
+    """
+
+    size: float
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True)
+class ShiftedLogits:
+    """Request for the logits of nine copies of a picture, float64 ``[9, N, C]``.
+
+    They are shifted by 0 and ±`pixels` along both sides of the picture, which is reflected at its border.
+    """
+
+    pixels: int
+
+
+@dataclass(frozen=True)
 class Predictions:
     """Request for the probabilities of a posterior, float64 ``[S, N, C]``.
 
@@ -223,7 +253,17 @@ class Predictions:
     posterior: Posterior | None = None
 
 
-Request = Logits | GradientNorms | SampledLogits | Features | Activations | Predictions
+Request = (
+    Logits
+    | GradientNorms
+    | SampledLogits
+    | Features
+    | Activations
+    | LastLayer
+    | NudgedLogits
+    | ShiftedLogits
+    | Predictions
+)
 
 
 @runtime_checkable

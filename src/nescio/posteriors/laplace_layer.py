@@ -30,7 +30,7 @@ def observed(classifier: Classifier, x: Inputs) -> tuple[str, nn.Linear, Tensor,
     last = heard[None]
     assert isinstance(last.module, nn.Linear)
     h, z = last.value.to("cpu", torch.float64), logits.to("cpu", torch.float64)
-    _check(last.name, last.module, h, z, logits.dtype)
+    check_last(last.name, last.module, h, z, logits.dtype)
     if last.module.bias is not None:
         h = torch.cat([h, torch.ones_like(h[:, :1])], 1)
     return last.name, last.module, h, z
@@ -56,15 +56,22 @@ def probit(z: Tensor, variance: Tensor) -> Tensor:
     return z * (1.0 + math.pi / 8.0 * variance).rsqrt()
 
 
-def _check(name: str, layer: nn.Linear, h: Tensor, z: Tensor, dtype: torch.dtype) -> None:
-    """Raise a ModelError unless the logits are what this layer makes of the features."""
+def check_last(
+    name: str,
+    layer: nn.Linear,
+    h: Tensor,
+    z: Tensor,
+    dtype: torch.dtype,
+    otherwise: str = "use MCDropout, InsertedDropout or an ensemble",
+) -> None:
+    """Raise a ModelError unless the logits are what this layer makes of the features; otherwise: what else to do."""
     wanted = "expected the logits to be the output of the last nn.Linear that the model calls"
     found = f"'{name}' ({layer.in_features} to {layer.out_features})"
     outputs = layer.out_features
     if h.ndim != 2 or len(h) != len(z) or outputs not in (z.shape[1], z.shape[1] - (z.shape[1] == 2)):
         raise ModelError(
             f"{wanted}, got {found} with {describe(h)} as its input, for logits of shape {list(z.shape)}; end the "
-            "model in a linear layer with one output for each class, or use MCDropout, InsertedDropout or an ensemble"
+            f"model in a linear layer with one output for each class, or {otherwise}"
         )
     with torch.no_grad():
         bias = None if layer.bias is None else layer.bias.detach().to("cpu", torch.float64)
@@ -73,5 +80,5 @@ def _check(name: str, layer: nn.Linear, h: Tensor, z: Tensor, dtype: torch.dtype
     if float((expected - z).abs().max()) > _ROUND_OFF.get(dtype, 5e-2) * max(1e-30, float(z.abs().max())):
         raise ModelError(
             f"{wanted}, but the logits are not what {found} gives: the model goes on after it; return its output as "
-            "it is, or use MCDropout, InsertedDropout or an ensemble"
+            f"it is, or {otherwise}"
         )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -22,18 +23,23 @@ from nescio.models import Classifier
 from nescio.modes import preserved
 from nescio.quantities.draws import sampled_logits
 from nescio.quantities.features import forward
+from nescio.quantities.nudged import nudged_logits
+from nescio.quantities.shifted import shifted_logits
 from nescio.types import (
     Activations,
     Features,
     GradientNorms,
     InputError,
+    LastLayer,
     Logits,
     ModelError,
     NormTable,
+    NudgedLogits,
     Posterior,
     Predictions,
     Request,
     SampledLogits,
+    ShiftedLogits,
 )
 
 __all__ = ["compute"]
@@ -54,8 +60,10 @@ def compute(
     """
     wanted = list(dict.fromkeys(requests))
     if strange := [request for request in wanted if not isinstance(request, Request)]:
-        kinds = "Logits, GradientNorms, SampledLogits, Features, Activations or Predictions of nescio.types"
-        raise InputError(f"expected requests to be {kinds}, got {strange[0]!r}; mend the method's `needs`")
+        kinds = " or ".join(kind.__name__ for kind in get_args(Request))
+        raise InputError(
+            f"expected requests to be {kinds} of nescio.types, got {strange[0]!r}; mend the method's `needs`"
+        )
     if not isinstance(source, Classifier):
         return _of_posterior(source, x, wanted)
     classifier = source
@@ -64,12 +72,16 @@ def compute(
         raise InputError("expected a batch of at least one input, got none; leave empty batches out")
     values: dict[Request, Answer] = {}
     with preserved(classifier, again=False):
-        heard = [request for request in wanted if isinstance(request, Features | Activations)]
+        heard = [request for request in wanted if isinstance(request, Features | Activations | LastLayer)]
         if heard or Logits() in wanted:
             values |= forward(classifier, x, heard, chunk)
         for request in wanted:
             if isinstance(request, SampledLogits):
                 values[request] = sampled_logits(classifier, x, request, chunk)
+            elif isinstance(request, NudgedLogits):
+                values[request] = nudged_logits(classifier, x, request, chunk)
+            elif isinstance(request, ShiftedLogits):
+                values[request] = shifted_logits(classifier, x, request, chunk)
             elif isinstance(request, Predictions):
                 values[request] = _predictions(_fitted(request, classifier), x)
         norms = [r for r in wanted if isinstance(r, GradientNorms)]

@@ -34,7 +34,7 @@ def sampled_logits(classifier: Classifier, x: Inputs, request: SampledLogits, ch
 
 
 def _noisy_inputs(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
-    _need_floating(x)
+    need_floating(x)
     noise: Inputs
     if isinstance(x, Tensor):
         noise = request.size * draws(x, request.samples, request.seed)
@@ -46,12 +46,12 @@ def _noisy_inputs(classifier: Classifier, x: Inputs, request: SampledLogits, chu
 
 
 def _attacked(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
-    _need_floating(x)
+    need_floating(x)
     generator = torch.Generator("cpu").manual_seed(request.seed)
     steps = request.size * (2.0 * torch.rand(request.samples, generator=generator, dtype=torch.float64) - 1.0)
 
     def towards(start: int, stop: int) -> Inputs:
-        gradients = trace.input_gradients(classifier, inputs.take(x, slice(start, stop)), _loss_direction)
+        gradients = trace.input_gradients(classifier, inputs.take(x, slice(start, stop)), loss_direction)
         return inputs.apply(gradients, lambda g: torch.where(g[0] >= 0, 1.0, -1.0).to(g))
 
     signs = inputs.concatenate(in_chunks(inputs.size(x), at_once(x, chunk), towards))
@@ -68,7 +68,7 @@ def _attacked(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: 
     return _over_pairs(classifier, x, request, chunk, shift)
 
 
-def _loss_direction(logits: Tensor) -> Tensor:
+def loss_direction(logits: Tensor) -> Tensor:
     """∂ℓ/∂z = p − e_ŷ, divided by 1 − p_ŷ: the same signs, and no underflow where the model is sure. [1, N, C]."""
     top = logits.argmax(-1, keepdim=True)
     others = logits.detach().to(torch.float64).scatter(-1, top, -torch.inf).softmax(-1)
@@ -91,14 +91,15 @@ def _over_pairs(
     def step(start: int, stop: int) -> Tensor:
         pair = torch.arange(start, stop, device=device)
         draw, at = pair // count, pair % count
-        return classifier.logits(_plus(inputs.take(x, at), shift(draw, at)))
+        return classifier.logits(plus(inputs.take(x, at), shift(draw, at)))
 
     with predicting(classifier):
         parts = in_chunks(request.samples * count, at_once(x, chunk), step)
     return torch.cat(parts).to("cpu", torch.float64).view(request.samples, count, -1)
 
 
-def _plus(x: Inputs, shift: Inputs) -> Inputs:
+def plus(x: Inputs, shift: Inputs) -> Inputs:
+    """The batch moved by `shift`; entries of a mapping that the shift does not have stay."""
     if isinstance(x, Tensor):
         assert isinstance(shift, Tensor)
         return x + shift
@@ -106,7 +107,8 @@ def _plus(x: Inputs, shift: Inputs) -> Inputs:
     return {name: value + shift[name] if name in shift else value for name, value in x.items()}
 
 
-def _need_floating(x: Inputs) -> None:
+def need_floating(x: Inputs) -> None:
+    """Raise an InputError for inputs that cannot be moved a little, such as tokens."""
     if not takes(x):
         raise InputError(
             f"expected floating-point inputs, to which noise can be added, got {inputs.describe(x)}; "

@@ -1,4 +1,4 @@
-"""Features, statistics of activations and logits of a batch from one forward pass."""
+"""Features, the last linear layer, statistics of activations and logits of a batch from one forward pass."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ from nescio.models import Classifier
 from nescio.models.activations import summaries
 from nescio.models.features import listen, pooled
 from nescio.modes import predicting
+from nescio.quantities.last_layer import weights
 from nescio.trace.chunks import at_once, in_chunks
-from nescio.types import Activations, Depth, Features, Logits, ModelError, Request
+from nescio.types import Activations, Depth, Features, LastLayer, Logits, ModelError, Request
 
 
 def forward(
-    classifier: Classifier, x: Inputs, requests: Sequence[Features | Activations], chunk: int | None
+    classifier: Classifier, x: Inputs, requests: Sequence[Features | Activations | LastLayer], chunk: int | None
 ) -> dict[Request, Tensor | tuple[Tensor, ...]]:
     """The answer to each request, and beside them the logits, float64 [N, C].
 
     Features are float64 [N, D]; activations a tuple of float64 [N, D], one for each depth.
     """
-    layers = [request.layer for request in requests if isinstance(request, Features)]
+    layers: list[str | None] = [request.layer for request in requests if isinstance(request, Features)]
+    if LastLayer() in requests and None not in layers:
+        layers.append(None)
+    last: list[Tensor] = []
     depths = list(dict.fromkeys(d for request in requests if isinstance(request, Activations) for d in request.depths))
 
     def step(start: int, stop: int) -> list[Tensor]:
@@ -34,6 +38,8 @@ def forward(
             found = stack.enter_context(summaries(classifier, depths, part)) if depths else {}
             logits, heard = listen(classifier, part, layers) if layers else (classifier.logits(part), {})
         features = [pooled(heard[layer], stop - start) for layer in layers]
+        if LastLayer() in requests:
+            last[:] = [weights(heard[None], features[layers.index(None)], logits)]
         return [logits.to("cpu", torch.float64), *features, *(_checked(found, d, stop - start) for d in depths)]
 
     with predicting(classifier):
@@ -43,11 +49,12 @@ def forward(
     by_depth = dict(zip(depths, columns[1 + len(layers) :], strict=True))
     answers: dict[Request, Tensor | tuple[Tensor, ...]] = {Logits(): columns[0]}
     for request in requests:
-        answers[request] = (
-            by_layer[request.layer]
-            if isinstance(request, Features)
-            else tuple(by_depth[depth] for depth in request.depths)
-        )
+        if isinstance(request, Features):
+            answers[request] = by_layer[request.layer]
+        elif isinstance(request, LastLayer):
+            answers[request] = last[0]
+        else:
+            answers[request] = tuple(by_depth[depth] for depth in request.depths)
     return answers
 
 

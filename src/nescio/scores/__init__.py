@@ -7,14 +7,26 @@
 One file a family. A file that is put into this folder is found by itself.
 """
 
+from nescio.scores.ash import ASH
 from nescio.scores.base import FittedScore, Score
 from nescio.scores.even import EvenGrad
+from nescio.scores.fdbd import FDBD
 from nescio.scores.features import KNN, Mahalanobis
 from nescio.scores.gradients import ExGrad, GradNorm, NEGrad, REGrad, UNGrad
+from nescio.scores.max_logit import MaxLogit
+from nescio.scores.nnguide import NNGuide
+from nescio.scores.odin import ODIN
 from nescio.scores.perturbations import MCAA, InsertedDropout, PerturbTheta, PerturbX
 from nescio.scores.posterior import Laplace, MutualInformation
 from nescio.scores.probabilities import GEN, Energy, Entropy, ExGradV, MaxProbability
+from nescio.scores.react import ReAct
 from nescio.scores.registry import MethodInfo, MethodTable, discover, get, methods, names, register
+from nescio.scores.relative_mahalanobis import RelativeMahalanobis
+from nescio.scores.scale import Scale
+from nescio.scores.she import SHE
+from nescio.scores.shift_entropy import ShiftEntropy
+from nescio.scores.squared import Squared
+from nescio.scores.vim import ViM
 
 discover(__name__, __path__)
 
@@ -33,17 +45,29 @@ __all__ = [
     "ExGrad",
     "REGrad",
     "EvenGrad",
+    "Squared",
     "PerturbX",
     "PerturbTheta",
     "MCAA",
     "InsertedDropout",
+    "ODIN",
+    "ShiftEntropy",
     "Entropy",
     "ExGradV",
     "MaxProbability",
     "Energy",
     "GEN",
+    "MaxLogit",
+    "ASH",
+    "Scale",
     "Mahalanobis",
     "KNN",
+    "RelativeMahalanobis",
+    "ViM",
+    "FDBD",
+    "NNGuide",
+    "ReAct",
+    "SHE",
     "Laplace",
     "MutualInformation",
 ]

@@ -4,7 +4,7 @@ With h the features, μ_c and Σ_c the mean and covariance of class c in the tra
 
     mahalanobis  tied   min_c (h − μ_c)ᵀ Σ⁻¹ (h − μ_c),               Σ = Σ_c (n_c/n) Σ_c
                  class  min_c (h − μ_c)ᵀ Σ_c⁻¹ (h − μ_c) + log det Σ_c,  −2 log of the Gaussian density less a constant
-    knn          the distance from h/‖h‖ to the k-th nearest h_i/‖h_i‖ of the training data
+    knn          the distance from h/‖h‖ to the k-th nearest h_i/‖h_i‖ of the training data, or the mean over k
 
 Covariances are shrunk to a multiple of the identity, (1 − s)Σ + s (tr Σ/d) 1, so that they can be inverted with more
 features than inputs too. With shrinkage="auto" s is that of Ledoit and Wolf (2004).
@@ -12,6 +12,7 @@ features than inputs too. With shrinkage="auto" s is that of Ledoit and Wolf (20
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -48,6 +49,23 @@ class FeatureScore(FittedScore):
                 "fit it with the model that it is used for"
             )
 
+    def _auto_or_share(self, setting: str) -> None:
+        if isinstance(getattr(self, setting), str):
+            self._choice(setting, "auto")
+        else:
+            self._number(setting, least=0.0)
+            if getattr(self, setting) > 1.0:
+                self._refuse(setting, "'auto' or a number from 0 to 1")
+
+    def _enough(self, features: Tensor, k: int) -> None:
+        if len(features) < k:
+            warnings.warn(
+                f"{self.name}: expected at least k = {k} training inputs, got {len(features)}; k is {len(features)} "
+                "now. Give more of them, or a smaller k",
+                UserWarning,
+                stacklevel=2,
+            )
+
 
 @dataclass(frozen=True)
 class _Gaussian:
@@ -78,12 +96,7 @@ class Mahalanobis(FeatureScore):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._choice("covariance", "tied", "class")
-        if isinstance(self.shrinkage, str):
-            self._choice("shrinkage", "auto")
-        else:
-            self._number("shrinkage", least=0.0)
-            if self.shrinkage > 1.0:
-                self._refuse("shrinkage", "'auto' or a number from 0 to 1")
+        self._auto_or_share("shrinkage")
 
     def _fit(self, features: Tensor, labels: Tensor) -> _Gaussian:
         classes, index = labels.unique(return_inverse=True)  # those that are there: a class may be absent
@@ -135,11 +148,13 @@ class Mahalanobis(FeatureScore):
 class KNN(FeatureScore):
     """Distance to the k-th nearest training input in feature space; normalise=True brings all to length 1 first.
 
-    With fewer than k training inputs it is not defined, which is an error.
+    average=True takes the mean of the distances to the k nearest. With fewer than k training inputs, k is their number,
+    which a warning says.
     """
 
     k: int = 50
     normalise: bool = True
+    average: bool = False
 
     name = "knn"
     summary = "Distance of the features to the k-th nearest of the training data."
@@ -149,31 +164,32 @@ class KNN(FeatureScore):
         super().__post_init__()
         self._integer("k", least=1)
         self._instance("normalise", bool, "True or False")
+        self._instance("average", bool, "True or False")
 
     def _fit(self, features: Tensor, labels: Tensor) -> Tensor:
-        if len(features) < self.k:
-            raise InputError(
-                f"{self.name}: expected at least k = {self.k} training inputs, got {len(features)}; give more, or a "
-                f"smaller k: nescio.scores.KNN(k={max(1, len(features) // 10)})"
-            )
+        self._enough(features, self.k)
         return self._scaled(features)
 
     def _scaled(self, features: Tensor) -> Tensor:
-        if not self.normalise:
-            return features
-        return features / features.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+        return unit(features) if self.normalise else features
 
     def __call__(self, features: Tensor) -> Tensor:
-        """The distance to the k-th neighbour."""
+        """The distance to the k-th neighbour, or the mean over k."""
         known: Tensor = self._found()
         self._same_width(known.shape[1], features)
-        square, count = known.square().sum(1), max(1, _ELEMENTS // len(known))
+        k, square = min(self.k, len(known)), known.square().sum(1)
+        taken = slice(None) if self.average else slice(k - 1, k)
         parts = []
-        for rows in self._scaled(features).split(count):
+        for rows in self._scaled(features).split(max(1, _ELEMENTS // max(len(known), k * known.shape[1]))):
             # ‖a − b‖² = ‖a‖² + ‖b‖² − 2⟨a, b⟩ finds the neighbour; the distance to it is taken without cancellation
-            near = (square - 2.0 * rows @ known.T).topk(self.k, dim=1, largest=False).indices[:, -1]
-            parts.append((rows - known[near]).norm(dim=1))
+            near = (square - 2.0 * rows @ known.T).topk(k, dim=1, largest=False).indices[:, taken]
+            parts.append((rows[:, None] - known[near]).norm(dim=2).mean(1))
         return torch.cat(parts)
+
+
+def unit(features: Tensor) -> Tensor:
+    """The features at length 1; those of length 0 stay."""
+    return features / features.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
 
 
 def ledoit_wolf(centred: Tensor) -> float:

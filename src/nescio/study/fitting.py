@@ -14,7 +14,7 @@ from nescio.posteriors.base import total
 from nescio.posteriors.laplace import Laplace
 from nescio.progress import bar
 from nescio.scores import FittedScore
-from nescio.types import InputError, Method, Predictions, Request
+from nescio.types import InputError, LastLayer, Method, Predictions, Request
 
 _AT_ONCE = 512  # training inputs between two steps of the bar
 
@@ -41,6 +41,8 @@ def fitted(
                 for request, value in values.items():
                     if isinstance(request, Predictions):
                         value.absorb(x, y[part])
+                    elif isinstance(request, LastLayer):
+                        value[:] = [found[request]]  # the same for every input
                     else:
                         value.append(found[request])
                 labels.append(y[part])

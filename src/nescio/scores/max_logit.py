@@ -1,0 +1,28 @@
+"""`max_logit`: −max_c z_c. Unlike the largest probability it keeps the level of the logits, which a softmax forgets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nescio.scores.base import HIGHER
+from nescio.scores.probabilities import ForwardScore
+from nescio.scores.registry import register
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class MaxLogit(ForwardScore):
+    """−max_c z_c, the largest logit, negated."""
+
+    name = "max_logit"
+    summary = "The largest logit, negated."
+    paper = "Hendrycks et al. 2022"
+    sign = f"{HIGHER} (negated)"
+    needs_level = True
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The largest logit, negated."""
+        return -logits.to(torch.float64).amax(-1)

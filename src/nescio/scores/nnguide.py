@@ -1,0 +1,57 @@
+"""`nnguide`: energy, guided by the nearest training inputs.
+
+    −s(x) · (1/k) Σ over the k largest of s(x_i)·cos(h, h_i),   s(x) = log Σ_c exp(z_c)
+
+An input is sure where the network is sure and where its features point like those of training inputs of which the
+network is sure as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nescio.scores.base import HIGHER
+from nescio.scores.features import _ELEMENTS, FeatureScore, unit
+from nescio.scores.last_layer import energy
+from nescio.scores.registry import register
+from nescio.types import Features, Logits, Request
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class NNGuide(FeatureScore):
+    """Negated energy times the mean, over the k nearest training inputs, of their own times the cosine to them.
+
+    With fewer than k training inputs, k is their number, which a warning says.
+    """
+
+    k: int = 10
+
+    name = "nnguide"
+    summary = "Energy, times how much the features point like those of the nearest training inputs."
+    paper = "Park et al. 2023"
+    sign = f"{HIGHER} (negated)"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._integer("k", least=1)
+
+    @property
+    def needs(self) -> tuple[Request, ...]:
+        """The features and the logits."""
+        return Features(self.layer), Logits()
+
+    def _fit(self, features: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+        self._enough(features, self.k)
+        return unit(features) * -energy(logits)[:, None]
+
+    def __call__(self, features: Tensor, logits: Tensor) -> Tensor:
+        """The guided energy."""
+        known: Tensor = self._found()
+        self._same_width(known.shape[1], features)
+        k, own = min(self.k, len(known)), unit(features)
+        parts = [(rows @ known.T).topk(k, dim=1).values.mean(1) for rows in own.split(max(1, _ELEMENTS // len(known)))]
+        return energy(logits) * torch.cat(parts)

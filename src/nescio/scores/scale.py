@@ -1,0 +1,35 @@
+"""`scale`: the energy after the features are scaled by how much of them is in the largest.
+
+    −log Σ_c exp(w_cᵀ h exp(s/s_K) + b_c),   s = Σ_i h_i,   s_K the same over the features above the percentile
+
+No feature is taken away, unlike in ASH. Like ASH it was made for wide ReLU networks with sparse features, and on small
+networks and on transformers it is known to fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from nescio.scores.last_layer import LastLayerScore, energy_of, largest
+from nescio.scores.registry import register
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class Scale(LastLayerScore):
+    """Energy of the logits from features that are scaled by exp(their sum over the sum of the largest)."""
+
+    percentile: float = 85.0
+
+    name = "scale"
+    summary = "Energy after the features are scaled; known to fail on small networks and on transformers."
+    paper = "Xu et al. 2024"
+
+    def __post_init__(self) -> None:
+        self._number("percentile", least=0.0, below=100.0)
+
+    def __call__(self, features: Tensor, logits: Tensor, layer: Tensor) -> Tensor:
+        """The energy of the scaled features."""
+        return energy_of(features * largest(features, self.percentile)[1], layer)

@@ -1,0 +1,43 @@
+"""`shift_entropy`: the entropy of the mean prediction over shifted copies of a picture.
+
+    H((1/9) Σ_s p(x_s)),   x_s the picture moved by 0 and ±`pixels` along both sides, reflected at its border
+
+A picture that a network knows keeps its class when it moves a little. It is for pictures [N, channels, height, width].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from nescio.scores.base import Score
+from nescio.scores.information import entropy, log_probabilities
+from nescio.scores.registry import register
+from nescio.types import ShiftedLogits
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class ShiftEntropy(Score):
+    """Entropy of the mean prediction over nine copies of a picture, shifted by up to `pixels` along both sides."""
+
+    pixels: int = 2
+
+    name = "shift_entropy"
+    summary = "Entropy of the mean prediction over slightly shifted copies of a picture."
+    requires = "draws"
+    cost = "9"
+    paper = "Ayhan & Berens 2018"
+
+    def __post_init__(self) -> None:
+        self._integer("pixels", least=1)
+
+    @property
+    def needs(self) -> tuple[ShiftedLogits]:
+        """The logits of the copies."""
+        return (ShiftedLogits(self.pixels),)
+
+    def __call__(self, draws: Tensor) -> Tensor:
+        """The entropy of the mean."""
+        return entropy(log_probabilities(draws).logsumexp(0))
