@@ -120,13 +120,15 @@ def test_what_mahalanobis_cannot_use_is_said() -> None:
 
 @pytest.mark.parametrize("normalise", [True, False])
 @pytest.mark.parametrize("k", [1, 4, 60])
-def test_knn_is_scikit_learns(normalise: bool, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("average", [True, False])
+def test_knn_is_scikit_learns(normalise: bool, k: int, average: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     neighbours = pytest.importorskip("sklearn.neighbors")
     h, y, new = examples()
     length: Any = (lambda a: a / a.norm(dim=1, keepdim=True)) if normalise else (lambda a: a)
     truth = neighbours.NearestNeighbors(n_neighbors=k, algorithm="brute").fit(length(h).numpy())
-    truth = truth.kneighbors(length(new).numpy())[0][:, -1]
-    method = scores.KNN(k=k, normalise=normalise)
+    distances = truth.kneighbors(length(new).numpy())[0]
+    truth = distances.mean(1) if average else distances[:, -1]
+    method = scores.KNN(k=k, normalise=normalise, average=average)
     np.testing.assert_allclose(scored(method, h, y, new).numpy(), truth, rtol=1e-9)
     monkeypatch.setattr("nescio.scores.features._ELEMENTS", 1)
     np.testing.assert_allclose(scored(method, h, y, new).numpy(), truth, rtol=1e-9)
@@ -136,12 +138,16 @@ def test_knn_of_a_training_input_and_of_nothing() -> None:
     h, y, new = examples()
     assert (scored(scores.KNN(k=1), h, y, 5.0 * h[:6]) < 1e-15).all()
     assert scored(scores.KNN(k=1), h, y, torch.zeros(1, 5, dtype=torch.float64)).tolist() == pytest.approx([1.0])
-    with pytest.raises(
-        InputError, match=r"expected at least k = 61 training inputs, got 60; .* nescio\.scores\.KNN\(k=6\)"
-    ):
-        scored(scores.KNN(k=61), h, y, new)
     with pytest.raises(InputError, match="knn: expected 5 features as in the training data, got 4"):
         scored(scores.KNN(k=1), h, y, new[:, :4])
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_with_fewer_than_k_training_inputs_k_is_their_number_and_that_is_said(average: bool) -> None:
+    h, y, new = examples()
+    with pytest.warns(UserWarning, match=r"knn: expected at least k = 61 training inputs, got 60; k is 60 now\. Give"):
+        method = scores.KNN(k=61, average=average).fitted([h], y)
+    assert torch.equal(method(new), scored(scores.KNN(k=60, average=average), h, y, new))
 
 
 @pytest.mark.parametrize("method", [scores.Mahalanobis(layer="conv"), scores.KNN(layer="conv", k=3)])
@@ -171,6 +177,7 @@ def test_what_was_found_is_no_setting(method: Any) -> None:
         ("mahalanobis", {"layer": 3}, "expected layer to be None or the name of a module, got 3"),
         ("knn", {"k": 0}, "expected k to be a whole number of at least 1, got 0"),
         ("knn", {"normalise": 1}, "expected normalise to be True or False, got 1"),
+        ("knn", {"average": "yes"}, "expected average to be True or False, got 'yes'"),
     ],
 )
 def test_bad_settings(name: str, settings: dict[str, Any], words: str) -> None:

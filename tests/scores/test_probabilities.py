@@ -23,6 +23,7 @@ def test_by_hand() -> None:
     assert scores.Entropy()(z).item() == pytest.approx(entropy, rel=1e-14)
     assert scores.ExGradV()(z).item() == pytest.approx(-(1 / 6 + 1 / 30 + 2 / 15), rel=1e-14)
     assert scores.MaxProbability()(z).item() == pytest.approx(0.5, rel=1e-14)
+    assert scores.MaxLogit()(torch.tensor([[-1.0, 2.5, 0.0], [-3.0, -2.0, -4.0]])).tolist() == [-2.5, 2.0]
     assert scores.Energy()(z + 2.0).item() == pytest.approx(-2.0, rel=1e-14)
     assert scores.Energy(temperature=2.0)(z).item() == pytest.approx(
         -2.0 * math.log(sum(math.sqrt(p) for p in (0.5, 0.3, 0.2))), rel=1e-14
@@ -49,7 +50,7 @@ def test_the_level_of_the_logits_and_the_order_of_classes_do_not_matter(name: st
     torch.testing.assert_close(method(z[:, [2, 0, 3, 1]]), method(z), rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["entropy", "exgrad_v", "max_probability", "energy", "gen"])
+@pytest.mark.parametrize("name", ["entropy", "exgrad_v", "max_probability", "energy", "gen", "max_logit"])
 def test_a_flat_prediction_is_more_uncertain_than_a_sharp_one(name: str) -> None:
     z = torch.tensor([[0.0, 0.0, 0.0], [3.0, 0.0, 0.0], [9.0, 0.0, 0.0]], dtype=torch.float64)
     u = scores.get(name)(z)

@@ -17,6 +17,10 @@ from nescio.scores.registry import register
 from nescio.types import InputError
 
 
+class _Part(Mahalanobis):
+    name = "relative_mahalanobis"  # in its messages
+
+
 @register
 @dataclass(frozen=True, kw_only=True)
 class RelativeMahalanobis(FeatureScore):
@@ -41,7 +45,7 @@ class RelativeMahalanobis(FeatureScore):
                 f"{self.name}: expected training inputs of at least two classes, got one, which is as far as the whole "
                 "is; give more classes, or use mahalanobis"
             )
-        plain = Mahalanobis(shrinkage=self.shrinkage)
+        plain = _Part(shrinkage=self.shrinkage)
         return plain.fitted([features], labels), plain.fitted([features], torch.zeros_like(labels))
 
     def __call__(self, features: Tensor) -> Tensor:
