@@ -234,10 +234,11 @@ class NudgedLogits:
 class ShiftedLogits:
     """Request for the logits of nine copies of a picture, float64 ``[9, N, C]``.
 
-    They are shifted by 0 and ±`pixels` along both sides of the picture, which is reflected at its border.
+    They are shifted by 0 and ±`pixels` along both sides of the picture, which is reflected at its border. "auto" is a
+    sixteenth of the shorter side, but 1 at least and 4 at most.
     """
 
-    pixels: int
+    pixels: int | Literal["auto"] = "auto"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def x() -> Tensor:
     return torch.rand(7, 2, 5, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-def shifted(model: Any, x: Any, pixels: int, **more: Any) -> Any:
+def shifted(model: Any, x: Any, pixels: Any, **more: Any) -> Any:
     request = ShiftedLogits(pixels)
     return compute(Classifier(model), x, [request], **more)[request]
 
@@ -43,6 +43,14 @@ def test_copies_are_crops_of_the_reflected_picture(net: nn.Sequential, x: Tensor
     mean = truth.softmax(2).mean(0)
     score = nescio.score(net, x, "shift_entropy", pixels=pixels)
     torch.testing.assert_close(score, torch.special.entr(mean).sum(1), rtol=1e-9, atol=0.0)
+
+
+@pytest.mark.parametrize(("side", "pixels"), [(2, 1), (8, 1), (28, 2), (32, 2), (40, 2), (48, 3), (224, 4)])
+def test_a_shift_is_a_sixteenth_of_the_shorter_side(side: int, pixels: int) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(side * (side + 50), 3)).double()
+    x = torch.rand(1, 1, side, side + 50, dtype=torch.float64)
+    assert torch.equal(shifted(net, x, "auto"), shifted(net, x, pixels))
 
 
 def test_a_sure_network_keeps_its_order() -> None:

@@ -135,6 +135,15 @@ def test_a_model_that_goes_on_after_its_last_linear_layer_is_refused(
         nescio.score(nn.Flatten(), x, name, **fit)
 
 
+@pytest.mark.parametrize("method", [scores.ViM(), scores.FDBD()], ids=str)
+def test_features_of_another_model_are_said(method: scores.FittedScore) -> None:
+    h, layer, z = parts()
+    with pytest.raises(
+        InputError, match=r"expected 20 features as in the training data, got 19; fit it"
+    ):
+        method.fitted([h, z, layer], torch.zeros(9))(h[:, 1:], z, layer)
+
+
 def test_vim_is_energy_and_the_residual_of_numpys_components() -> None:
     training, layer, _ = parts(1)
     training = torch.cat([training, parts(2)[0], parts(3)[0]])

@@ -142,3 +142,10 @@ class FittedScore(Score):
                 f"nescio.score(..., fit=(x, y)), or fit it once: nescio.fit(model, '{self.name}', (x, y))"
             )
         return self._state
+
+    def _same_width(self, width: int, features: Tensor) -> None:
+        if features.shape[1] != width:
+            raise InputError(
+                f"{self.name}: expected {width} features as in the training data, got {features.shape[1]}; "
+                "fit it with the model that it is used for"
+            )

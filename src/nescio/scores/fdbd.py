@@ -43,6 +43,7 @@ class FDBD(LastLayerScore, FittedScore):
     def __call__(self, features: Tensor, logits: Tensor, layer: Tensor) -> Tensor:
         """The relative distance, negated."""
         mean, apart, least = self._found()
+        self._same_width(len(mean), features)
         best, predicted = logits.max(1, keepdim=True)
         planes = apart[predicted[:, 0]]
         distance = ((best - logits) / planes).sum(1) / planes.isfinite().sum(1)

@@ -42,13 +42,6 @@ class FeatureScore(FittedScore):
         """The features: the input of the last linear layer, or the output of the module named by `layer`."""
         return (Features(self.layer),)
 
-    def _same_width(self, width: int, features: Tensor) -> None:
-        if features.shape[1] != width:
-            raise InputError(
-                f"{self.name}: expected {width} features as in the training data, got {features.shape[1]}; "
-                "fit it with the model that it is used for"
-            )
-
     def _auto_or_share(self, setting: str) -> None:
         if isinstance(getattr(self, setting), str):
             self._choice(setting, "auto")

@@ -2,12 +2,15 @@
 
     H((1/9) Σ_s p(x_s)),   x_s the picture moved by 0 and ±`pixels` along both sides, reflected at its border
 
-A picture that a network knows keeps its class when it moves a little. It is for pictures [N, channels, height, width].
+A picture that a network knows keeps its class when it moves a little. It is for pictures [N, channels, height, width],
+and for networks that bear a shift: one that was trained on centred pictures alone, such as the bundled digits of 8 × 8
+pixels, doubts known ones too when they are moved.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor
 
@@ -20,18 +23,22 @@ from nescio.types import ShiftedLogits
 @register
 @dataclass(frozen=True, kw_only=True)
 class ShiftEntropy(Score):
-    """Entropy of the mean prediction over nine copies of a picture, shifted by up to `pixels` along both sides."""
+    """Entropy of the mean prediction over nine copies of a picture, shifted by up to `pixels` along both sides.
 
-    pixels: int = 2
+    "auto" is a sixteenth of the shorter side (2 pixels of 32), but 1 at least and 4 at most.
+    """
+
+    pixels: int | Literal["auto"] = "auto"
 
     name = "shift_entropy"
-    summary = "Entropy of the mean prediction over slightly shifted copies of a picture."
+    summary = "Entropy of the mean prediction over shifted copies of a picture; for networks that bear a shift."
     requires = "draws"
     cost = "9"
     paper = "Ayhan & Berens 2018"
 
     def __post_init__(self) -> None:
-        self._integer("pixels", least=1)
+        if self.pixels != "auto":
+            self._integer("pixels", least=1)
 
     @property
     def needs(self) -> tuple[ShiftedLogits]:

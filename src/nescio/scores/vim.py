@@ -23,10 +23,7 @@ from nescio.types import InputError
 @register
 @dataclass(frozen=True, kw_only=True)
 class ViM(LastLayerScore, FittedScore):
-    """Energy, and beside it the part of the features outside of the main directions of the training data.
-
-    dimension: how many main directions there are, "auto" or a number.
-    """
+    """Energy, and the part of the features outside of the main directions, "auto" or a number, of the training data."""
 
     dimension: int | str = "auto"
 
@@ -56,4 +53,5 @@ class ViM(LastLayerScore, FittedScore):
     def __call__(self, features: Tensor, logits: Tensor, layer: Tensor) -> Tensor:
         """The scaled residual, and the energy."""
         origin, outside, alpha = self._found()
+        self._same_width(len(origin), features)
         return alpha * ((features - origin) @ outside).norm(dim=1) + energy(logits)
