@@ -169,6 +169,19 @@ def test_the_decision_is_added_and_all_else_is_kept(folder, capsys):
     assert [line.rpartition(",")[0] for line in lines] == old
 
 
+def test_names_of_classes_are_compared_with_indices_and_written(folder, capsys):
+    Path("names.txt").write_text("".join(f"class {i}\n" for i in range(10)))
+    assert make("--label", "label", scores="labelled.parquet", out="plain.json") == 0
+    assert make("--label", "name", "--class-names", "names.txt", scores="labelled.parquet") == 0
+    plain, named = (json.loads(Path(file).read_text()) for file in ("plain.json", "policy.json"))
+    assert plain == named
+    assert apply("--class-names", "names.txt") == 0
+    found = read_table("decisions.csv")
+    assert found["predicted_class"].tolist() == [f"class {i}" for i in found["predicted"]]
+    Path("few.txt").write_text("a\nb\n")
+    fails(capsys, lambda: apply("--class-names", "few.txt", out="new.csv"), "there are 2 and none for class 9")
+
+
 def test_another_column_is_taken_only_when_it_is_named(folder, capsys):
     assert make("--keep", "0.9") == 0
     table = read_table("scores.csv")

@@ -110,11 +110,15 @@ def test_a_posterior_and_training_data():
     assert read()["kinds"]["about"].startswith("a Laplace posterior of the last layer")
 
 
-def test_class_names_from_a_file():
+def test_class_names_from_a_file(capsys):
     names = [f"digit {index}" for index in range(10)]
     Path("names.txt").write_text("\n".join(names))
     assert report("--class-names", "names.txt") == 0
     assert {row["class"] for row in read()["by_class"]} <= set(names)
+    Path("names.json").write_text(json.dumps(names[:9]))
+    capsys.readouterr()
+    assert report("--class-names", "names.json") == 2
+    assert "expected 10 names of classes, as the model has, got 9" in capsys.readouterr().err
 
 
 def test_texts_have_bars_of_tokens(tmp_path):

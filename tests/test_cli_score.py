@@ -142,6 +142,16 @@ def test_what_another_command_has_begun_is_refused_unless_one_begins_anew(folder
     assert sorted(os.listdir("scores")) == [MANIFEST, RUNS, *(f"part-00000{i}.parquet" for i in range(3))]
 
 
+def test_classes_by_the_names_of_a_file(folder, capsys):
+    Path("names.json").write_text(json.dumps({"0": "cat", "1": "dog", "2": "fox"}))
+    assert score("--class-names", "names.json") == 0
+    table = read_table("s.csv")
+    assert table["predicted_class"].tolist() == [("cat", "dog", "fox")[index] for index in table["predicted"]]
+    Path("few.txt").write_text("cat\ndog\n")
+    assert score("--class-names", "few.txt", "--overwrite") == 2
+    assert "--class-names: expected 3 names, one for each class, but got 2" in capsys.readouterr().err
+
+
 def test_an_interrupt_says_how_to_go_on(folder, capsys):
     assert score(out="whole.csv") == 0
     real = []

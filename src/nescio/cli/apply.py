@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from nescio.cli.decide import apart, numbers
+from nescio.cli.own_model import add_class_names, class_names
 
 EXAMPLES = """examples:
   nescio apply --policy policy.json --scores new.csv --out decisions.csv
@@ -13,7 +14,8 @@ EXAMPLES = """examples:
   nescio apply --policy policy.json --scores new.csv --column regrad_v2 --out decisions.csv
 
 The policy is one that `nescio decide` wrote, and it remembers which column of scores it was made for. The table that is
-written has all columns of the other and `decision`: accept, or abstain, which means that a person should look. With
+written has all columns of the other and `decision`: accept, or abstain, which means that a person should look; with
+--class-names also `predicted_class`. With
 --monitor the scores are counted in a file, run after run, and an alarm is given when more inputs are refused than the
 policy lets expect: the inputs have changed. An alarm is no error; the exit status is 0."""
 
@@ -32,6 +34,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--scores", required=True, metavar="FILE", help="the table: .parquet, .csv or .json")
     command.add_argument("--column", metavar="METHOD", help="the scores (default: the column of the policy's own data)")
     command.add_argument("--out", required=True, metavar="FILE", help="the new table: .parquet, .csv or .json")
+    add_class_names(command)
     command.add_argument("--monitor", metavar="FILE", help="counts of all runs, kept as JSON; made if not there")
     command.set_defaults(run=run)
 
@@ -42,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
     from nescio import decide
     from nescio.data import check_ending, check_writable, write_table
+    from nescio.data.class_names import named
     from nescio.data.tables import read_table
     from nescio.types import InputError
 
@@ -64,6 +68,11 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             f"expected no column 'decision' in {args.scores}, since it would be lost; give it another name"
         )
+    names = class_names(args)
+    if names is not None:
+        if "predicted" not in table:
+            raise InputError(f"--class-names: expected a column 'predicted' in {args.scores}, whose classes they name")
+        table |= {"predicted_class": named(table["predicted"], names)}
     scores = numbers(table, column, args.scores)
     accepted = policy.accept(scores).numpy()
     watch = None if args.monitor is None else decide.monitor(policy, args.monitor)

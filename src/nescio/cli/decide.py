@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nescio.cli.own_model import add_class_names, class_names
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -47,6 +49,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--confidence", type=float, metavar="SHARE", help="of the promise (default: 0.9)")
     command.add_argument("--out", required=True, metavar="FILE", help="the policy, as JSON")
     command.add_argument("--plot", metavar="FILE", help="risk–coverage curve: .png, .svg or .pdf; needs labels")
+    add_class_names(command)
     command.set_defaults(run=run)
 
 
@@ -133,6 +136,7 @@ def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> NDA
     """Whether each answer is right."""
     import numpy as np
 
+    from nescio.data.class_names import named
     from nescio.types import InputError
 
     if args.correct is not None:
@@ -147,10 +151,13 @@ def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> NDA
         empty = any(value is None or value == "" for value in values) if text else np.isnan(values).any()
         if empty:
             raise InputError(f"expected a class for each input, but {what} has cells that hold none; leave them out")
+    names = class_names(args)
+    if names is not None and (predicted.dtype.kind == "O") != (truth.dtype.kind == "O"):
+        predicted, truth = (one if one.dtype.kind == "O" else named(one, names) for one in (predicted, truth))
     if (predicted.dtype.kind == "O") != (truth.dtype.kind == "O"):
         raise InputError(
             f"expected classes of one kind, but {name} holds {truth[0]!r} and the column 'predicted' {predicted[0]!r}; "
-            "give both as indices or both as names"
+            "give both as indices or both as names, or the names of all classes (--class-names)"
         )
     return np.asarray(predicted == truth)
 

@@ -61,7 +61,6 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "--channels", type=_dimension, default="auto", metavar="DIM",
         help="the dimension of an array [N, ...] that is no place but channels, or none (default: 1 of pictures)",
     )  # fmt: skip
-    command.add_argument("--class-names", metavar="FILE", help="a text file, one class on a line")
     command.add_argument("--names", metavar="FILE", help="a text file with the features, or the words of the tokens")
     add_running(command)
     command.set_defaults(run=run, batch_size=32, on_error="skip", label="none")
@@ -77,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     folder = _checked_folder(args, TABLE)
     need("matplotlib.figure", "demo")
     method = _method(args)
-    class_names, names = _lines(args.class_names), _lines(args.names)
+    names = _lines(args.names)
     source = _opened_model(args)
     rows = _opened_data(args, source)
     tell_opened(source, rows)
@@ -87,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     posterior, words = distribution(source.model, training, None)
     work = Explainer(
         *(posterior, method, folder), kinds=args.of, channels=args.channels,
-        class_names=class_names or source.classes, names=names or _known_names(rows),
+        class_names=source.classes, names=names or _known_names(rows),
     )  # fmt: skip
     try:
         with bar(len(rows), description="explaining") as shown:

@@ -27,6 +27,23 @@ def add_model(command: argparse.ArgumentParser) -> None:
         help="its weights: .safetensors, or a file of torch.save; or published ones to fetch: DEFAULT for torchvision, "
         "pretrained for timm",
     )  # fmt: skip
+    add_class_names(command)
+
+
+def add_class_names(command: argparse.ArgumentParser) -> None:
+    """How its classes are called."""
+    command.add_argument(
+        "--class-names", metavar="FILE",
+        help="the names of its classes: a text file, one on a line, or JSON, a list or index to name",
+    )  # fmt: skip
+
+
+def class_names(args: argparse.Namespace) -> tuple[str, ...] | None:
+    """Those of --class-names."""
+    from nescio.data import read_class_names
+
+    file = getattr(args, "class_names", None)
+    return None if file is None else read_class_names(file)
 
 
 def add_data(command: argparse.ArgumentParser, required: bool = True) -> None:
@@ -77,7 +94,7 @@ def model_at(args: argparse.Namespace) -> ModelAt:
     from nescio.study.jobs import ModelAt
 
     own = {name: getattr(args, name, None) for name in ("base", "output", "size", "crop", "mean", "std", "device")}
-    return ModelAt(args.model, args.weights, trust_pickle=args.trust_pickle, **own)
+    return ModelAt(args.model, args.weights, trust_pickle=args.trust_pickle, classes=class_names(args), **own)
 
 
 def data_at(args: argparse.Namespace, path: str) -> DataAt:

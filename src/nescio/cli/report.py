@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nescio.cli.asked import add_methods, configured
+from nescio.cli.explain import _lines, _opened_model
 from nescio.cli.own_model import (
     add_data,
     add_model,
@@ -77,7 +78,6 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--keep", type=float, default=0.95, metavar="K", help="what it keeps, without labels (default: %(default)s)"
     )
-    command.add_argument("--class-names", metavar="FILE", help="a text file, one class on a line")
     command.add_argument("--no-maps", action="store_true", help="do without maps, which take the most time")
     command.add_argument("--no-audit", action="store_true", help="do without the audit far away from the data")
     command.add_argument("--seed", type=int, default=0, help="of the sample, of halves and intervals (default: 0)")
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     methods = None if args.method is None else configured(args.method, args.set)
     if methods is None and args.set:
         raise InputError("--set: expected --method beside it, whose setting it is")
-    source = _opened(args)
+    source = _opened_model(args)
     rows = opened_data(args, source)
     foreign = None if args.ood is None else opened_data(_unlabelled(args), source, args.ood)
     tell_opened(source, rows)
@@ -145,17 +145,6 @@ def _form(args: argparse.Namespace) -> str:
     return str(args.format or known[ending])
 
 
-def _opened(args: argparse.Namespace) -> Source:
-    """The model, or the distribution over it that was saved, with the class names that were given."""
-    from dataclasses import replace
-
-    from nescio.cli.explain import _lines, _opened_model
-
-    source = _opened_model(args)
-    names = _lines(args.class_names)
-    return source if names is None else replace(source, classes=tuple(names))
-
-
 def _unlabelled(args: argparse.Namespace) -> argparse.Namespace:
     """The second set has no classes of the model."""
     return argparse.Namespace(**{**vars(args), "label": "none"})
@@ -172,8 +161,6 @@ def _labels(path: str, rows: Rows, source: Source) -> Tensor:
     if ending == ".npz":
         values = read_npz(path, "y").tolist()
     elif ending == ".txt":
-        from nescio.cli.explain import _lines
-
         values = [line.strip() for line in _lines(path) or []]
     else:
         table = read_table(path)

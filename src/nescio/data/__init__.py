@@ -1,6 +1,7 @@
 """What is scored: picture sets from files or bundled, corruptions, arrays, and files that are written whole."""
 
 from nescio.data.atomic import check_writable, replacing
+from nescio.data.class_names import read_class_names
 from nescio.data.corruptions import CORRUPTIONS, corrupt
 from nescio.data.digits import Digits, Split, digits
 from nescio.data.files import read_npz
@@ -26,6 +27,7 @@ __all__ = [
     "drawn_letters",
     "NOT_DIGITS",
     "read_npz",
+    "read_class_names",
     "read_table",
     "write_table",
     "check_ending",

@@ -17,7 +17,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,8 @@ class ModelAt:
     mean: Channels | None = None
     std: Channels | None = None
     device: str | None = None
+    classes: tuple[str, ...] | None = None
+    """The names of its classes, where they are not its own."""
 
     def open(self) -> Source:
         """The model, on its device; one with random weights has the same in every process and run."""
@@ -69,7 +71,7 @@ class ModelAt:
         if self.device is not None:
             for classifier in _classifiers(source.model):
                 move(classifier, self.device)
-        return source
+        return source if self.classes is None else replace(source, classes=self.classes)
 
 
 @dataclass(frozen=True)

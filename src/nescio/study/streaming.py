@@ -157,7 +157,8 @@ def warm(ready: Ready) -> None:
 def scored(ready: Ready, reads: Iterable[Read]) -> Scores:
     """The scores of batches that were read."""
     source, rows, keys = ready.source, ready.rows, ready.columns
-    methods: list[Any] = [*ready.methods, _Predicted(), _Probability()]
+    given = ready.job.model.classes
+    methods: list[Any] = [*ready.methods, _Predicted(None if given is None else len(given)), _Probability()]
     output: Any = source.model.output if isinstance(source.model, Classifier) else None
     problems: list[Problem] = []
     names: list[str] = []
@@ -189,12 +190,17 @@ def scored(ready: Ready, reads: Iterable[Read]) -> Scores:
 
 @dataclass(frozen=True)
 class _Predicted:
-    """The most probable class."""
+    """The most probable class. names: how many names of classes were given; there is one for each."""
 
+    names: int | None = None
     name: ClassVar[str] = "predicted"
     needs: tuple[Request, ...] = field(default=(Logits(),), init=False)
 
     def __call__(self, logits: Tensor) -> Tensor:
+        if self.names not in (None, logits.shape[1]):
+            raise InputError(
+                f"--class-names: expected {logits.shape[1]} names, one for each class, but got {self.names}"
+            )
         return logits.softmax(1).max(1).indices.double()
 
 

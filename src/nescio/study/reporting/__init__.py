@@ -79,6 +79,11 @@ def gather(
     first = _first(rows, places)
     about = subject(source.model, training, first)
     samples, _, classes = about.answers.predict(first, progress=False).shape
+    if source.classes is not None and len(source.classes) != classes:
+        raise InputError(
+            f"expected {classes} names of classes, as the model has, got {len(source.classes)}; "
+            "--class-names gives others"
+        )
     chosen, why = usual(source.model, len(places), classes, samples) if methods is None else (list(methods), "")
     if any(map(waits, chosen)):
         check_fit({one.name: one for one in chosen}, training)

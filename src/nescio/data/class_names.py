@@ -1,0 +1,85 @@
+"""The names of classes from a file: text with a name on each line, or JSON, a list or a mapping from index to name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nescio.types import InputError
+
+LARGEST = 1 << 24
+"""Bytes: far more than the names of any classes take."""
+
+
+def read_class_names(path: str | Path) -> tuple[str, ...]:
+    """The names in the file, in the order of the classes' indices.
+
+    Args:
+        path: a text file with a name on each line, or a ``.json`` file: ``["cat", "dog"]``, or a mapping from index to
+            name, ``{"0": "cat", "1": "dog"}``, or to a list that ends with the name, as ImageNet's is often kept.
+
+    Returns:
+        One name for each class.
+
+    Example:
+        >>> read_class_names("names.txt")  # doctest: +SKIP
+        ('cat', 'dog')
+    """
+    file = Path(path)
+    try:
+        if file.is_file() and file.stat().st_size > LARGEST:
+            raise InputError(f"expected the names of classes in {path}, but it has {file.stat().st_size} bytes")
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"expected a file with a name on each line, but cannot read {path}: {error}") from error
+    names = _json(text, path) if file.suffix.lower() == ".json" else text.rstrip().splitlines()
+    plain = tuple(" ".join(name.split()) for name in names)
+    if not plain:
+        raise InputError(f"expected the name of a class on each line of {path}, but it has none")
+    if "" in plain:
+        raise InputError(f"expected a name for every class, but that of class {plain.index('')} is empty in {path}")
+    return plain
+
+
+def named(indices: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
+    """The name of each class.
+
+    Args:
+        indices: whole numbers [N].
+        names: of all classes, as `read_class_names` gives them.
+
+    Returns:
+        An array of objects [N].
+
+    Example:
+        >>> named(np.array([1, 0]), ["cat", "dog"]).tolist()
+        ['dog', 'cat']
+    """
+    if indices.dtype.kind not in "iu":
+        raise InputError(f"expected indices of classes to give names to, got {indices.dtype}")
+    if len(indices) and not 0 <= indices.min() <= indices.max() < len(names):
+        odd = int(indices.max() if indices.max() >= len(names) else indices.min())
+        raise InputError(f"expected a name for every class, but there are {len(names)} and none for class {odd}")
+    return np.array([names[index] for index in indices.tolist()], dtype=object)
+
+
+def _json(text: str, path: str | Path) -> list[str]:
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"expected the names of classes as JSON, but {path} is none: {error}") from error
+    if isinstance(found, dict):
+        by_index = {str(key): value for key, value in found.items()}
+        found = [by_index.get(str(index)) for index in range(len(by_index))]
+        found = [one[-1] if isinstance(one, list) and one else one for one in found]
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise InputError(
+            f'expected a list of names, or a mapping like {{"0": "cat", "1": "dog"}} with every index, in {path}, '
+            "but it holds something else"
+        )
+    return found
