@@ -140,6 +140,15 @@ def test_texts_by_the_default_score(folder, capsys):
     assert told in capsys.readouterr().err
 
 
+def test_names_of_files_steer_no_terminal(folder, capsys):
+    Path("pictures", "dog", "\x1b]0;owned\x07.png").write_bytes(b"none")
+    assert score("--model", "sourcemodels:pictures", "--data", "pictures", "--size", "4", "--on-error", "skip") == 0
+    told = capsys.readouterr().err
+    assert "dog/\\x1b]0;owned\\x07.png (row" in told and "\x1b" not in told
+    assert score("--model", "sourcemodels:pictures", "--data", "pictures", "--size", "4") == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
 def test_an_exported_program_and_its_gradients(folder):
     sys.path.insert(0, str(folder))
     try:

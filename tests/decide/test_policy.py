@@ -104,6 +104,9 @@ def test_other_files_are_refused(policy, tmp_path):
     path.write_text("[1, 2]")
     with pytest.raises(InputError, match="holds 'list'"):
         decide.load(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(InputError, match="no JSON"):
+        decide.load(path)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="no JSON"):
         decide.load(path)

@@ -170,9 +170,10 @@ def test_damaged_and_foreign_files(model: nn.Module, tmp_path: Path) -> None:
         load(tmp_path, model)
     fresh()
     text = (tmp_path / "posterior.json").read_text()
-    (tmp_path / "posterior.json").write_text(text[:40])
-    with pytest.raises(InputError, match="it is damaged: save the distribution again"):
-        load(tmp_path, model)
+    for broken in (text[:40], "[" * 100_000):
+        (tmp_path / "posterior.json").write_text(broken)
+        with pytest.raises(InputError, match="it is damaged: save the distribution again"):
+            load(tmp_path, model)
     (tmp_path / "posterior.json").write_text("[]")
     with pytest.raises(InputError, match="got another file"):
         load(tmp_path, model)

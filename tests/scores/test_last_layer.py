@@ -138,9 +138,7 @@ def test_a_model_that_goes_on_after_its_last_linear_layer_is_refused(
 @pytest.mark.parametrize("method", [scores.ViM(), scores.FDBD()], ids=str)
 def test_features_of_another_model_are_said(method: scores.FittedScore) -> None:
     h, layer, z = parts()
-    with pytest.raises(
-        InputError, match=r"expected 20 features as in the training data, got 19; fit it"
-    ):
+    with pytest.raises(InputError, match=r"expected 20 features as in the training data, got 19; fit it"):
         method.fitted([h, z, layer], torch.zeros(9))(h[:, 1:], z, layer)
 
 

@@ -135,4 +135,6 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def _one_line(message: object) -> str:
-    return " ".join(str(message).split()) or "no message"
+    from nescio.cli.own_model import printable
+
+    return printable(" ".join(str(message).split())) or "no message"

@@ -142,9 +142,14 @@ def tell_problems(rows: Rows, most: int = 5) -> None:
         return
     print(f"nescio: {len(found)} of {len(rows)} rows could not be used and were left out:", file=sys.stderr)
     for problem in found[:most]:
-        print(f"  {problem}", file=sys.stderr)
+        print(f"  {printable(str(problem))}", file=sys.stderr)
     if len(found) > most:
         print(f"  and {len(found) - most} more", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """The text without what would steer a terminal: names of files can hold anything."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 @contextmanager

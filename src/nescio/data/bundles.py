@@ -71,7 +71,7 @@ class Bundle:
             )
         try:
             record = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"cannot read {file}: {error}; it is damaged: save the {self.what} again") from error
         if not isinstance(record, dict) or record.get("format") != self.format:
             raise InputError(f"expected a saved {self.what} of nescio in {file}, got another file")

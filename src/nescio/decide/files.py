@@ -31,7 +31,7 @@ def read(path: str | Path, form: str) -> dict[str, Any]:
         raise InputError(f"expected a file of the format '{form}' at {path}, but there is none") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"expected a file of the format '{form}', but {path} is no JSON, or was cut short") from error
     if not isinstance(record, dict) or record.get("format") != form:
         found = record.get("format") if isinstance(record, dict) else type(record).__name__

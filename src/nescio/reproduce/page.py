@@ -95,7 +95,9 @@ def _part(part: Mapping[str, Any], found: Table) -> str:
 
 def _figure(figure: Mapping[str, str]) -> str:
     alt = escape(figure["alt"])
-    drawn = figure["image"] if figure["image"].startswith("<svg") else f'<img src="{figure["image"]}" alt="{alt}">'
+    drawn = (
+        figure["image"] if figure["image"].startswith("<svg") else f'<img src="{escape(figure["image"])}" alt="{alt}">'
+    )
     return (
         f"<h3>{escape(figure['title'])}</h3>\n<figure>{drawn}<figcaption>{escape(figure['text'])}</figcaption></figure>"
     )

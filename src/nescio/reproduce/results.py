@@ -46,7 +46,7 @@ def load(path: str | Path) -> Results:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"expected results at {path}, but they cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"expected results as JSON, but {path} is none: {error}") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT or "parts" not in found:
         raise InputError(f"expected results of `nescio reproduce` (format {FORMAT}) in {path}, but it holds other JSON")

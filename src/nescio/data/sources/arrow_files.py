@@ -191,7 +191,7 @@ def _plain_numbers() -> frozenset[Any]:
 def _json(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read {file}: {error}; save the data set again") from error
     if not isinstance(found, dict):
         raise InputError(f"expected a description of a data set in {file}, got another file")
