@@ -13,8 +13,9 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from nescio.cli import main
-from nescio.cli.serve import _amount, _seconds
+from nescio.cli import main, parser
+from nescio.cli.app import _source
+from nescio.cli.serve import _amount, _engine, _seconds
 
 SECRET = 271828.1828
 
@@ -87,6 +88,7 @@ def test_a_map_that_takes_long_is_broken_off_at_the_end():
     ("arguments", "words"),
     [
         (["--weights", "w.pt"], "--weights: expected --model with it"),
+        (["--class-names", "names.txt"], "--class-names: expected --model with it"),
         (["--model", "tests.serve.models:slow", "--monitor", "m.json"], "--monitor: expected a policy"),
         (["--model", "tests.serve.models:slow", "--policy", "none.json"], "none.json"),
         (["--model", "tests.serve.models:slow", "--method", "mutual_information"], "needs a distribution"),
@@ -105,6 +107,15 @@ def test_a_map_that_takes_long_is_broken_off_at_the_end():
 def test_wrong_arguments_are_told(arguments, words, capsys):
     assert main(["serve", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["serve", "app"])
+def test_classes_by_the_names_of_a_file(command, tmp_path):
+    (tmp_path / "names.txt").write_text("cat\ndog\nfox\n")
+    given = ["--model", "tests.serve.models:slow", "--class-names", str(tmp_path / "names.txt")]
+    args = parser().parse_args([command, *given])
+    source = _engine(args).source if command == "serve" else _source(args)
+    assert source.classes == ("cat", "dog", "fox")
 
 
 def test_an_empty_token_in_the_environment_is_no_open_service(monkeypatch, capsys):

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from nescio.cli.asked import method
 from nescio.cli.own_model import (
     SPEC,
+    add_class_names,
     add_data,
+    add_trust,
     opened_data,
     opened_model,
     positive,
@@ -48,6 +50,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--model", metavar="MODEL", help=f"{SPEC} (default: bundled digits)")
     command.add_argument("--weights", metavar="FILE", help="its weights: .safetensors, or a file of torch.save")
+    add_class_names(command)
     command.add_argument(
         "--posterior", metavar="FOLDER", help="a saved distribution over the model, for kinds of doubt"
     )
@@ -66,9 +69,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--port", type=int, default=7860, help="0 for any free one (default: %(default)s)")
     command.add_argument("--output", choices=("logits", "probabilities", "binary"), help="what the model returns")
     command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
-    command.add_argument(
-        "--trust-pickle", action="store_true", help="read weights that may run code; only for files you trust"
-    )
+    add_trust(command)
     command.set_defaults(run=run, on_error="skip", batch_size=64)
 
 
@@ -95,8 +96,8 @@ def _desk(args: argparse.Namespace) -> Desk:
 
     policy = None if args.policy is None else (f"the policy of {args.policy}", decide.load(args.policy))
     if args.model is None:
-        given = ("weights", "posterior", "fit", "data", "reference", "base", "device")
-        if wrong := [name for name in given if getattr(args, name) is not None]:
+        given = ("weights", "posterior", "fit", "data", "reference", "base", "device", "class_names")
+        if wrong := [name.replace("_", "-") for name in given if getattr(args, name) is not None]:
             raise InputError(f"--{wrong[0]}: expected --model with it, got none")
         print("Bundled digits: trained and measured once, which takes about a minute, then kept.", file=sys.stderr)
         return app.bundled(args.method, policy=policy)

@@ -83,6 +83,11 @@ def add_running(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--batch-size", type=positive, default=256, metavar="N", help="default: %(default)s")
     command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
+    add_trust(command)
+
+
+def add_trust(command: argparse.ArgumentParser) -> None:
+    """Leave to run what files bring along."""
     command.add_argument(
         "--trust-pickle", action="store_true",
         help="open what may run code: pickled weights, a .pt2, a folder that names a function; only if you trust it",

@@ -13,6 +13,8 @@ from nescio.cli.own_model import (
     SPEC,
     _channels,
     _size,
+    add_class_names,
+    add_trust,
     opened_data,
     opened_model,
     positive,
@@ -59,6 +61,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--model", metavar="MODEL", help=f"{SPEC} (default: bundled digits)")
     command.add_argument("--weights", metavar="FILE", help="its weights: .safetensors, or a file of torch.save")
+    add_class_names(command)
     command.add_argument("--posterior", metavar="FOLDER", help="a saved distribution over it, for kinds of doubt")
     add_methods(command, "a score of `nescio methods`; may be repeated (default: regrad, or entropy for a large model)")
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for the methods that need them")
@@ -110,9 +113,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--mean", type=_channels, metavar="A,B,C", help="normalise with this mean, or none")
     command.add_argument("--std", type=_channels, metavar="A,B,C", help="and this standard deviation, or none")
     command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
-    command.add_argument(
-        "--trust-pickle", action="store_true", help="read weights that may run code; only for files you trust"
-    )
+    add_trust(command)
     command.set_defaults(run=run)
 
 
@@ -159,8 +160,8 @@ def _engine(args: argparse.Namespace) -> Engine:
         raise InputError("--monitor: expected a policy to watch, got none; name one with --policy")
     methods: Any = configured(args.method or ["regrad"], args.set) if args.method or args.set else None
     if args.model is None:
-        options = ("weights", "posterior", "reference", "fit", "device")
-        given = [name for name in options if getattr(args, name) is not None]
+        options = ("weights", "posterior", "reference", "fit", "device", "class_names")
+        given = [name.replace("_", "-") for name in options if getattr(args, name) is not None]
         if given:
             raise InputError(f"--{given[0]}: expected --model with it, got none")
         return bundled(methods, policy=policy)

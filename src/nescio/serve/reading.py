@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from nescio.data.sources.decode import decode
+from nescio.data.sources.decode import FORMATS, decode
 from nescio.data.sources.opening import Plain
 from nescio.inputs import Inputs
 from nescio.models.sources import Source
 from nescio.serve.errors import Problem, of_input
 from nescio.types import InputError, need
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF")
 LONG = 200
 """So many times its shorter side a picture may be long: pre-processing that brings the shorter side to a size would
 make far more of a thread-like one than was sent, and Pillow keeps a pointer for each of its lines."""
