@@ -23,6 +23,7 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import preserved, tracing
 from nescio.trace import backward
+from nescio.trace.plan import refuse_blind
 from nescio.trace.substitutes import folding
 from nescio.types import InputError, ModelError
 
@@ -90,7 +91,7 @@ def forward(member: Member, x: Any, source: Source, change: Change, keep: Keep |
     def settle(value: Tensor, last: bool) -> Tensor:
         root = change(value.detach()).detach().clone().requires_grad_()
         tracked = root.clone(memory_format=torch.channels_last if last else torch.contiguous_format)
-        roots[:] = [(root.detach(), tracked.grad_fn)]
+        roots[:] = [(root, tracked.grad_fn)]
         calls.clear()  # of an attempt that failed
         unsure.clear()
         return tracked
@@ -116,16 +117,12 @@ def forward(member: Member, x: Any, source: Source, change: Change, keep: Keep |
             for handle in handles:
                 handle.remove()
         root, node = roots[0]
-        if not logits.requires_grad:
-            raise ModelError(
-                f"expected logits with a gradient at the input, but those of {classifier.name} have none; remove "
-                "no_grad, inference_mode or detach from the model"
-            )
+        refuse_blind(classifier, logits, (root,))
         if any(unsure):  # with a single input it can be told
             with forward(member, inputs.take(x, slice(0, 1)), source, change, keep) as one:
                 if [call.module for call in one.calls] == [call.module for call in calls]:
                     calls = [replace(call, axis=alone.axis) for call, alone in zip(calls, one.calls, strict=True)]
-        yield Run(logits, root, calls, grids[-1] if grids else None, node)
+        yield Run(logits, root.detach(), calls, grids[-1] if grids else None, node)
 
 
 def _axis(y: Tensor, count: int) -> int | None:

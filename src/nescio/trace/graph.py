@@ -6,7 +6,8 @@ re-arrange the parameter (transpose, view, cast, split …) and so keep the norm
 that *uses* it: a matrix product, a convolution, a norm. A parameter may have many uses (a module called twice, tied
 weights, the steps of a recurrent cell).
 
-The walk is complete by construction: a parameter without a leaf in it has no path to the logits.
+The walk is complete by construction: a parameter without a leaf in it has no path to the logits. One that is used below
+an operation without a derivative (a quantised layer) has a path along which its gradient is lost, and no use here.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ SPLITS = {"SplitBackward0", "SplitWithSizesBackward0", "UnsafeSplitBackward0", "
 
 PLAIN = {"TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0"}
 """The part of `CHAIN` through which equal steps are known to address equal entries."""
+
+BLIND = "NotImplemented"
+"""In the name of an operation without a derivative: autograd warns there, and goes on with zeros."""
 
 DIMS = ("_saved_dim", "_saved_dim0", "_saved_dim1", "_saved_dims")
 """Where operations keep the dimensions that they work along."""
@@ -74,11 +78,16 @@ class Graph:
                     self._above[self._index[child]].append((i, slot, output))
         leaves = {id(n.variable): i for i, n in enumerate(self.nodes) if n.name() == "torch::autograd::AccumulateGrad"}
         self._leaves = {name: leaves[id(p)] for name, p in parameters.items() if id(p) in leaves}
+        below = self._find_blind()
+        lost = {name for name, leaf in self._leaves.items() if below[leaf]}
+        self.blind = any(below[leaves[id(x)]] for x in inputs if id(x) in leaves)
+        """Whether an operation without a derivative is between the inputs and the logits."""
         self.active = self._find_active({leaves[id(x)] for x in inputs if id(x) in leaves})
         self._before, self._after = self._find_moved(len(logits))
         self.uses = {
             name: tuple(self._climb(name, leaf, 0, (), tuple(parameters[name].shape)))
             for name, leaf in self._leaves.items()
+            if name not in lost
         }
 
     @property
@@ -122,6 +131,14 @@ class Graph:
 
     def _below(self, i: int) -> list[int]:
         return [self._index[child] for child, _ in self.nodes[i].next_functions if child is not None]
+
+    def _find_blind(self) -> list[bool]:
+        """For each node: is it used by an operation that autograd has no derivative of."""
+        blind = [BLIND in node.name() for node in self.nodes]
+        for i in reversed(range(len(self.nodes))):
+            for j in self._below(i):
+                blind[j] = blind[j] or blind[i]
+        return blind
 
     def _find_active(self, inputs: set[int]) -> list[bool]:
         """For each node: does it depend on the input."""

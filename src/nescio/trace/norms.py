@@ -237,6 +237,8 @@ class _Work:
             lowest = 0 if len(settings.rows) > 1 else lowest  # rows that are not estimated go through all layers
             run = survey.first if kept else self._pass(model, own(x), lowest, check)
             assert run is not None
+            if kept:
+                prove_silent(model, x, survey.silent)
             if settings.copies == 1:
                 return run.z, self._found(model, run, run, run.z, settings, cut)
             if not self.pairs:

@@ -172,8 +172,18 @@ def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
         shown = ", ".join(guilty[:5]) + (f" and {len(guilty) - 5} more" if len(guilty) > 5 else "")
         raise ModelError(
             f"the parameters {shown} change the logits, but autograd has no path to them (the model detaches a value, "
-            "runs a part under no_grad or inference_mode, or uses re-entrant checkpointing), so their gradient cannot "
-            "be had; remove that from the model, or leave these layers out with select="
+            "runs a part under no_grad or inference_mode, uses re-entrant checkpointing, or computes with an operation "
+            "that has no derivative, such as a quantised layer), so their gradient cannot be had; remove that from the "
+            "model, or leave these layers out with select="
+        )
+
+
+def refuse_blind(classifier: Classifier, logits: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    """Raise ModelError when autograd has no way, or not every way, from the logits back to the inputs."""
+    if not logits.requires_grad or Graph(logits, {}, inputs).blind:
+        raise ModelError(
+            f"expected logits with a gradient at the input, but those of {classifier.name} have none; remove no_grad, "
+            "inference_mode, detach or an operation without a derivative, such as a quantised layer, from the model"
         )
 
 
@@ -208,7 +218,8 @@ def prove_steady(classifier: Classifier, x: Any, first: Tensor, second: Tensor) 
         raise ModelError(
             f"expected a model that treats each input of a batch on its own, but the logits of {classifier.name} for "
             "an input change with the others in the batch; look for attention over the first dimension "
-            "(batch_first=True is missing), statistics of the batch, or a reshape that mixes inputs"
+            "(batch_first=True is missing), statistics of the batch (a dynamically quantised layer takes its scale "
+            "from them), or a reshape that mixes inputs"
         ) from cause
 
 

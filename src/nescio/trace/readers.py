@@ -18,9 +18,9 @@ from torch.autograd.graph import get_gradient_edge
 from nescio import modes
 from nescio.models import Classifier
 from nescio.trace.backward import pull
-from nescio.trace.plan import leaf
+from nescio.trace.plan import leaf, refuse_blind
 from nescio.trace.sound import Sound
-from nescio.types import InputError, ModelError
+from nescio.types import InputError
 
 Vectors = Tensor | Callable[[Tensor], Tensor]
 
@@ -72,11 +72,8 @@ def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[
         finally:
             for handle in handles:
                 handle.remove()
-        if not logits.requires_grad and len(logits):
-            raise ModelError(
-                f"expected logits with a gradient, but those of {classifier.name} have none; remove no_grad, "
-                "inference_mode or detach from the model"
-            )
+        if len(logits):
+            refuse_blind(classifier, logits, roots)
         vectors = (cotangents(logits.detach()) if callable(cotangents) else cotangents).to(logits)
         if vectors.dim() != 3 or vectors.shape[1:] != logits.shape or not len(vectors):
             raise InputError(

@@ -20,6 +20,7 @@ from nescio.trace import layers as layer_tables
 from nescio.trace import noise
 from nescio.trace.caches import forget
 from nescio.trace.graph import Graph
+from nescio.trace.plan import prove_silent
 from nescio.trace.sound import Sound, doubled
 from nescio.types import ClassGradients
 
@@ -53,6 +54,7 @@ def gradient_norms(
         parameters = classifier.parameters()
         first = Graph(classifier.logits(inputs.take(x, slice(0, 1))), parameters)
         table = layer_tables.find(first, parameters, layers, select)
+        prove_silent(classifier, inputs.take(x, slice(0, 1)), [n for n in table.parameters if n not in first.uses])
         chosen = [parameters[name] for name in table.parameters]
         results: dict[str, list[Tensor]] = {row: [] for row in rows}
         probabilities = []

@@ -3,7 +3,9 @@
 Its backward of `torch.cdist` is wrong under `vmap` (`distances`). On a CPU its backward of batch norm, and of instance
 norm, which is built on it, is wrong for a batch of one picture whose gradient lies in memory with the channels last:
 the kernel takes it for one with the channels first. So norms are written down here as what they are, and autograd
-differentiates that. A network's own calls go through these inside of `Sound`, in the oracle too.
+differentiates that. And before PyTorch 2.15 the backward of group norm reads memory that is not its own where channels
+are last and no gradient of its input is wanted. A network's own calls go through these inside of `Sound`, in the oracle
+too.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from nescio import inputs
 from nescio.models import Classifier
 from nescio.trace.batch_norm import laid_out
 from nescio.trace.distances import distances
+
+FIXED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
+"""Whether this PyTorch has the right group norm."""
 
 
 class Sound(TorchFunctionMode):
@@ -78,6 +83,15 @@ def _instance_norm(
     return _affine(input, mean, var, weight, bias, eps).contiguous()
 
 
+def _group_norm(func: Callable[..., Tensor]) -> Callable[..., Tensor | None]:
+    def call(input: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
+        if FIXED or input.device.type != "cpu" or input.is_contiguous():
+            return None
+        return func(input.contiguous(), *args, **kwargs)
+
+    return call
+
+
 def _broken(x: Tensor, least: int) -> bool:
     return x.device.type == "cpu" and x.dim() >= least and x.layout == torch.strided and x.is_floating_point()
 
@@ -121,4 +135,5 @@ _SUBSTITUTES: dict[Any, Callable[..., Tensor | None]] = {
     F.instance_norm: _instance_norm,
     torch.instance_norm: _inner(_instance_norm),
     torch.ops.aten.instance_norm.default: _inner(_instance_norm),
+    **{func: _group_norm(func) for func in (F.group_norm, torch.group_norm, torch.ops.aten.group_norm.default)},
 }
