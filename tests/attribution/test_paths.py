@@ -312,3 +312,23 @@ def test_as_many_inputs_as_tokens(kind: type[nn.Module], shape: tuple[int, ...],
     torch.testing.assert_close(explain(ensemble, x, path=path).maps, alone, rtol=1e-9, atol=1e-15)
     full = [explain(ensemble, x, "fullgrad", chunk=chunk).maps for chunk in (None, 1)]
     torch.testing.assert_close(full[0], full[1], rtol=1e-9, atol=1e-15)
+
+
+def test_a_map_that_is_flat_but_for_round_off_stays_flat() -> None:
+    """Of pixels that all count the same no one is shown, whatever their last digits are."""
+    places = Source.of(pictures(), "auto").places(pictures())
+    for dtype in (torch.float32, torch.float64):
+        last = torch.finfo(dtype).eps * torch.randint(-8, 9, (2, 3, 8, 10))
+        assert (places.shares(0.3 * (1 + last.to(dtype)), 0.05) == 1).all()
+        steps = 1 + 1e-4 * torch.rand(2, 3, 8, 10, dtype=dtype)
+        assert (places.shares(steps, 0.05).amin(2) < 1e-8).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_grad_cam_takes_no_weight_from_round_off(dtype: torch.dtype) -> None:
+    """Behind a norm over places the slopes of a channel add up to zero, and so do the weights of Grad-CAM."""
+    ends = nn.Conv2d(2, 4, 3).to(dtype), nn.Linear(4 * 6 * 8, 3).to(dtype)
+    x = pictures().to(dtype)
+    for norm in (nn.InstanceNorm2d(4), nn.Identity()):
+        model = nn.Sequential(ends[0], norm, nn.Tanh(), nn.Flatten(), ends[1])
+        assert logit_maps(model, x, "gradcam").any() == isinstance(norm, nn.Identity)

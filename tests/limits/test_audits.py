@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from nescio import data, limits
 from nescio.limits.audits import _read
+from nescio.limits.members import check_work, members
 from nescio.posteriors import DeepEnsemble, MCDropout
 from nescio.types import InputError, ModelError
 from tests.limits.networks import mlp
@@ -167,6 +168,28 @@ def test_what_would_take_long_is_measured_unless_it_is_asked_for(monkeypatch: py
     assert "got 4 through a network with too many pieces" in found.reason and "walk at most" in found.reason
     assert not found.rows[0].proven
     assert limits.audit(model, x, ("away",), starts=4, exact=True).rows[0].proven
+
+
+def test_how_many_rays_are_too_many_is_told_from_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    class Seen(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(len(x))
+            return super().forward(x)
+
+    model = nn.Sequential(Seen(2, 5), nn.ReLU(), nn.Linear(5, 3)).double()
+    found, x = members(model), torch.rand(9, 2, dtype=torch.float64)
+    work = found[0].work(x[:1], x[:1])
+    assert work >= 5 * (5 + 3)  # a pass for each of five units
+    monkeypatch.setattr("nescio.limits.members._MOST_WORK", 7 * work)
+    seen.clear()
+    check_work(found, x[:7], x[:7])
+    assert set(seen) == {2}  # an input and its direction
+    with pytest.raises(ModelError, match="got 8 through a network .* walk at most 7 rays"):
+        check_work(found, x[:8], x[:8])
+    with pytest.raises(ModelError, match="got 5 through a network .* walk at most 3 rays"):
+        check_work(found * 2, x[:5], x[:5])
 
 
 def test_scores_that_need_training_data() -> None:

@@ -279,6 +279,8 @@ def test_ensembles_and_temperatures() -> None:
         assert torch.allclose(limits.ray(scaled, x, d).logits([3.0])[:, :, 0], scaled.logits(x + 3 * d))
     twice = Temperature(cooled, "platt").fit_logits(torch.randn(20, 3), torch.arange(20) % 3)
     assert torch.allclose(limits.ray(twice, x, d).logits([3.0])[:, :, 0], twice.logits(x + 3 * d))
+    with pytest.raises(InputError, match="expected a temperature that was fitted, got none"):
+        limits.ray(Temperature(models[0]), x, d)
     dropped = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5), nn.ReLU(), nn.Linear(4, 2))
     with pytest.raises(ModelError, match=r"got a MCDropout.*audit"):
         limits.ray(MCDropout(dropped), x, d)

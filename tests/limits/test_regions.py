@@ -1,6 +1,7 @@
 """The affine map and the polytope against autograd and against finite probing."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -65,6 +66,8 @@ def test_every_layer(inner: nn.Module) -> None:
         lambda h: torch.cat([h, torch.relu(h) - h], 1)[:, 1:4],
         lambda h: -h.permute(0, 2, 3, 1).reshape(h.shape[0], -1).add_(1.0).relu_(),
         lambda h: torch.cat(h.chunk(3, dim=1)[:2], 1).sum(-1).unsqueeze(1),
+        lambda h: h.transpose(1, 3).transpose(-1, -2).relu().transpose(dim0=2, dim1=1),
+        lambda h: torch.cat([h.split(2, -1)[0], h.split([1, 5], dim=2)[1].transpose(2, 3).relu()], 3),
         lambda h: F.pad(h[:, :, ::2, ::2], (0, 0, 0, 0, 1, 1)) @ torch.ones(3, 2, dtype=torch.float64),
     ],
 )
@@ -162,6 +165,19 @@ def test_products_of_inputs_and_batch_mixing_are_refused() -> None:
     ):
         with pytest.raises(ModelError, match=words):
             limits.region(function, torch.rand(3, 3).double() + 1)
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        lambda x: x.transpose(0, 1), lambda x: x.transpose(1, -2), lambda x: x.transpose(dim0=1, dim1=0),
+        lambda x: x.permute(1, 0), lambda x: x.permute(dims=(-1, 0)), lambda x: x.unsqueeze(0).squeeze(0),
+        lambda x: torch.cat(x.split(1)), lambda x: torch.cat(x.chunk(3, 0)), lambda x: torch.cat(x.split(1, dim=-2)),
+    ],
+)  # fmt: skip
+def test_inputs_stay_in_the_first_dimension(moved: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(ModelError, match="which moves the inputs out of the first dimension"):
+        limits.region(moved, torch.rand(3, 3).double())  # as many inputs as features: the shape does not tell
 
 
 def test_a_model_in_training_mode_and_float32_is_left_as_it_was() -> None:

@@ -56,6 +56,16 @@ def test_an_outlier_does_not_take_all_colours():
     assert few.axes[0].collections[0].get_clim() == (0.0, 1000.0)
 
 
+def test_round_off_does_not_mirror_the_picture():
+    """The first axis is (a, −a): round-off decides which of its two numbers is the larger."""
+    points = np.outer(np.linspace(-1, 2, 9), [1.0, -1.0, 0.0]) + np.outer(np.cos(np.arange(9)), [0, 0, 0.1])
+    shown = []
+    for change in (0.0, 1e-15, -1e-15):
+        figure = plots.embedding(points * [1 + change, 1 - change, 1], np.arange(9.0))
+        shown.append(np.asarray(figure.axes[0].collections[0].get_offsets()))
+    np.testing.assert_allclose(shown[1:], [shown[0]] * 2, atol=1e-9)
+
+
 def test_one_input_one_value_and_very_many():
     for points, values in (
         (np.ones((1, 2)), [3.0]),

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from nescio import posteriors
 from nescio.posteriors import laplace as room
 from nescio.posteriors.laplace import Laplace
-from nescio.posteriors.laplace_curvature import Curvature, chosen
+from nescio.posteriors.laplace_curvature import Curvature, chosen, lowest
 from nescio.types import InputError, ModelError
 
 KINDS = ["full", "kron", "diag"]
@@ -171,6 +171,45 @@ def test_batches_samples_and_memory_do_not_change_a_draw(net: nn.Sequential, kin
     torch.testing.assert_close(Laplace(net, kind, samples=6, seed=3).fit(examples()).predict(x), whole)
 
 
+def turned(matrix: Tensor, eigh: Any = torch.linalg.eigh) -> tuple[Tensor, Tensor]:
+    """Eigenvectors as another machine may give them: other signs, and those of equal values rotated."""
+    values, vectors = eigh(matrix)
+    vectors = vectors * torch.where(torch.arange(len(values)) % 2 == 0, -1.0, 1.0).double()
+    equal = values - values[0] < 1e-9 * values[-1]
+    assert equal.sum() >= 2  # the subject has such values
+    rotation = torch.linalg.qr(torch.randn(int(equal.sum()), int(equal.sum()), dtype=torch.float64))[0]
+    vectors[:, equal] = vectors[:, equal] @ rotation
+    return values, vectors
+
+
+def half_dead() -> nn.Sequential:
+    """A network of which three features are always zero, and whose last two classes have hardly a chance."""
+    net = network(classes=4)
+    with torch.no_grad():
+        for part in (net[0].weight[:3], net[0].bias[:3]):
+            part.zero_()
+        net[3].bias[2:] = -40.0
+    return net
+
+
+@pytest.mark.parametrize("kind", ["full", "kron"])
+def test_a_draw_does_not_depend_on_which_eigenvectors_were_found(kind: Any, monkeypatch: Any) -> None:
+    net, (x, y) = half_dead(), examples()
+    whole = Laplace(net, kind, samples=6).fit((x, y)).predict(x)
+    monkeypatch.setattr(torch.linalg, "eigh", turned)
+    torch.testing.assert_close(Laplace(net, kind, samples=6).fit((x, y)).predict(x), whole, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_round_off_in_the_training_data_does_not_change_a_draw(kind: Any) -> None:
+    net, (x, y) = half_dead().float(), examples()
+    whole = Laplace(net, kind, samples=6).fit((x.float(), y)).predict(x)
+    for seed in range(3):
+        noise = 1 + 1e-7 * torch.randn(x.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        found = Laplace(net, kind, samples=6).fit(((x * noise).float(), y)).predict(x)
+        torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_training_data_are_read_once_in_any_batches(net: nn.Sequential, kind: Any) -> None:
     x, y = examples()
@@ -203,11 +242,21 @@ def test_the_precision_of_the_smallest_validation_loss(net: nn.Sequential) -> No
         p = Laplace(net, "kron", precision, link="probit").fit(train).predict(x[100:])[0]
         return float(-p[torch.arange(100), y[100:]].log().mean())
 
-    losses = [loss(float(delta)) for delta in room._GRID[::8]]
+    losses = [loss(float(delta)) for delta in room._GRID]
     assert loss(mine.precision) <= min(losses)
     assert max(losses) > loss(mine.precision) + 1e-3
     parts = Laplace(net, "kron", "validation").fit(train, [(x[100:130], y[100:130]), (x[130:], y[130:])])
     assert parts.precision == mine.precision
+
+
+def test_round_off_between_two_points_of_the_grid_does_not_move_the_precision() -> None:
+    place = room._GRID.log()
+    step = float(place[1] - place[0])
+    for centre in (float(place[30]) + step / 2, float(place[30]) + 0.2 * step):  # two lowest points, or one
+        found = [lowest(room._GRID, (place - centre + change).square() + 3) for change in (-1e-12, 0.0, 1e-12)]
+        assert found == pytest.approx([math.exp(centre)] * 3, rel=1e-9)
+    assert lowest(room._GRID, place) == pytest.approx(1e-4) and lowest(room._GRID, -place) == pytest.approx(1e4)
+    assert lowest(room._GRID, torch.zeros_like(place)) == pytest.approx(1e-4)
 
 
 def test_the_kind_follows_from_the_size() -> None:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 import nescio
 from nescio.models import Classifier
 from nescio.quantities import compute
+from nescio.quantities.draws import _signs
 from nescio.types import InputError, SampledLogits
 
 
@@ -96,6 +97,15 @@ def test_the_attack_climbs_the_loss_of_the_predicted_class() -> None:
     assert steps.abs().max() <= 0.25 and steps.min() < -0.2 and steps.max() > 0.2
     torch.testing.assert_close(moved[:, 0], steps[:, None] * torch.tensor([-1.0, 1.0, 1.0]).double())
     torch.testing.assert_close(moved[:, 1], steps[:, None] * torch.tensor([1.0, -1.0, 1.0]).double())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_round_off_does_not_turn_the_attack(dtype: torch.dtype) -> None:
+    """What is left of a zero is of either sign; a small gradient that is none of it keeps its own."""
+    last = torch.finfo(dtype).eps
+    gradients = torch.tensor([[-3.0, 20 * last, -20 * last, 0.0, -400 * last], [5e-9, -5e-9, 0.0, -0.0, -1e-30]])
+    signs = _signs(gradients.to(dtype)[:, :, None])[:, :, 0]
+    assert signs.tolist() == [[-1, 1, 1, 1, -1], [1, -1, 1, 1, 1]] and signs.dtype == dtype
 
 
 def test_the_attack_has_a_direction_also_where_the_model_is_sure() -> None:

@@ -116,6 +116,22 @@ def test_batches_of_any_size_give_the_same_scores(
     torch.testing.assert_close(score(model, x[3:4], method), whole[3:4], **tolerance)
 
 
+def test_the_last_bits_of_the_data_change_the_last_digits_of_a_score(
+    name: str, make: Callable[..., nn.Module], x: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another machine would have them: inputs and training data differ by round-off, in float32."""
+    model, x, known = make(torch.float32), x.float(), training(x.float())
+    method = quick(name, **LARGE.get(name, {}))
+    whole = score(model, x, method)
+    for seed in range(2):
+        random = torch.Generator().manual_seed(seed)
+        inputs, given = (part * (1 + 1e-7 * torch.randn(part.shape, generator=random)) for part in (x, known[0]))
+        assert not torch.equal(inputs, x)
+        monkeypatch.setitem(score.__globals__, "training", lambda _, given=given: (given, known[1]))
+        tolerance = {"rtol": 0.0, "atol": 1e-5} if name == "negrad" else {"rtol": 1e-3, "atol": 0.0}
+        torch.testing.assert_close(score(model, inputs, method), whole, **tolerance)
+
+
 def test_a_list_gives_what_the_methods_give_alone(model: nn.Module, x: Tensor) -> None:
     together = score(model, x, [quick(name) for name in OF_A_MODEL])
     assert list(together) == OF_A_MODEL

@@ -91,6 +91,20 @@ def test_a_class_without_spread_takes_the_tied_covariance() -> None:
     assert found[0].item() == pytest.approx(float(torch.logdet(shrunk)), rel=1e-9)
 
 
+def test_round_off_is_no_spread() -> None:
+    """The mean of three equal numbers is often not that number; in float32 equal inputs differ with their batch."""
+    h, y, new = examples()
+    h, y = torch.cat([h, new[:1].expand(3, -1)]), torch.cat([y, torch.full((3,), 7)])
+    method = scores.Mahalanobis(covariance="class")
+    found = scored(method, h, y, new)
+    for digits in (1e-16, 1e-7):
+        random = torch.Generator().manual_seed(1)
+        noisy = h * (1 + digits * torch.randn(h.shape, generator=random, dtype=torch.float64))
+        torch.testing.assert_close(scored(method, noisy, y, new), found, rtol=1e-5, atol=1e-5)
+    with pytest.raises(InputError, match="expected features that differ within a class, got 3 training inputs"):
+        scored(method, noisy[-3:], y[-3:], new)
+
+
 @pytest.mark.parametrize("covariance", ["tied", "class"])
 def test_scale_and_shift_and_dead_features(covariance: str) -> None:
     h, y, new = examples()

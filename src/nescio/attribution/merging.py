@@ -2,7 +2,8 @@
 
     z_rest = log Σ_{c ∈ rest} exp z_c,        so that        p_rest = Σ_{c ∈ rest} p_c
 
-for every member; the likeliest are those of the mean prediction, so that all members have the same k + 1 classes. The
+for every member; the likeliest are those of the mean prediction, so that all members have the same k + 1 classes (of
+equal ones the first; where round-off tells them apart, it chooses). The
 merged predictions are again a posterior, and a function of the full one: the total, the aleatoric and the epistemic
 uncertainty about which of these classes it is are no larger than about which of all, by the chain rule
 

@@ -23,6 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from nescio.attribution.passes import Call, Run
 from nescio.attribution.places import FEATURES_LAST, Places
+from nescio.trace.readers import round_off
 from nescio.types import InputError
 
 Path = Literal["fullgrad", "gradient", "smoothgrad", "gradcam"]
@@ -161,5 +162,8 @@ class _GradCAM:
         if slope is None or value is None or not bool(slope.any()):
             return
         weights = slope.flatten(3).mean(3)
+        # behind a norm over places slopes add up to zero: the round-off of that sum is not a weight
+        none = weights.abs() <= round_off(slope) * slope.flatten(3).abs().mean(3)
+        weights = weights.masked_fill(none, 0.0)
         found = torch.einsum("knf,nf...->kn...", weights, value[0]).relu()
         self.found = self.places.brought(found, isinstance(call.module, FEATURES_LAST))

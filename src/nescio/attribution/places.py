@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
+from nescio.trace.readers import round_off
+
 _CHANNELS_FIRST = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)
 FEATURES_LAST = (nn.Linear, nn.LayerNorm, nn.MultiheadAttention)
 
@@ -72,7 +74,8 @@ class Places:
     def shares(self, maps: Tensor, tau2: float) -> Tensor:
         """exp((m − 1)/τ₂) of maps ``[K, N, *shape]`` scaled to m in [0, 1], flat ``[K, N, P]``; 0 where nothing is.
 
-        Divided by their sum, which is at least 1, they are the softmax over places.
+        A map whose places differ by round-off alone is flat, and is not scaled. Divided by their sum, which is at least
+        1, they are the softmax over places.
         """
         flat = maps.flatten(2)
         absent = None if self.absent is None else self.absent.flatten(1).to(flat.device)
@@ -80,7 +83,8 @@ class Places:
         low = flat if absent is None else flat.masked_fill(absent, torch.inf)
         bottom, top = low.amin(2, keepdim=True), high.amax(2, keepdim=True)
         reach = top - bottom
-        scaled = torch.where(reach > 0, (flat - top) / reach.clamp(min=torch.finfo(flat.dtype).tiny), 0.0)
+        apart = reach > round_off(flat) * torch.maximum(top, -bottom)
+        scaled = torch.where(apart, (flat - top) / reach.clamp(min=torch.finfo(flat.dtype).tiny), 0.0)
         found = (scaled / tau2).exp()
         return found if absent is None else found.masked_fill(absent, 0.0)
 

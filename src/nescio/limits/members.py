@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from nescio.limits.network import Network
@@ -64,13 +63,12 @@ def members(model: Any, output: str | None = None) -> list[Member]:
             raise InputError("expected at least one model, got an empty list")
         return [Member(Network(one, output)) for one in model]
     if isinstance(model, Temperature):
-        model._scaled(torch.zeros(1, 1, 1 if model.scale is None else len(model.scale)))  # says if it is not fitted
         found = members(model.base)
         if model.scale is not None and model.shift is not None:
             scale, shift = model.scale.double(), model.shift.double()
             return [replace(m, scale=m.scale * scale, shift=m.shift * scale + shift) for m in found]
-        assert model.temperature is not None
-        return [replace(m, scale=m.scale / model.temperature, shift=m.shift / model.temperature) for m in found]
+        t = model._fitted()
+        return [replace(m, scale=m.scale / t, shift=m.shift / t) for m in found]
     if isinstance(model, DeepEnsemble | Deterministic):
         return [Member(Network(one)) for one in model.classifiers]
     if isinstance(model, PosteriorBase) or (isinstance(model, Posterior) and not callable(model)):

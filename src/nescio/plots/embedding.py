@@ -96,7 +96,8 @@ def _plane(points: Floats, size: int) -> tuple[Floats, tuple[str, str]]:
     else:
         vectors = np.linalg.svd(centred, full_matrices=False)[2][:2].T
         vectors = np.pad(vectors, ((0, 0), (0, 2 - vectors.shape[1])))  # a single input has one
-    largest = np.abs(vectors).argmax(0)
+    sizes = np.abs(vectors)
+    largest = (sizes > (1 - 1e-6) * sizes.max(0)).argmax(0)  # the first of those that are equal but for round-off
     vectors = vectors * np.where(vectors[largest, [0, 1]] < 0, -1.0, 1.0)  # of both signs always the same
     place = centred @ vectors
     shares = (place**2).sum(0) / max(float((centred**2).sum()), np.finfo(np.float64).tiny)

@@ -9,7 +9,10 @@ Gauss–Newton matrix of −Σ_n log p_n in the layer's parameters, and what sta
 
 Each is T diag(v) Tᵀ with an orthogonal T, so that for every prior precision δ the posterior N(θ, (H + δ)⁻¹) has
 
-    covariance  T diag(1/(v + δ)) Tᵀ,      draws  θ + T diag(v + δ)^(−1/2) ε,      log det(H + δ) = Σ log(v + δ)
+    covariance  T diag(1/(v + δ)) Tᵀ,    draws  θ + T diag(v + δ)^(−1/2) Tᵀ ε,    log det(H + δ) = Σ log(v + δ)
+
+All three are functions of H alone. Round-off decides the signs of T's columns and how those of equal values are
+rotated, and the symmetric root, unlike T diag(v + δ)^(−1/2), is the same for each of them.
 
 Parameters are laid out as [O, D]: a row for each output, the bias as the last column. For kron T = Q_B ⊗ (Q_A, 1),
 which acts on outputs and on features apart, and for diag T = 1.
@@ -17,6 +20,7 @@ which acts on outputs and on features apart, and for diag T = 1.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -121,9 +125,12 @@ class Curvature:
         return float(torch.tensor((low + high) / 2, dtype=torch.float64).exp())
 
     def weights(self, noise: Tensor, precision: float) -> Tensor:
-        """Draws of the parameters about their mean from standard normal noise ``[S, O, D]``, for `shift`."""
-        scaled = noise * (self.values + precision).rsqrt()
-        return scaled if self.joint is None else (scaled.flatten(1) @ self.joint.T).view_as(scaled)
+        """Draws about the mean from standard normal noise ``[S, O, D]``, for `shift`; for kron as coordinates in T."""
+        root = (self.values + precision).rsqrt()
+        if self.joint is not None:
+            return ((noise.flatten(1) @ self.joint * root.flatten()) @ self.joint.T).view_as(noise)
+        turned = noise if self.inner is None else noise @ self.inner
+        return (turned if self.outer is None else self.outer.T @ turned) * root
 
     def shift(self, h: Tensor, weights: Tensor) -> Tensor:
         """By how much such draws move the outputs at features ``[N, D]``: ``[S, N, O]``."""
@@ -157,6 +164,20 @@ class Curvature:
         place = torch.arange(outputs * width).view(outputs, width)
         order = torch.cat([place[:, :-1].flatten(), place[:, -1]]) if bias else place.flatten()
         return found[order][:, order]
+
+
+def lowest(grid: Tensor, loss: Tensor) -> float:
+    """Where the loss is lowest on an even grid of log δ: the vertex of the parabola through the lowest three points.
+
+    Unlike the grid's own lowest point it does not jump where round-off decides between two neighbours.
+    """
+    best = int(loss.argmin())
+    place = float(grid[best].log())
+    if 0 < best < len(grid) - 1:
+        before, least, after = loss[best - 1 : best + 2].tolist()
+        bend = (before - least) + (after - least)
+        place += 0.5 * (before - after) / bend * float(grid[best + 1].log() - grid[best].log()) if bend > 0 else 0.0
+    return math.exp(place)
 
 
 def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:

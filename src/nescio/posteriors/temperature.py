@@ -98,9 +98,12 @@ class Temperature(PosteriorBase):
             if z.shape[-1] != len(self.scale):
                 raise InputError(f"expected logits of {len(self.scale)} classes, as in the fit, got {describe(z)}")
             return z * self.scale + self.shift
+        return z / self._fitted()
+
+    def _fitted(self) -> float:
         if self.temperature is None:
             raise InputError("expected a temperature that was fitted, got none; call fit(held_out_data) first")
-        return z / self.temperature
+        return self.temperature
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         record, held = pack(self.base)

@@ -2,8 +2,11 @@
 
     inputs      z(x + σε_s; θ),           ε_s ~ N(0, 1)^{shape of one input}
     parameters  z(x; θ + σε_s),           ε_s ~ N(0, 1)^{shape of θ}, see `nescio.quantities.parameters`
-    attack      z(x + ε_s·sign(∂ℓ/∂x); θ), ε_s ~ U[−a, a],  ℓ = −log p_ŷ,  ŷ the predicted class,  sign(0) = 1
+    attack      z(x + ε_s·sign(∂ℓ/∂x); θ), ε_s ~ U[−a, a],  ℓ = −log p_ŷ,  ŷ the predicted class
     dropout     see `nescio.posteriors.inserted`
+
+sign(0) = 1, and so is the sign of what round-off may have left of a 0, by the size of the input's largest gradient. Of
+classes with equal logits ŷ is the first; where only round-off tells them apart, it chooses the attack.
 
 The s-th draw is the same for every input and depends on nothing but the seed and the shapes: a prediction is the same
 in any batch.
@@ -24,6 +27,7 @@ from nescio.posteriors.inserted import dropped_logits
 from nescio.quantities.parameters import noisy_logits
 from nescio.trace.chunks import at_once, in_chunks
 from nescio.trace.noise import draws, noisy_names, takes
+from nescio.trace.readers import round_off
 from nescio.types import InputError, SampledLogits
 
 
@@ -52,7 +56,7 @@ def _attacked(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: 
 
     def towards(start: int, stop: int) -> Inputs:
         gradients = trace.input_gradients(classifier, inputs.take(x, slice(start, stop)), loss_direction)
-        return inputs.apply(gradients, lambda g: torch.where(g[0] >= 0, 1.0, -1.0).to(g))
+        return inputs.apply(gradients, lambda g: _signs(g[0]))
 
     signs = inputs.concatenate(in_chunks(inputs.size(x), at_once(x, chunk), towards))
 
@@ -66,6 +70,12 @@ def _attacked(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: 
         return inputs.apply(inputs.take(signs, at), scaled)
 
     return _over_pairs(classifier, x, request, chunk, shift)
+
+
+def _signs(gradient: Tensor) -> Tensor:
+    """−1 or 1 for every number of the gradients ``[N, ...]``; 1 for what round-off may have left of a 0."""
+    largest = gradient.abs().flatten(1).amax(1).view(-1, *[1] * (gradient.ndim - 1))
+    return torch.where(gradient >= -round_off(gradient) * largest, 1.0, -1.0).to(gradient)
 
 
 def loss_direction(logits: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from nescio.scores.registry import register
 from nescio.types import Features, InputError, Request
 
 _ELEMENTS = 2**24  # of a table of distances at once: 128 MiB
+_ROUND_OFF = 1e-6  # of features in float32: smaller differences are none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +77,7 @@ class Mahalanobis(FeatureScore):
 
     covariance="tied" is shared by the classes; with "class" each has its own, and the score is −2 log of the largest
     class density, which has the log determinant beside the distance. A class with one input, or whose inputs do not
-    differ, then takes the tied one. shrinkage: "auto", or a number from 0 to 1.
+    differ by more than round-off, then takes the tied one. shrinkage: "auto", or a number from 0 to 1.
     """
 
     covariance: str = "tied"
@@ -95,7 +96,8 @@ class Mahalanobis(FeatureScore):
         classes, index = labels.unique(return_inverse=True)  # those that are there: a class may be absent
         means = torch.stack([features[index == c].mean(0) for c in range(len(classes))])
         centred = features - means[index]
-        if not bool(centred.any()):
+        least = _ROUND_OFF * float(features.abs().max())
+        if float(centred.abs().max()) <= least:
             raise InputError(
                 f"{self.name}: expected features that differ within a class, got {len(features)} training inputs in "
                 f"{len(classes)} classes without any difference; give more training data"
@@ -104,7 +106,7 @@ class Mahalanobis(FeatureScore):
         if self.covariance == "tied":
             return _Gaussian(means, tied[0], torch.zeros(len(classes), dtype=torch.float64))
         own = [centred[index == c] for c in range(len(classes))]
-        found = [self._whitened(part) if bool(part.any()) else tied for part in own]
+        found = [self._whitened(part) if float(part.abs().max()) > least else tied for part in own]
         return _Gaussian(means, torch.stack([w for w, _ in found]), torch.stack([d for _, d in found]))
 
     def _whitened(self, centred: Tensor) -> tuple[Tensor, Tensor]:

@@ -25,6 +25,11 @@ from nescio.types import InputError
 Vectors = Tensor | Callable[[Tensor], Tensor]
 
 
+def round_off(gradient: Tensor) -> float:
+    """What round-off may leave of a gradient that is zero, relative to those beside it that are not."""
+    return 64 * min(torch.finfo(gradient.dtype).eps, torch.finfo(torch.float32).eps)
+
+
 @dataclass(frozen=True)
 class ModuleTrace:
     """What one call of a module gave: its ``output`` and, for each cotangent, the ``gradient`` [R, *output shape]
