@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow test-lowest lint format demo bench docs clean
+.PHONY: help test fast-tests test-slow test-cpus test-lowest lint format demo bench docs clean
 
 # The first Python that is new enough; `make PYTHON=/path/to/python test` chooses another.
 ifndef PYTHON
@@ -18,16 +18,29 @@ endif
 UV_FILE := $(filter .venv-uv/bin/uv,$(UV))
 
 BIN := .venv/bin
-# One thread a process: two test workers share the machine, and sums are added in one order.
-ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
-PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest
+# One thread a process: two test workers share the machine. `make THREADS=2 test` has sums added in another order.
+THREADS ?= 1
 WORKERS ?= 2
+IN_THREADS := OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS)
+PYTEST := $(IN_THREADS) $(BIN)/python -m pytest
+# Each worker has half of the files and takes from the other what that has left: fixtures of a file are made once.
+PARALLEL := -n $(WORKERS) --dist worksteal
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-test: lint .venv/.installed-test  ## lint, types and all tests but the slow ones
-	$(PYTEST) -n $(WORKERS)
+test: .venv/.installed-test  ## lint, types and all tests but the slow ones
+	@$(MAKE) --no-print-directory -j 2 lint fast-tests
+
+# `make test` is this, with lint beside it.
+fast-tests: .venv/.installed-test
+	$(PYTEST) $(PARALLEL)
+
+test-cpus: .venv/.installed-test  ## the tests with other instructions of the processor and with two threads: last digits differ
+	for cpu in default avx2; do for threads in 1 2; do \
+	  echo "ATEN_CPU_CAPABILITY=$$cpu, $$threads threads"; \
+	  ATEN_CPU_CAPABILITY=$$cpu OMP_NUM_THREADS=$$threads MKL_NUM_THREADS=$$threads $(BIN)/python -m pytest $(PARALLEL); \
+	done; done
 
 test-slow: .venv/.installed-test  ## only the slow tests
 	$(PYTEST) -m slow
@@ -53,7 +66,7 @@ bench: .venv/.installed-bench  ## time the engine against the papers' loop, torc
 	$(BIN)/python benchmarks/gradients.py
 
 docs: .venv/.installed-docs  ## build the documentation into site/
-	NO_MKDOCS_2_WARNING=1 $(ONE_THREAD) $(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(IN_THREADS) $(BIN)/python -m mkdocs build --strict
 
 clean:  ## remove the environments, caches and written reports
 	rm -rf .venv .venv-lowest .venv-uv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis nescio-demo.html

@@ -1,5 +1,6 @@
-"""What every test stands on: one thread, fixed seeds that leave no trace, and the way to real data."""
+"""What every test stands on: the threads that were asked for, fixed seeds that leave no trace, the way to real data."""
 
+import gc
 import os
 import random
 from collections.abc import Iterator
@@ -10,11 +11,22 @@ import numpy as np
 import pytest
 import torch
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 # The same examples in every run: a failure in continuous integration is the failure one sees at home.
 hypothesis.settings.register_profile("nescio", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("nescio")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect() -> None:
+    """What was loaded before a file's tests is not garbage: without this every `gc.collect()` would look through it."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # else libraries that count their objects at the end would tell of leaks
 
 
 @pytest.fixture(autouse=True)

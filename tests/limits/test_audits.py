@@ -186,9 +186,9 @@ def test_how_many_rays_are_too_many_is_told_from_one_of_them(monkeypatch: pytest
     seen.clear()
     check_work(found, x[:7], x[:7])
     assert set(seen) == {2}  # an input and its direction
-    with pytest.raises(ModelError, match="got 8 through a network .* walk at most 7 rays"):
+    with pytest.raises(ModelError, match=r"got 8 through a network .* walk at most 7 rays"):
         check_work(found, x[:8], x[:8])
-    with pytest.raises(ModelError, match="got 5 through a network .* walk at most 3 rays"):
+    with pytest.raises(ModelError, match=r"got 5 through a network .* walk at most 3 rays"):
         check_work(found * 2, x[:5], x[:5])
 
 

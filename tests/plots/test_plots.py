@@ -1,4 +1,5 @@
 import io
+import os
 import subprocess
 import sys
 
@@ -91,7 +92,8 @@ def test_figures_need_no_screen_and_no_pyplot():
         "import sys, io; from nescio import plots; f = plots.histogram({'a': [1.0, 2.0]}); "
         "f.savefig(io.BytesIO(), format='png'); assert 'matplotlib.pyplot' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PATH": "", "MPLBACKEND": "TkAgg"})
+    without = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
+    subprocess.run([sys.executable, "-c", code], check=True, env=without | {"PATH": "", "MPLBACKEND": "TkAgg"})
 
 
 def test_a_figure_can_be_changed_and_saved():

@@ -122,9 +122,9 @@ def test_small_probabilities_in_many_digits(rows: list[list[float]]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_half_precision_is_brought_to_a_sum_of_one(dtype: torch.dtype) -> None:
-    p = torch.randn(4, 9, 50, generator=torch.Generator().manual_seed(0)).mul(4).softmax(-1).to(dtype)
+    p = torch.randn(4, 3, 50, generator=torch.Generator().manual_seed(0)).mul(4).softmax(-1).to(dtype)
     found = decompose(p)
-    for at in range(9):
+    for at in range(3):
         truth = exact(p[:, at].double().tolist())
         for name in NAMES:
             assert getattr(found, name)[at].item() == pytest.approx(float(truth[name]), rel=1e-11), name

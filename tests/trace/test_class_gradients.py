@@ -28,7 +28,7 @@ def close(ours: Tensor, wanted: Tensor, tolerance: float) -> None:
 
 @pytest.mark.parametrize("name", SUBJECTS)
 @pytest.mark.parametrize("settings", [{}, {"norm": 1, "layers": "tensor"}], ids=["l2", "l1"])
-def test_exact_in_float64(name: str, settings: dict[str, object]) -> None:
+def test_exact_in_float64_and_on_the_right_path(name: str, settings: dict[str, object]) -> None:
     model, x = make(name)
     ours = trace.class_gradients(model, x, **settings)
     wanted = trace.reference.class_gradients(model, x, **settings)
@@ -36,6 +36,8 @@ def test_exact_in_float64(name: str, settings: dict[str, object]) -> None:
     torch.testing.assert_close(ours.probabilities, wanted.probabilities, rtol=1e-12, atol=1e-14)
     close(ours.norms, wanted.norms, 1e-9)
     assert wanted.norms.amax() > 1e-3
+    used = {n for n in Classifier.of(model).parameters() if not n.startswith("unused")}
+    assert bool(used - set(list(engine._PLANS[model].values())[-1].fast)) == (name in GENERAL)
 
 
 @pytest.mark.parametrize("name", [n for n in SUBJECTS if n not in ("gru", "encoder", "tied_embedding", "resnet18")])
@@ -58,15 +60,6 @@ def test_float32_against_float64(name: str) -> None:
     ours = trace.class_gradients(model.float(), x.float() if x.is_floating_point() else x)
     total = (wanted.norms**2).sum(2).sqrt()
     assert (((ours.norms**2).sum(2).sqrt() - total).abs() / total).max().item() <= 1e-4
-
-
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_which_path_is_taken(name: str) -> None:
-    model, x = make(name)
-    trace.class_gradients(model, x)
-    plans = list(engine._PLANS[model].values())
-    used = {n for n in Classifier.of(model).parameters() if not n.startswith("unused")}
-    assert bool(used - set(plans[-1].fast)) == (name in GENERAL)
 
 
 @pytest.mark.parametrize("name", ["cnn", "vit", "encoder", "routed", "lstm"])

@@ -16,6 +16,7 @@ from nescio.modes import predicting
 from nescio.quantities.draws import loss_direction, need_floating, plus
 from nescio.trace.chunks import at_once, in_chunks
 from nescio.trace.noise import noisy_names
+from nescio.trace.readers import round_off
 from nescio.types import NudgedLogits
 
 
@@ -38,4 +39,4 @@ def nudged_logits(classifier: Classifier, x: Inputs, request: NudgedLogits, chun
 def _signs(gradient: Tensor) -> Tensor:
     size = gradient.abs()
     largest = size.flatten(1).amax(1).view(-1, *[1] * (gradient.ndim - 1))
-    return gradient.sign() * (size > torch.finfo(gradient.dtype).eps * largest)
+    return gradient.sign() * (size > round_off(gradient) * largest)
