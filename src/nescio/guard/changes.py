@@ -167,7 +167,7 @@ def compressed(x: Tensor, quality: float) -> Tensor:
         cb, cr = 0.564 * (blue - y), 0.713 * (red - y)
         y = _rounded(y[None] - 128.0, bright)[0] + 128.0
         halved = F.avg_pool2d(torch.stack([cb, cr])[None], 2)[0]
-        cb, cr = F.interpolate(_rounded(halved, colour)[None], scale_factor=2.0, mode="nearest")[0]
+        cb, cr = F.interpolate(_rounded(halved, colour)[None], scale_factor=2.0, mode="bilinear")[0]
         result = torch.stack([y + 1.403 * cr, y - 0.344 * cb - 0.714 * cr, y + 1.773 * cb])
     return result[:, :height, :width].clamp(0.0, 255.0) / 255.0
 

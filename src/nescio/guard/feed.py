@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from nescio import inputs
@@ -29,7 +30,7 @@ def _pairs(data: Any) -> Iterator[tuple[Inputs, Tensor | None]]:
     if isinstance(data, Rows):
         for batch in data.batches(64):
             yield batch.inputs, batch.labels
-    elif isinstance(data, tuple) and len(data) == 2 and _are_labels(data[1], data[0]):
+    elif isinstance(data, tuple) and len(data) == 2 and (_are_labels(data[1], data[0]) or _is_column(data[1], data[0])):
         yield from inputs.labelled(data)
     elif isinstance(data, Tensor | np.ndarray | Mapping):
         yield inputs.as_inputs(data), None
@@ -59,6 +60,12 @@ def _are_labels(y: Any, x: Any) -> bool:
     return whole and isinstance(x, Tensor | np.ndarray | Mapping) and len(y) == inputs.size(inputs.as_inputs(x))
 
 
+def _is_column(y: Any, x: Any) -> bool:
+    """Whether y cannot be another batch like x, but may be meant as labels of x: `inputs.labelled` says what is wrong."""
+    batch = isinstance(x, Mapping) or (isinstance(x, Tensor | np.ndarray) and x.ndim > 1)
+    return batch and (isinstance(y, list) or (isinstance(y, Tensor | np.ndarray) and y.ndim == 1))
+
+
 def count(data: Any) -> int | None:
     """How many inputs there are; None where nobody knows before they are read."""
     if isinstance(data, Rows):
@@ -67,8 +74,8 @@ def count(data: Any) -> int | None:
 
 
 def form(x: Inputs) -> tuple[int, ...] | None:
-    """The shape of one input where the batch is one tensor of floating-point numbers; None otherwise."""
-    return tuple(x.shape[1:]) if isinstance(x, Tensor) and x.is_floating_point() else None
+    """The shape of one input where the batch is one tensor of floating-point numbers or bytes; None otherwise."""
+    return tuple(x.shape[1:]) if isinstance(x, Tensor) and (x.is_floating_point() or x.dtype == torch.uint8) else None
 
 
 def at_once(classifier: Classifier) -> int:

@@ -17,7 +17,7 @@ from nescio.guard.changes import Changes
 from nescio.guard.feed import form
 from nescio.guard.witnesses import Anatomy, Witness
 from nescio.guard.wrong import Mistakes
-from nescio.inputs import Inputs
+from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
 from nescio.posteriors.saving import fingerprint
 from nescio.types import InputError, Logits, ModelError, Request
@@ -48,7 +48,7 @@ class Fitted:
     juries: tuple[Jury, ...]
     mistakes: Mistakes | None
     form: tuple[int, ...] | None
-    """The shape of one input where it is a tensor of floating-point numbers."""
+    """The shape of one input where it is a tensor of floating-point numbers or bytes."""
     count: int
     """Distinct inputs of the reference."""
     copies: int
@@ -92,7 +92,8 @@ class Heard:
         assert self.anatomy is not None
         if self.form is not None and form(x) != self.form:
             raise InputError(
-                f"expected inputs of one shape, {list(self.form)} as the first of the reference, got {form(x)}"
+                f"expected inputs of one shape, {list(self.form)} as the first of the reference, got {describe(x)}; "
+                "bring them to one size"
             )
         needs = [request for witness in self.witnesses for request in witness.needs(self.anatomy)]
         requests = tuple(dict.fromkeys([*needs, Logits()]))

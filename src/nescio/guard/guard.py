@@ -188,6 +188,18 @@ class Guard:
         """The score of each input, float64 ``[N]``, higher = more foreign."""
         return self.judge(dict(zip(self.requests, values, strict=True))).score
 
+    def check_model(self, classifier: Classifier) -> None:
+        """Raise a ModelError for another model than the guard's own, or one with other weights."""
+        own = self.classifier
+        same = classifier.model is own.model or (
+            classifier.module is not None and fingerprint(classifier) == self.fitted.weights
+        )
+        if not same or classifier.preprocess is not own.preprocess or classifier.output != own.output:
+            raise ModelError(
+                f"expected the model that the guard was fitted with ({own.name}), got {classifier.name}, which is "
+                "another one, or has another pre-processing or output; give that one, or fit a guard to this one"
+            )
+
     # --- keeping ---
 
     def save(self, folder: str | PathLike[str]) -> None:
@@ -209,12 +221,12 @@ class Guard:
         return saving.load(folder, model)
 
     def refuse_another_form(self, x: Inputs) -> None:
-        """Raise an InputError for floating-point inputs of another shape than those of the reference."""
-        expected, got = self.fitted.form, form(x)
-        if expected is not None and got is not None and got != expected:
+        """Raise an InputError for inputs of another kind or shape than those of the reference."""
+        expected = self.fitted.form
+        if expected is not None and form(x) != expected:
             raise InputError(
-                f"expected inputs of shape {list(expected)} as in the reference, got {list(got)}; bring them to that "
-                "size, or fit the guard to inputs of this one"
+                f"expected inputs of shape {list(expected)} as in the reference, got {inputs.describe(x)}; bring them "
+                "to that form, or fit the guard to inputs of this one"
             )
 
     def _refuse_another_model(self) -> None:

@@ -25,6 +25,7 @@ class Scale:
     def of(cls, sample: Tensor) -> Scale:
         """The scale that a sample float64 ``[n]`` gives, n ≥ 1."""
         values, counts = sample.to(torch.float64).unique(return_counts=True)
+        counts = counts.to(torch.float64)
         middle = counts.cumsum(0) - counts / 2
         return cls(values, torch.special.ndtri(middle / len(sample)))
 

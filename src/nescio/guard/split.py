@@ -7,7 +7,7 @@ Equal inputs count once: an input that stands on both sides would rank itself as
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nescio import inputs
 from nescio.inputs import Inputs
+from nescio.types import InputError
 
 FEW = 400  # inputs below which all give ranks, each against a fit to the others
 FOLDS = 5
@@ -28,14 +29,21 @@ class Fold(NamedTuple):
 
 
 def digests(x: Inputs, seed: int) -> list[bytes]:
-    """A hash of each input of the batch, which `seed` changes."""
-    rows = [tensor.detach().cpu().contiguous().flatten(1) for tensor in inputs.tensors(inputs.apply(x, _column))]
+    """A hash of each input of the batch, which `seed` changes; padding, where attention_mask is 0, does not."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        raise InputError(f"expected seed to be a whole number of 64 bits, got {seed!r}")
+    rows = [tensor.detach().cpu().contiguous() for tensor in inputs.tensors(inputs.apply(x, _column))]
+    mask = x.get("attention_mask") if isinstance(x, Mapping) else None
+    real = None if mask is None else mask.detach().cpu() != 0
     key = seed.to_bytes(8, "little", signed=True)
     found = []
     for index in range(inputs.size(x)):
         total = hashlib.blake2b(key=key, digest_size=16)
         for row in rows:
-            total.update(row[index].view(torch.uint8).numpy().tobytes())
+            own = row[index]
+            if real is not None and row.shape[: real.ndim] == real.shape:
+                own = own[real[index]]
+            total.update(own.flatten().view(torch.uint8).numpy().tobytes())
         found.append(total.digest())
     return found
 

@@ -44,14 +44,13 @@ class Mistakes:
             return None
         order = doubt.argsort(stable=True)
         doubt, wrong = doubt[order], wrong[order].to(torch.float64)
+        parts = torch.arange(len(doubt)).tensor_split(max(1, min(20, len(doubt) // LEAST)))
+        ends = torch.searchsorted(doubt, torch.stack([doubt[part[-1]] for part in parts]), right=True)
         groups: list[tuple[float, float, int]] = []  # largest doubt, wrong answers, inputs
-        for part in torch.arange(len(doubt)).tensor_split(max(1, min(20, len(doubt) // LEAST))):
-            last = float(doubt[part[-1]])
-            if groups and groups[-1][0] == last:  # equal doubt stays together
-                part_wrong, part_count = groups[-1][1], groups[-1][2]
-                groups[-1] = (last, part_wrong + float(wrong[part].sum()), part_count + len(part))
-            else:
-                groups.append((last, float(wrong[part].sum()), len(part)))
+        start = 0
+        for end in ends.unique().tolist():  # equal doubt stays together
+            groups.append((float(doubt[end - 1]), float(wrong[start:end].sum()), end - start))
+            start = end
             while len(groups) > 1 and groups[-2][1] * groups[-1][2] >= groups[-1][1] * groups[-2][2]:
                 (_, w1, n1), (last, w2, n2) = groups[-2:]
                 groups[-2:] = [(last, w1 + w2, n1 + n2)]

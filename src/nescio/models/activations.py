@@ -114,7 +114,8 @@ def summaries(classifier: Classifier, places: Sequence[Depth], x: Inputs) -> Ite
 def statistics(value: Tensor, axis: int, mask: Tensor | None = None) -> Tensor:
     """The mean and the standard deviation of each channel over the positions, ``[N, 2C]``.
 
-    What has one position alone, such as a vector ``[N, C]``, is given as it is, ``[N, C]``.
+    What has one position alone, such as a vector ``[N, C]``, is given as it is, ``[N, C]``; but where there is a mask,
+    the positions are tokens, of which another batch may have more.
 
     Args:
         value: what a module gave, ``[N, ...]``.
@@ -124,7 +125,7 @@ def statistics(value: Tensor, axis: int, mask: Tensor | None = None) -> Tensor:
     value = value.detach()
     if value.dtype in (torch.float16, torch.bfloat16):
         value = value.float()
-    if value.numel() == len(value) * value.shape[axis]:
+    if value.ndim == 2 or (mask is None and value.numel() == len(value) * value.shape[axis]):
         return value.flatten(1).clone()  # a later layer may work in place
     flat, dim = (value.flatten(2), 2) if axis == 1 else (value.flatten(1, -2), 1)
     if mask is not None and dim == 1 and mask.shape == flat.shape[:2]:

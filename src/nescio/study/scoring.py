@@ -215,6 +215,8 @@ def _check_needs(chosen: dict[str, Method], source: Classifier | Posterior) -> N
     """Raise a ModelError for a method that needs a posterior, or more than one can give."""
     for key, one in chosen.items():
         if isinstance(source, Classifier):
+            if callable(of_one_model := getattr(one, "check_model", None)):
+                of_one_model(source)
             if Predictions() in one.needs:
                 raise ModelError(
                     f"expected a posterior for '{key}', got the model {source.name}; give one in its place, such as "
