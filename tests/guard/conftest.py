@@ -1,20 +1,17 @@
 """Small models with references for them, in float64 so that nothing hangs on the order of a sum."""
 
-import pytest
 import torch
 from torch import nn
 
 FEW = "ignore:the reference has:UserWarning"
-COPIES = "ignore:.*are copies of others:UserWarning"
+"""For tests with a small reference."""
 
 
 def mlp(width: int = 6, classes: int = 3) -> nn.Sequential:
     """A network of vectors with fixed weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        net = nn.Sequential(
-            nn.Linear(width, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, classes)
-        )
+        net = nn.Sequential(nn.Linear(width, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, classes))
     return net.double()
 
 
@@ -37,10 +34,3 @@ def pictures(count: int, seed: int = 0, side: int = 12) -> torch.Tensor:
     """Smooth pictures in [0, 1]."""
     rough = torch.rand(count, 3, 4, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return nn.functional.interpolate(rough, (side, side), mode="bilinear")
-
-
-@pytest.fixture(autouse=True)
-def _quiet(request: pytest.FixtureRequest) -> None:
-    """References are small here; a test that means the warning says so with pytest.warns."""
-    for words in (FEW, COPIES):
-        request.node.add_marker(pytest.mark.filterwarnings(words))

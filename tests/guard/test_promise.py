@@ -79,6 +79,8 @@ def test_a_level_that_so_few_ranks_cannot_hold_says_how_many_it_takes():
     check_level(0.05, 100)
     with pytest.raises(InputError, match=r"at least 100 ranks for a level of 0.05, got 99.*reference of 100 inputs"):
         check_level(0.05, 99)
-    with pytest.raises(InputError, match=r"at least 500 ranks for a level of 0.01, got 99.*1000 inputs.*at least 0.051"):
+    with pytest.raises(
+        InputError, match=r"at least 500 ranks for a level of 0.01, got 99.*1000 inputs.*at least 0.051"
+    ):
         check_level(0.01, 99)
     assert (reference_size(100), reference_size(399), reference_size(400)) == (100, 399, 800)

@@ -35,7 +35,8 @@ class Bench:
         Args:
             witnesses: whom to fit.
             kept: what is kept of the inputs.
-            groups: int64 ``[n]``; copies of one input share a number, and judge each other in no fit.
+            groups: int64 ``[n]``; copies of one input share a number, and judge each other in no fit. The order of
+                these numbers says who is judged together.
         """
         found, scales = {}, {}
         for witness in witnesses:

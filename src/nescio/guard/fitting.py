@@ -165,13 +165,15 @@ def _jury(
     originals: Tensor,
 ) -> Jury:
     """Witnesses fitted to the inputs of a fold that fit, and to their copies; ranks of the others, and of theirs."""
-    fit, groups = take(plain, fold.fit), fold.fit
+    fit, groups = take(plain, fold.fit), torch.arange(len(fold.fit))
     changed: dict[str, Any] | None = None
     if copies is not None:
         with_fit = torch.isin(originals, fold.fit)
         more = take(copies, with_fit.nonzero().flatten())
         fit = {name: tuple(map(torch.cat, zip(fit[name], more[name], strict=True))) for name in fit}
-        groups = torch.cat([groups, originals[with_fit]])
+        place = torch.zeros(int(fold.fit.max()) + 1, dtype=torch.long)
+        place[fold.fit] = groups  # by their hashes, and not by their order in the reference
+        groups = torch.cat([groups, place[originals[with_fit]]])
         changed = take(copies, torch.isin(originals, fold.rank).nonzero().flatten())
     bench = Bench.of(witnesses, fit, groups)
     votes = bench.votes(witnesses, take(plain, fold.rank))

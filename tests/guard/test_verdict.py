@@ -1,0 +1,73 @@
+import pytest
+import torch
+
+from nescio.guard.verdict import Verdict, joined
+from nescio.guard.wrong import Wrong
+from nescio.types import InputError
+
+
+def column(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def verdict(ranks=200, wrong=None, p=(0.01, 0.04, 0.3, 0.9)):
+    n = len(p)
+    return Verdict(
+        p_value=column(*p),
+        score=column(*range(n)),
+        witnesses={"doubt": column(0, 5, 3, -1)[:n], "appearance": column(4, 1, 0, 0)[:n]},
+        beyond={"doubt": torch.tensor([90, 200, 195, 20])[:n], "appearance": torch.tensor([200, 150, 80, 10])[:n]},
+        ranks=ranks,
+        predicted=torch.arange(n),
+        confidence=column(0.9, 0.5, 0.6, 0.99)[:n],
+        wrong=wrong,
+        reasons={"doubt": "The model is unsure of its answer", "appearance": "Its edges are unlike anything"},
+    )
+
+
+def test_foreign_at_a_level_and_by_the_share_of_mistakes_among_the_flagged():
+    own = verdict()
+    assert own.foreign(0.05).tolist() == [True, True, False, False]
+    assert own.foreign(0.04).tolist() == [True, True, False, False]
+    assert own.foreign(0.03).tolist() == [True, False, False, False]
+    assert own.foreign(fdr=0.1).tolist() == [True, True, False, False]
+    assert own.foreign(fdr=0.05).tolist() == [True, False, False, False]
+
+
+def test_a_level_that_the_reference_is_too_small_for_is_refused_with_the_number():
+    with pytest.raises(InputError, match=r"expected at least 500 ranks for a level of 0.01, got 200"):
+        verdict().foreign(0.01)
+
+
+def test_states_without_labels_take_the_witness_of_doubt():
+    assert verdict().states() == ["foreign", "foreign", "unsure", "fine"]
+
+
+def test_states_with_labels_take_the_share_of_wrong_answers():
+    p = column(0.1, 0.1, 0.2, 0.6)
+    assert verdict(wrong=Wrong(p, p, p)).states() == ["foreign", "foreign", "fine", "unsure"]
+
+
+def test_the_witness_that_objects_most_gives_the_reason():
+    assert verdict().words() == [
+        "Its edges are unlike anything (further out than 200 of 200).",
+        "The model is unsure of its answer (further out than 200 of 200).",
+        "It looks like the reference, but the model is unsure of its answer (further out than 195 of 200).",
+        "It looks like the reference.",
+    ]
+
+
+def test_parts_join_to_the_whole():
+    p = column(0.1, 0.1, 0.2, 0.6)
+    whole = verdict(wrong=Wrong(p, p / 2, 2 * p))
+    again = joined([whole[:1], whole[1:3], whole[3:]])
+    assert len(again) == 4
+    for name in ("p_value", "score", "predicted", "confidence"):
+        assert torch.equal(getattr(again, name), getattr(whole, name))
+    for name in ("doubt", "appearance"):
+        assert torch.equal(again.witnesses[name], whole.witnesses[name])
+        assert torch.equal(again.beyond[name], whole.beyond[name])
+    assert torch.equal(again.wrong.high, whole.wrong.high)
+    assert torch.equal(again.wrong.low, whole.wrong.low)
+    assert again.words() == whole.words()
+    assert joined([verdict()]).wrong is None
