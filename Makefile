@@ -48,7 +48,7 @@ test-slow: .venv/.installed-test  ## only the slow tests
 # What the bounds in pyproject.toml are about: files, pages, services and commands. torch is the one of make test.
 LOWEST_TESTS ?= tests/app tests/data tests/decide tests/models tests/plots tests/posteriors/test_saving.py tests/report tests/serve tests/study tests/test_cli*.py
 test-lowest: .venv-lowest/.installed  ## files, pages, services and commands on the lowest versions that pyproject.toml allows
-	$(ONE_THREAD) .venv-lowest/bin/python -m pytest $(LOWEST_TESTS)
+	$(IN_THREADS) .venv-lowest/bin/python -m pytest $(LOWEST_TESTS)
 
 lint: .venv/.installed-test  ## ruff (rules and layout) and mypy
 	$(BIN)/ruff check .
