@@ -27,7 +27,7 @@ PYTEST := $(IN_THREADS) $(BIN)/python -m pytest
 PARALLEL := -n $(WORKERS) --dist worksteal
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 test: .venv/.installed-test  ## lint, types and all tests but the slow ones
 	@$(MAKE) --no-print-directory -j 2 lint fast-tests
@@ -88,7 +88,7 @@ clean:  ## remove the environments, caches and written reports
 	$(UV) venv --allow-existing --python "$$("$(PYTHON)" -c 'import sys; print(sys.executable)')" .venv
 
 .venv-lowest/.installed: pyproject.toml constraints.txt $(UV_FILE) | .venv/bin/python
-	$(UV) venv --allow-existing --python $(BIN)/python .venv-lowest
+	$(UV) venv --clear --python $(BIN)/python .venv-lowest
 	grep '^torch==' constraints.txt > .venv-lowest/torch.txt
 	$(UV) pip install --python .venv-lowest/bin/python --resolution lowest-direct -c .venv-lowest/torch.txt -e '.[test,files,demo,data,timm,hf,serve,app]'
 	@touch $@

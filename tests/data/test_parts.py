@@ -188,6 +188,18 @@ def test_one_run_at_a_time(tmp_path):
     opened(tmp_path / "p").__exit__()
 
 
+def test_a_manifest_brings_in_no_file_from_elsewhere(tmp_path):
+    folder = tmp_path / "p"
+    with opened(folder, ending=".csv") as parts:
+        fill(parts)
+    (folder / "part-000001.csv").rename(tmp_path / "part-000001.csv")
+    text = (folder / MANIFEST).read_text()
+    (folder / MANIFEST).write_text(text.replace('"part-000001.csv"', '"../part-000001.csv"'))
+    with opened(folder, ending=".csv") as parts:
+        assert parts.damaged == ["part-000001.csv"]
+        assert parts.missing == [range(4, 8)]
+
+
 def test_a_damaged_manifest_is_said(tmp_path):
     with opened(tmp_path / "p") as parts:
         fill(parts, 1)

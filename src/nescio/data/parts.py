@@ -300,7 +300,7 @@ class Parts:
         self.earlier = record["about"]
         for entry in record["parts"]:
             file, number = self.folder / entry["file"], entry["start"] // self.size
-            if file.is_file() and sha256_of(file) == entry["sha256"]:
+            if _OWN.fullmatch(entry["file"]) and file.is_file() and sha256_of(file) == entry["sha256"]:
                 self._entries[number] = entry
             else:
                 self.damaged.append(file.name)
