@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -220,6 +221,12 @@ def test_training_data_without_labels_are_said(folder, capsys):
     assert "--fit: expected as many labels y as inputs x in train.npz, but got 4 and 5" in fails(capsys, 2, run)
     np.savez("train.npz", x=x, y=np.zeros(5))
     assert "whole numbers, one class index for each input" in fails(capsys, 2, run)
+    np.savez("train.npz", x=x, y=np.zeros(5, dtype=np.int64))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert run() == 0
+    said = "nescio: warning: knn: expected at least k = 50 training inputs, got 5; k is 5 now"
+    assert said in capsys.readouterr().err
 
 
 def test_the_end_of_the_output_name_is_checked_before_any_work(folder, capsys, monkeypatch):

@@ -164,7 +164,7 @@ def test_vim_is_energy_and_the_residual_of_numpys_components() -> None:
 
 def test_vim_with_few_training_inputs_dead_features_and_a_layer_that_is_not_of_full_rank() -> None:
     h, layer, _ = parts()
-    layer = torch.cat([layer[:1], layer[:1] * (1 + 1e-9), layer[1:2]])  # equal up to the round-off of float32
+    layer[1] = layer[0] + 1e-8 * parts(1)[1][1]  # equal up to the round-off of float32, but for the bias
     layer[1, -1] += 1e-3
     h[:, 12:] = 0.0
     z = h @ layer[:, :-1].T + layer[:, -1]
