@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+import nescio
 from nescio import modes
 from nescio.modes import Watch, lazily, predicting, preserved, tracing
+from nescio.modes.stopping import Stopped, stopping
 from nescio.types import ModelError
 
 
@@ -606,3 +608,27 @@ def test_values_made_in_inference_mode_come_back_together():
         one.add_(1)
     values.restore()
     assert one.tolist() == [1, 2]
+
+
+def test_work_is_given_up_before_a_forward_pass_and_the_model_is_put_back():
+    passes = []
+
+    class Counted(nn.Sequential):
+        def forward(self, x):
+            passes.append(len(x))
+            return super().forward(x)
+
+    model = Counted(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 2)).train()
+    model[0].requires_grad_(False)
+    before, flags = copy.deepcopy(model.state_dict()), [p.requires_grad for p in model.parameters()]
+    x = torch.randn(1, 3)
+    state = torch.get_rng_state()
+    with pytest.raises(Stopped), stopping(lambda: len(passes) >= 2):
+        nescio.explain(nescio.posteriors.InsertedDropout(model, samples=5), x, progress=False)
+    assert len(passes) == 2
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert [p.requires_grad for p in model.parameters()] == flags
+    assert all(module.training for module in model.modules())
+    assert torch.equal(torch.get_rng_state(), state)
+    nescio.explain(nescio.posteriors.InsertedDropout(model, samples=5), x, progress=False)
+    assert len(passes) > 2

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from nescio.modes.stopping import stop_where_wanted
 from nescio.serve.batching import Batcher, Closed, Full
 
 
@@ -170,3 +171,24 @@ def test_closing_does_not_wait_for_ever():
     batcher.close()
     assert work.batches == [("a", [0])]
     assert not batcher.busy
+
+
+def test_a_row_that_nobody_waits_for_is_given_up_at_the_next_forward_pass():
+    passes, begun, cancelled = [], threading.Event(), threading.Event()
+
+    def work(key: Any, rows: list[int]) -> list[int]:
+        for _ in range(3):
+            stop_where_wanted()
+            passes.append(rows)
+            begun.set()
+            assert cancelled.wait(10)
+        return rows
+
+    batcher = Batcher(work, size=1, wait=0.0, most=100)
+    gone = batcher.submit("map", [1], slow=True)
+    assert begun.wait(10)
+    gone.cancel()
+    cancelled.set()
+    assert batcher.submit("map", [2], slow=True).result(10) == [2]
+    batcher.close()
+    assert passes == [[1], [2], [2], [2]]

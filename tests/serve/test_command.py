@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from nescio import serve
 from nescio.cli import main, parser
 from nescio.cli.app import _source
 from nescio.cli.serve import _amount, _engine, _seconds
@@ -116,6 +117,18 @@ def test_classes_by_the_names_of_a_file(command, tmp_path):
     args = parser().parse_args([command, *given])
     source = _engine(args).source if command == "serve" else _source(args)
     assert source.classes == ("cat", "dog", "fox")
+
+
+def test_a_model_that_cannot_be_stopped_does_not_hold_the_process(monkeypatch, capsys):
+    def ended(engine, settings, drift_path):
+        raise serve.Ended(broken_off=2, busy=True)
+
+    exits = []
+    monkeypatch.setattr(serve, "run", ended)
+    monkeypatch.setattr(os, "_exit", exits.append)
+    assert main(["serve", "--model", "tests.serve.models:slow", "--method", "entropy", "--port", "0"]) == 0
+    assert exits == [0]
+    assert "Ended; 2 requests that had begun were not answered in time" in capsys.readouterr().err
 
 
 def test_an_empty_token_in_the_environment_is_no_open_service(monkeypatch, capsys):

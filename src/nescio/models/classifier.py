@@ -24,6 +24,7 @@ from nescio.models.explain import explain
 from nescio.models.outputs import Closing, listed
 from nescio.models.structure import compiled_call, parameter_places, refuse_coupled, refuse_unready, replaced, unwrap
 from nescio.modes import eager
+from nescio.modes.stopping import stop_where_wanted
 from nescio.types import InputError, ModelError
 
 TWICE = {
@@ -158,6 +159,7 @@ class Classifier:
 
     def _run(self, x: Inputs, count: int) -> tuple[Tensor, Tensor]:
         """Logits, checked in shape, and the tensor in the model's output that they came from."""
+        stop_where_wanted()
         if self.module is not None:
             refuse_coupled(self.module)
         call = compiled_call(self.model) if isinstance(self.model, nn.Module) else self.model

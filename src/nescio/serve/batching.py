@@ -5,7 +5,7 @@ key are done together. Where that fails each job is done again alone, so that on
 
 **Nobody holds the thread.** A job with more rows than a batch goes to the end of the queue after each batch. A slow job
 (a map) is done one row at a time, and only when nothing else waits. A job whose future was cancelled, since nobody
-waits for it any more, is left out from its next row on.
+waits for it any more, is left out from its next row on, and given up at the next forward pass where it is alone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
+
+from nescio.modes.stopping import Stopped, stopping
 
 Work = Callable[[Any, list[Any]], Sequence[Any]]
 """From a key and rows to one result for each row."""
@@ -122,6 +124,7 @@ class Batcher:
             self._slow.clear()
         for job in left:
             job.end(Closed())
+        self._thread.join(timeout)
 
     def _count(self) -> int:
         jobs = {*self._quick, *self._slow, *(part.job for part in self._now)}
@@ -179,7 +182,10 @@ class Batcher:
 
     def _answer(self, key: Hashable, live: list[_Part]) -> None:
         try:
-            results = list(self._work(key, [row for part in live for row in part.rows]))
+            with stopping(lambda: all(part.job.future.done() for part in live)):
+                results = list(self._work(key, [row for part in live for row in part.rows]))
+        except Stopped:
+            return
         except Exception as error:
             if len(live) == 1:
                 live[0].job.end(error)
