@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -127,3 +129,19 @@ def test_warming_up_tells_what_cannot_be_scored():
     source = models.pictures()
     wrong = Source(source.model, Pictures((8, 8), channels=3), "three channels for a grey network")
     assert "a blank input could not be scored: the model could not take" in Engine(wrong, ["entropy"]).warm_up()
+
+
+@pytest.mark.parametrize(
+    ("about", "shown"),
+    [
+        ("resnet18, weights of /home/ann b/models/w.safetensors", "resnet18, weights of w.safetensors"),
+        ("Laplace of /srv/kept over hf:/srv/models/bert, 4 M", "Laplace of kept over hf:bert, 4 M"),
+        (r"hf:C:\Users\ann\bert, ~/w.pt", "hf:bert, w.pt"),
+        (
+            "timm:hf_hub/vit.base, weights of kept/w.pt, 1/2 of them",
+            "timm:hf_hub/vit.base, weights of kept/w.pt, 1/2 of them",
+        ),
+    ],
+)
+def test_others_are_not_told_the_folders_of_this_machine(about, shown):
+    assert Engine(replace(models.numbers(), about=about), ["entropy"]).about == shown

@@ -62,6 +62,17 @@ def test_pixels_are_counted_before_anything_is_decoded(size, monkeypatch):
     assert "expected at most 10000 pixels" in found.message
 
 
+def test_tiles_count_where_they_are_larger_than_the_picture(monkeypatch):
+    monkeypatch.setattr(reading, "decode", lambda data: pytest.fail("it was decoded"))
+    packed = zlib.compress(b"\0")
+    values = {256: 8, 257: 8, 258: 8, 259: 8, 262: 1, 277: 1, 322: 30_000, 323: 30_000, 324: 134, 325: len(packed)}
+    listed = b"".join(struct.pack("<HHLL", tag, 4, 1, value) for tag, value in values.items())
+    file = b"II*\0" + struct.pack("<LH", 8, len(values)) + listed + struct.pack("<L", 0) + packed
+    assert Image.open(io.BytesIO(file)).size == (8, 8)
+    found = problem(reader().files, [file])
+    assert (found.status, "900000000 in all" in found.message) == (413, True)
+
+
 def test_pixels_are_those_of_all_pictures_together():
     assert len(reader(pixels=200).files([models.png()] * 3)) == 3
     found = problem(reader(pixels=200).files, [models.png()] * 4)

@@ -121,7 +121,7 @@ class Answers:
 
     def welcome(self) -> list[str]:
         """Before anything was given."""
-        return [cards.welcome_card(self.desk.engine.source.about, TAKES[self.desk.kind]), "", "", ""]
+        return [cards.welcome_card(self.desk.engine.about, TAKES[self.desk.kind]), "", "", ""]
 
     def cleared(self) -> list[Any]:
         """When what was given is taken away."""
@@ -245,5 +245,5 @@ def _examples(gr: Any, desk: Desk) -> Any:
 
 def _header(desk: Desk) -> str:
     notes = "".join(f'<p class="quiet">{escape(note)}</p>' for note in desk.notes)
-    about = escape(desk.engine.source.about)
+    about = escape(desk.engine.about)
     return f'<header><h1>nescio: does it know what it does not know?</h1><p class="quiet">{about}</p>{notes}</header>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nescio.cli.asked import method
@@ -94,7 +95,7 @@ def _desk(args: argparse.Namespace) -> Desk:
     from nescio import app, decide
     from nescio.types import InputError
 
-    policy = None if args.policy is None else (f"the policy of {args.policy}", decide.load(args.policy))
+    policy = None if args.policy is None else (f"the policy of {Path(args.policy).name}", decide.load(args.policy))
     if args.model is None:
         given = ("weights", "posterior", "fit", "data", "reference", "base", "device", "class_names")
         if wrong := [name.replace("_", "-") for name in given if getattr(args, name) is not None]:

@@ -163,7 +163,7 @@ def _routes(app: FastAPI, service: Service, guard: list[Guard]) -> None:
         return schemas.Health(
             status="ok",
             version=__version__,
-            model=engine.source.about,
+            model=engine.about,
             takes=service.reader.expected,
             preprocess=None if engine.source.preprocess is None else str(engine.source.preprocess),
             classes=None if engine.source.classes is None else list(engine.source.classes),
@@ -200,7 +200,7 @@ def _documents(app: FastAPI, engine: Engine, settings: Settings) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def docs(request: Request) -> HTMLResponse:
-        served = {"model": engine.source.about, "methods": ", ".join(engine.methods)}
+        served = {"model": engine.about, "methods": ", ".join(engine.methods)}
         served |= {} if engine.policy is None else {"policy": str(engine.policy)}
         told = "" if settings.token is not None else facts(served)
         base = f"{request.url.scheme}://{request.url.netloc}"

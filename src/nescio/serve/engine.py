@@ -12,6 +12,7 @@ Methods that need nothing but probabilities score the distribution where there i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -37,6 +38,9 @@ MANY = 1000
 """Classes of a model that does not say how many it has."""
 MAPS = tuple(name for name in attribution.METHODS if "clue" not in name)
 """Methods of attribution that need nothing but the model."""
+
+_FOLDERS = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?[/\\](?:[^/\\,;:]+[/\\])*")
+"""The folders of a path that begins at a root."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,11 @@ class Engine:
     def kind(self) -> str | None:
         """What an input is: "pictures", "texts" or "numbers"; None where the source says nothing of it."""
         return self.source.kind
+
+    @property
+    def about(self) -> str:
+        """What the model is, for others: without the folders of this machine."""
+        return _FOLDERS.sub("", self.source.about)
 
     def name(self, place: int) -> str | None:
         """The name of a class, where it is known."""

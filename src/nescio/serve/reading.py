@@ -21,11 +21,14 @@ from nescio.data.sources.opening import Plain
 from nescio.inputs import Inputs
 from nescio.models.sources import Source
 from nescio.serve.errors import Problem, of_input
+from nescio.serve.tags import honest
 from nescio.types import InputError, need
 
 LONG = 200
 """So many times its shorter side a picture may be long: pre-processing that brings the shorter side to a size would
 make far more of a thread-like one than was sent, and Pillow keeps a pointer for each of its lines."""
+TILE = (322, 323)
+"""The tags of a TIFF with the sides of its tiles, which are unpacked whole, also where the picture is smaller."""
 MARKS, COMMAS = 100_000, 2_000_000
 """Beginnings of lists, objects and texts, and commas between values, that a request in JSON may have: each becomes an
 object of Python, many times as large as it was written."""
@@ -116,9 +119,15 @@ class _Pixels:
     def add(self, data: bytes, what: str) -> None:
         """Count the pixels that the file's header announces; nothing is decoded."""
         image = need("PIL.Image", "serve")
+        if not honest(data):
+            raise of_input(
+                f"{what}expected notes (EXIF, tags) that fit into the file, got some that name far more than it holds; "
+                "save it anew without them"
+            )
         try:
             with image.open(io.BytesIO(data), formats=FORMATS) as opened:
                 width, height = opened.size
+                tile = [getattr(opened, "tag_v2", {}).get(tag, 0) for tag in TILE]
         except (image.DecompressionBombError, image.DecompressionBombWarning):
             raise self._too_many(what, "far more") from None
         except image.UnidentifiedImageError as error:
@@ -132,7 +141,7 @@ class _Pixels:
                 413,
                 f"{what}expected a side of at most {LONG} times the other, got {width} × {height}; cut it into parts",
             )
-        self.seen += width * height
+        self.seen += max(width * height, tile[0] * tile[1])
         if self.seen > self.most:
             raise self._too_many(what, f"{width} × {height} here, {self.seen} in all")
 

@@ -21,6 +21,8 @@ ENDINGS = (
 )
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF")
 """The kinds of pictures that are opened, by Pillow's names for them."""
+ORIENTATION = 0x0112
+"""The tag of EXIF that tells how the camera was held."""
 
 
 def decode(source: str | Path | bytes) -> Any:
@@ -31,12 +33,20 @@ def decode(source: str | Path | bytes) -> Any:
     try:
         with image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as opened:
             opened.load()
-            upright = need("PIL.ImageOps", "data").exif_transpose(opened)
-            return _plain(upright, image)
+            return _plain(_upright(opened, image), image)
     except image.UnidentifiedImageError as error:
         raise InputError("it is no picture, or one of an unknown kind") from error
     except (image.DecompressionBombError, image.DecompressionBombWarning) as error:
         raise InputError(f"it has too many pixels ({error})") from error
+
+
+def _upright(picture: Any, image: Any) -> Any:
+    """As the camera noted it; `PIL.ImageOps.exif_transpose` also writes the notes anew, which may take minutes."""
+    turn = image.Transpose
+    turns = [turn.FLIP_LEFT_RIGHT, turn.ROTATE_180, turn.FLIP_TOP_BOTTOM, turn.TRANSPOSE]
+    turns += [turn.ROTATE_270, turn.TRANSVERSE, turn.ROTATE_90]
+    noted = picture.getexif().get(ORIENTATION)
+    return picture.transpose(turns[noted - 2]) if noted in range(2, 9) else picture
 
 
 def _plain(picture: Any, image: Any) -> Any:
