@@ -127,7 +127,7 @@ class _Pixels:
         try:
             with image.open(io.BytesIO(data), formats=FORMATS) as opened:
                 width, height = opened.size
-                tile = [getattr(opened, "tag_v2", {}).get(tag, 0) for tag in TILE]
+                tile = math.prod(int(getattr(opened, "tag_v2", {}).get(tag, 0)) for tag in TILE)
         except (image.DecompressionBombError, image.DecompressionBombWarning):
             raise self._too_many(what, "far more") from None
         except image.UnidentifiedImageError as error:
@@ -141,7 +141,7 @@ class _Pixels:
                 413,
                 f"{what}expected a side of at most {LONG} times the other, got {width} × {height}; cut it into parts",
             )
-        self.seen += max(width * height, tile[0] * tile[1])
+        self.seen += max(width * height, tile)
         if self.seen > self.most:
             raise self._too_many(what, f"{width} × {height} here, {self.seen} in all")
 
