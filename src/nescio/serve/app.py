@@ -94,7 +94,7 @@ def _routes(app: FastAPI, service: Service, guard: list[Guard]) -> None:
         for code, (_, words) in KINDS.items()
         if code not in (404, 405)
     }
-    gets: dict[int | str, dict[str, Any]] = {code: errors[code] for code in (401, 421, 500)}
+    gets: dict[int | str, dict[str, Any]] = {code: errors[code] for code in (401, 403, 421, 500)}
     posts: dict[str, Any] = {"responses": errors, "openapi_extra": {"requestBody": BODY}}
 
     @app.post(
