@@ -424,7 +424,7 @@ def _tolerance(b: Bench) -> Iterator[Row]:
         exact = found.scores if exact is None else exact
         row: Row = {"way": f"no copies, tolerance {limit:g}", "forwards": time / forward}
         if found.check is not None:
-            row |= {"checked": found.check.inputs, "checked_worst": found.check.worst, "moves": found.check.moves}
+            row |= {"checked": found.check.inputs, "checked_worst": found.check.worst, "exact": found.check.exact}
         yield {**row, "ratio": loop * len(x) / time, **agreement(found.scores, exact)}
 
 

@@ -66,14 +66,14 @@ class ClassGradients:
 
 @dataclass(frozen=True)
 class Check:
-    """What came out where an estimate was compared with exact values."""
+    """What came out where estimates of layers were compared with exact values."""
 
     inputs: int
-    """How many inputs were compared."""
+    """How many inputs were compared (0: none was left that is estimated)."""
     worst: float
     """The largest relative error among them."""
-    moves: int
-    """How often more had to be computed, because the error was larger than asked for."""
+    exact: int
+    """How many inputs were computed exactly in the end, because the error might be larger than asked for."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,10 @@ class NormTable:
 class Scored:
     """Scores with what is known of their error: `nescio.score(..., report=True)`.
 
-    ``scores`` float64 ``[N]``; ``error`` the estimated relative error of each, None when they are exact; ``check`` what
-    a share of the inputs showed that was scored exactly too, None where none was.
+    ``scores`` float64 ``[N]``. ``error``: the estimated relative error of each, 0 for inputs that were computed exactly
+    in the end, None where nothing was estimated. Of layers (`tolerance`) it is a cautious estimate, and none is larger
+    than the tolerance; of classes (`classes`) it is a standard error, which nothing acts on. ``check``: what some
+    inputs showed whose layers were computed exactly too, None where no layer was estimated.
     """
 
     scores: Tensor
@@ -146,8 +148,9 @@ class GradientNorms:
     averages over `samples` copies x ± σε alone.
 
     classes is how many rows are computed ("exact": every class); tolerance is by how much, relative, the sum of squares
-    over layers weighted by exp(decay·(l − L)) may change by estimating the layers of little weight (0: none is).
-    precision="bfloat16" works out the gradients in that type.
+    over layers weighted by exp(decay·(l − L)) may change by estimating the layers of little weight (0: none is; where
+    rows are estimated no layer is, beside them).
+    precision="bfloat16" works out the gradients in that type. select and exclude name the layers that take part.
     """
 
     rows: Rows
@@ -163,6 +166,7 @@ class GradientNorms:
     decay: float = 0.0
     tolerance: float = 0.0
     precision: Literal["bfloat16"] | None = None
+    exclude: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

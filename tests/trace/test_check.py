@@ -17,7 +17,7 @@ from tests.trace.helpers import SMOOTH, close, ready, same_as_reference
 
 pytestmark = pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")  # torch, of checkpointing
 
-REMEDY = "leave these layers out with select="
+REMEDY = "leave these layers out with exclude="
 
 
 class Hidden(nn.Module):

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import nescio
 from nescio import trace
 from nescio.models import Classifier
 from nescio.trace import engine
-from nescio.types import GradientNorms
+from nescio.types import GradientNorms, InputError
 from tests.trace.subjects import SUBJECTS, make
 
 GENERAL = {"raw", "routed", "custom", "tied_embedding", "swin"}
@@ -149,3 +150,24 @@ def test_certain_inputs_do_not_tie() -> None:
     assert (trace.reference.class_gradients(model, x).norms[:, 0, 0] == 0).any()
     wanted = [size * math.exp(-size) * math.sqrt(6) for size in (40.0, 60.0, 90.0)]  # ‖x‖ ‖e_0 − p‖
     assert ours.tolist() == pytest.approx(wanted, rel=1e-6)
+
+
+def test_layers_that_are_excluded() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    x = torch.randn(3, 4, dtype=torch.float64)
+    every = trace.class_gradients(model, x)
+    for exclude in ("2", ["2"], ("[2]",)):
+        found = trace.class_gradients(model, x, exclude=exclude)
+        assert found.layers == ("0", "4")
+        torch.testing.assert_close(found.norms, every.norms[:, :, [0, 2]], rtol=1e-12, atol=0)
+    found = trace.class_gradients(model, x, layers="tensor", select="*.weight", exclude="0.*")
+    assert found.layers == ("2.weight", "4.weight")
+    wanted = trace.reference.class_gradients(model, x, layers="tensor", select="*.weight", exclude="0.*")
+    torch.testing.assert_close(found.norms, wanted.norms, rtol=1e-9, atol=0)
+    score = nescio.score(model, x, "exgrad", exclude="0")
+    torch.testing.assert_close(score, nescio.score(model, x, "exgrad", select=("2", "4")), rtol=1e-12, atol=0)
+    with pytest.raises(InputError, match="exclude='3' matches no layer; the layers are: 0, 2, 4"):
+        trace.class_gradients(model, x, exclude="3")
+    with pytest.raises(InputError, match="at least one layer that is not in exclude; got none"):
+        trace.class_gradients(model, x, exclude="*")

@@ -19,8 +19,8 @@ p_c is always taken at the input itself. No noise is used unless both `sigma` an
 
 Three settings trade exactness for time. samples="auto" averages over PAIRED copies x ± σε, without x itself, which come
 closer to the limit of many copies than as many independent ones; tolerance estimates the layers whose weight a_l is so
-small that they change the score by little, and a share of the inputs is computed exactly to see by how much; classes
-estimates the less likely of many classes. What was estimated has a standard error, which
+small that they change the score by little: every input whose estimated error is larger is computed exactly, and one
+input in each call and one in 64 is compared with exact values; classes estimates the less likely of many classes. What was estimated has a standard error, which
 `nescio.score(..., report=True)` hands out.
 """
 
@@ -47,7 +47,7 @@ class GradientScore(Score):
 
     layer_decay is λ (None or 0: all layers count alike); sigma and samples switch the smoothing on; norm is 1 or 2;
     layers="module" takes a module's own parameters as one layer, "tensor" each parameter tensor; select names the
-    layers that take part (names or patterns; None: all).
+    layers that take part (names or patterns; None: all), exclude those that do not.
 
     samples="auto" takes a few paired copies, none of tokens; tolerance is the relative error that estimating layers of
     little weight may make ("auto": 2 % with samples="auto", else none is estimated); classes is the work that is
@@ -67,6 +67,7 @@ class GradientScore(Score):
     classes: int | Literal["auto", "exact"] = "auto"
     tolerance: float | Literal["auto"] = "auto"
     precision: Literal["bfloat16"] | None = None
+    exclude: str | Sequence[str] | None = None
 
     requires = "gradients"
     cost = "(N + 1)·(1 + 2·C)"
@@ -87,6 +88,7 @@ class GradientScore(Score):
         self._choice("norm", 1, 2)
         self._choice("layers", "module", "tensor")
         self._names("select")
+        self._names("exclude")
         self._choice("variant", "squares", "literal")
         self._choice("smoothing", "log", "mean")
         self._integer("seed", least=0)
@@ -94,9 +96,15 @@ class GradientScore(Score):
     @property
     def needs(self) -> tuple[GradientNorms]:
         """The norms by layer."""
-        select = None if self.select is None else tuple(self.select)
+        select, exclude = (None if names is None else tuple(names) for names in (self.select, self.exclude))
         wanted = GradientNorms(
-            self.rows, int(self.norm), self.layers, select, classes=self.classes, precision=self.precision
+            self.rows,
+            int(self.norm),
+            self.layers,
+            select,
+            classes=self.classes,
+            precision=self.precision,
+            exclude=exclude,
         )
         tolerance = (0.02 if self.samples == "auto" else 0.0) if self.tolerance == "auto" else self.tolerance
         if tolerance and self.layer_decay:  # otherwise no layer can be left out

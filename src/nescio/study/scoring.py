@@ -121,11 +121,12 @@ def score(
         output: what the model returns: "logits" (unless a Classifier says otherwise), "probabilities", or "binary"
             for one logit per input.
         progress: True or False shows or hides the progress bar; None shows it in a terminal after two seconds.
-        chunk: how many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it,
-            unless layers are estimated (tolerance above 0): which ones is found chunk by chunk.
+        chunk: how many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it, unless
+            layers are estimated (tolerance above 0): a check that finds larger errors than were estimated has more
+            inputs of its chunk computed exactly.
         memory_gb: about how much memory the gradients may take, beyond the model; None chooses.
         report: True gives `Scored` objects in place of the tensors: the scores with the estimated error of each, and
-            how estimates compared with exact values on a share of the inputs.
+            how estimates of layers compared with exact values for some of the inputs.
         settings: settings of the method; with a list, they go to every method of it.
     """
     several = isinstance(method, list | tuple)
@@ -267,7 +268,7 @@ class _Parts:
         check = None
         if self.checks:
             check = Check(
-                sum(c.inputs for c in self.checks), max(c.worst for c in self.checks), sum(c.moves for c in self.checks)
+                sum(c.inputs for c in self.checks), max(c.worst for c in self.checks), sum(c.exact for c in self.checks)
             )
         return Scored(scores, error, check)
 

@@ -1,37 +1,67 @@
-"""What estimates promise is checked: a random share of the inputs is computed exactly too, and compared."""
+"""What estimates promise is checked: some inputs are computed exactly too, and compared.
+
+In every call it is the input with the largest estimated error that is within the tolerance, and of many inputs some at
+random. Where an error turns out larger than it was estimated to be, those of all inputs count as so many times larger.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from nescio.types import GradientNorms, NormTable
+from nescio.types import Check, GradientNorms, NormTable
 
 CHECKED = 64
-"""One input in so many is scored exactly too where layers are estimated."""
+"""One input in so many is computed exactly too."""
 
 
-def some(count: int, seed: int) -> Tensor:
-    """Positions of a random share of the inputs; of half as many as `CHECKED` or more at least one."""
+def enforced(table: NormTable, request: GradientNorms, exact: Callable[[Tensor], Tensor]) -> NormTable:
+    """The table with exact norms for the inputs whose error is, or may be, larger than the tolerance.
+
+    ``exact`` gives the norms of the inputs at some positions.
+    """
+    assert table.spread is not None
+    total, limit = _total(table, table.norms, request), request.tolerance
+    error = _apart(_total(table, table.norms + table.spread, request), total)
+    chosen = some(error, limit, request.seed)
+    made = error[:0]
+    if len(chosen):
+        made = _apart(total[chosen], _total(table, exact(chosen), request, chosen))
+    larger = times(made, error[chosen], limit)
+    wrong = (error * larger > limit).nonzero().flatten()
+    norms, spread = table.norms, table.spread * larger
+    if len(wrong):
+        norms, spread = norms.index_copy(0, wrong, exact(wrong)), spread.index_fill(0, wrong, 0.0)
+    check = Check(len(chosen), float(made.max()) if len(made) else 0.0, len(wrong))
+    return replace(table, norms=norms, spread=spread, check=check)
+
+
+def some(error: Tensor, tolerance: float, seed: int) -> Tensor:
+    """Positions of the inputs to check, of those whose estimated error is within the tolerance."""
+    within = (error <= tolerance).nonzero().flatten()
+    if not len(within):
+        return within
+    first = error[within].argmax()
     generator = torch.Generator("cpu").manual_seed(seed)
-    drawn = torch.rand(count, generator=generator, device="cpu")
-    chosen = (drawn < 1 / CHECKED).nonzero().flatten()
-    return drawn.argmin().unsqueeze(0) if not len(chosen) and 2 * count >= CHECKED else chosen
+    drawn = torch.randperm(len(within), generator=generator, device="cpu").to(within.device)
+    count = round(len(error) / CHECKED)
+    return within[torch.cat([first.unsqueeze(0), drawn[drawn != first][: max(0, count - 1)]])]
 
 
-def apart(tables: dict[str, NormTable], truth: dict[str, NormTable], chosen: Tensor, request: GradientNorms) -> float:
-    """The largest relative error of ``Σ_c √p_c Σ_l a_l n²`` at the chosen inputs."""
+def times(made: Tensor, error: Tensor, tolerance: float) -> float:
+    """How many times larger than estimated the errors were that were made, where that matters; 1 at least."""
+    return max(1.0, float((made / error.clamp(min=tolerance / 10)).max())) if len(made) else 1.0
 
-    def total(table: NormTable) -> Tensor:
-        steps = torch.arange(1 - table.norms.shape[2], 1, dtype=torch.float64, device=table.norms.device)
-        weights = (request.decay * steps).exp()
-        share = table.probabilities.sqrt().unsqueeze(2) if table.norms.shape[1] > 1 else 1.0
-        return (share * table.norms**request.norm * weights).sum((1, 2))
 
-    errors = []
-    for row, table in tables.items():
-        own = replace(table, norms=table.norms[chosen], probabilities=table.probabilities[chosen])
-        errors.append((total(own) / total(truth[row]) - 1).abs().max())
-    return float(torch.stack(errors).max())
+def _total(table: NormTable, norms: Tensor, request: GradientNorms, chosen: Tensor | None = None) -> Tensor:
+    """``Σ_c √p_c Σ_l a_l n²`` of each input, or of the chosen ones."""
+    p = table.probabilities if chosen is None else table.probabilities[chosen]
+    steps = torch.arange(1 - norms.shape[2], 1, dtype=torch.float64, device=norms.device)
+    return (p.sqrt().unsqueeze(2) * norms**request.norm * (request.decay * steps).exp()).sum((1, 2))
+
+
+def _apart(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(a == b, 0.0, a / b - 1).abs()

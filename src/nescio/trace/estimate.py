@@ -1,16 +1,18 @@
 """Norms of classes and layers that are not computed, estimated from those that are.
 
 The squared norms ``n²[c, l]`` of one input are a table of classes × layers. Computed are the columns of the last
-layers, from ``top`` on, for every class, which cost little, and some rows further down: those of the classes with the
-largest weight ``√p_c n²[c, top:]`` or, where there are many, of the likeliest and of others, drawn in proportion to
-their weight. Then rows come in levels, many down to where a row has cost an eighth, fewer down to ``floor``; their
-number does not grow with that of the classes.
+layers, from ``top`` on, for every class, which cost little, and some rows further down, to ``floor``: those of the
+classes with the largest weight ``√p_c n²[c, top:]``. Where there are more classes than are paid for, rows are those of
+the likeliest and of others, drawn in proportion to their weight. They come in levels then, many down to where a row has
+cost an eighth, fewer through all layers; their number does not grow with that of the classes.
 
 The rest is completed. What layers have relative to those behind them is nearly the same for every class: in the layers
 of a level ``n²[c, l] = ρ_l m_c`` with m_c what the layers of the level before (for the first: the last layers) have,
 computed or completed themselves, and ρ_l the ratio of the two means over the rows that the level has drawn, so that
-the weighted sum over classes is estimated with hardly any bias. Layers below ``floor`` count as zero. How much rows
-differ from each other is the standard error that is handed on. It is an estimate, not a bound: `norms` compares with
+the weighted sum over classes is estimated with hardly any bias. How much drawn rows differ from each other is the
+standard error that is handed on. Of a few heavy rows it is handed on with caution: twice how much they differ, and at
+least half of what was completed; rows of fewer copies may be off by as much as their last layers are; and layers below
+``floor``, which count as zero, may have what the layers next to them have. None of it is a bound: `norms` compares with
 exact values.
 """
 
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -30,10 +32,16 @@ from nescio.trace.layers import Layers
 
 AUTO = 40
 """Classes whose work ``classes="auto"`` does; up to as many are all computed."""
-HEAVY = 2
+HEAVY = 3
 """Classes whose rows go down to the floor where every class has the columns that count."""
+DOUBT = 0.5
+"""The part of what is completed from heavy rows that counts as its error at least."""
+LEFT_OUT = 1e-4
+"""Layers below the floor have this part of the tolerance of all weight: their squares may be so much larger."""
+TENFOLD = math.log(10)
 
-
+WORTH = 0.75
+"""Layers are estimated where that takes no more than this part of the work on all of them."""
 NEAR = 8
 """Rows of the first of two levels end where they have cost this part of what those to the floor do."""
 MOVED = 256
@@ -75,33 +83,31 @@ class Cut:
         """Whether there are so many classes that rows stand for others."""
         return self.levels[-1].drawn > 0
 
-    def whole(self) -> Cut:
-        """The same with no layer left out."""
-        return replace(self, levels=(*self.levels[:-1], replace(self.levels[-1], floor=0)))
-
 
 def plan(
-    classes: int, costs: Sequence[float], wanted: int | str, decay: float, tolerance: float, level: int = 0
+    classes: int, costs: Sequence[float], wanted: int | str, decay: float, tolerance: float, part: float = 1.0
 ) -> Cut | None:
     """The cut for a model with so many classes and layers that cost so much; None: all is computed.
 
-    A higher ``level`` cuts fewer layers.
+    ``part`` of the copies of an input take part in the rows that go deeper.
     """
     layers = len(costs)
     budget = wanted if isinstance(wanted, int) else {"exact": classes, "auto": AUTO}[wanted]
-    floor = min(_below(layers, decay, tolerance / 10 / 4**level), layers - 1)
+    share = [sum(costs[i:]) / sum(costs) for i in range(layers)]  # of a row through all layers
     if budget < classes:  # up to half of the budget for the last layers of every class, the rest for rows
-        share = [sum(costs[i:]) / sum(costs) for i in range(layers)]  # of a row through all layers
         top = next((i for i in range(layers) if share[i] * classes <= budget / 2), layers)
         top = max(0, min(top, layers - 2))  # the last layer alone tells nothing of the gradient that goes below it
         left = max(budget / 2, budget - share[top] * classes)
-        floor = min(floor, top)
-        near = next(i for i in range(layers) if share[i] * NEAR <= share[floor] or i == top)
+        near = next(i for i in range(layers) if share[i] * NEAR <= 1 or i == top)
         if near == top or left < 2 * NEAR:
-            return Cut(top, (_level(floor, left),), decay)
-        return Cut(top, (_level(near, left / 3 * share[floor] / share[near]), _level(floor, left / 1.5)), decay)
-    top = min(_below(layers, decay, 2 * tolerance / 4**level), layers - 1)
-    return Cut(top, (Level(floor, min(HEAVY, classes), 0),), decay) if top > 1 else None
+            return Cut(top, (_level(0, left),), decay)
+        return Cut(top, (_level(near, left / 3 / share[near]), _level(0, left / 1.5)), decay)
+    top = min(_below(layers, decay, 2 * tolerance), layers - 1)
+    if top <= 1:
+        return None
+    floor, heavy = _below(layers, decay, LEFT_OUT * tolerance), min(HEAVY, classes)
+    paid = share[top] * classes + part * share[floor] * heavy
+    return Cut(top, (Level(floor, heavy, 0),), decay) if paid <= WORTH * classes else None
 
 
 def _level(floor: int, rows: float) -> Level:
@@ -183,25 +189,33 @@ def complete(
         pulled = cotangents.build("classes", base.z, copies, smoothing, chosen, p)
         rows = norms(level.floor, top if same else None, pulled)
         own = above.gather(0, chosen).clamp(min=1e-300)
+        error = torch.zeros_like(own)
         if not same:  # of other copies: taken relative to their own last layers
             split = top - level.floor
             theirs = (rows[:, :, split:].square() * kernel).sum(2).clamp(min=1e-300)
             rows = rows[:, :, :split] * (own / theirs).sqrt().unsqueeze(2)
-        known.append(_Known(level, chosen, rows, own))
+            error = ((own / theirs).sqrt() - 1).abs()
+        known.append(_Known(level, chosen, rows, own, error))
     _fill(values, spread, above, weights, top, known)
+    if cut.floor:  # what is left out may have as much as the layers next to it, over which weights grow tenfold
+        near = slice(cut.floor, min(top, cut.floor + math.ceil(TENFOLD / cut.decay)))
+        spread[:, :, cut.floor - 1] = (
+            (values[:, :, near].square() * weights[near]).sum(2) / weights[cut.floor - 1]
+        ).sqrt()
     return values, spread
 
 
 @dataclass(frozen=True)
 class _Known:
     """Norms of the rows of a level: ``rows`` [K, N, top − floor] of the classes ``chosen`` [K, N], whose last layers
-    have ``own`` [K, N] together.
+    have ``own`` [K, N] together; ``error`` [K, N] is relative.
     """
 
     level: Level
     chosen: Tensor
     rows: Tensor
     own: Tensor
+    error: Tensor
 
     def sums(self, start: int, stop: int, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Of the rows that stand for others, the squares from one layer to another relative to the last layers [K, N,
@@ -223,13 +237,13 @@ def _fill(values: Tensor, spread: Tensor, above: Tensor, weights: Tensor, top: i
         before = one.sums(stop, start, weights)[1] if i else torch.ones_like(sums)
         means = before.mean(0).clamp(min=1e-300)
         apart = (sums - before * (sums.mean(0) / means)).std(0) / sums.mean(0).clamp(min=1e-300)
-        doubt = doubt + apart.square() / (drawn or 1)
+        doubt = doubt + (apart.square() / drawn if drawn else (2 * apart).clamp(min=DOUBT).square())
         norms = (above.unsqueeze(2) * (ratios.mean(0) / means.unsqueeze(1))).sqrt()
         error = norms * (doubt.sqrt() / 2).unsqueeze(1)  # of a norm: half of that of its square
         for deep in known[i:]:
             own = deep.rows[:, :, floor - deep.level.floor : stop - deep.level.floor]
             at = deep.chosen.unsqueeze(2).expand_as(own)
-            norms, error = norms.scatter(0, at, own), error.scatter(0, at, 0.0)
+            norms, error = norms.scatter(0, at, own), error.scatter(0, at, own * deep.error.unsqueeze(2))
         values[:, :, floor:stop], spread[:, :, floor:stop] = norms, error
         above = (norms.square() * weights[floor:stop]).sum(2)
         start, stop = stop, floor

@@ -7,7 +7,7 @@ tree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -43,8 +43,21 @@ class Layers:
         return total.sqrt() if norm == 2 else total
 
 
-def find(graph: Graph, parameters: Iterable[str], mode: str, select: Iterable[str] | None) -> Layers:
-    """Group parameters (in the order of the module tree) into layers, in forward order, and keep the selected ones."""
+def patterns(names: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    """One name or pattern, or several, as a tuple; None stays None."""
+    return (names,) if isinstance(names, str) else None if names is None else tuple(names)
+
+
+def find(
+    graph: Graph,
+    parameters: Iterable[str],
+    mode: str,
+    select: Iterable[str] | None,
+    exclude: Iterable[str] | None = None,
+) -> Layers:
+    """Group parameters (in the order of the module tree) into layers, in forward order, and keep the selected ones that
+    are not excluded.
+    """
     if mode not in ("module", "tensor"):
         raise InputError(f"expected layers='module' or layers='tensor'; got {mode!r}")
     groups: dict[str, list[str]] = {}
@@ -56,12 +69,23 @@ def find(graph: Graph, parameters: Iterable[str], mode: str, select: Iterable[st
         groups.setdefault(name, []).append(parameter)
         order[name] = min(order.get(name, last), last)
     names = sorted(groups, key=order.__getitem__)
+    kept = names
     if select is not None:
-        patterns = (select,) if isinstance(select, str) else tuple(select)
-        for pattern in patterns:
-            if not any(fnmatchcase(n, pattern) for n in names):
-                raise InputError(f"select={pattern!r} matches no layer; the layers are: {', '.join(names)}")
-        names = [n for n in names if any(fnmatchcase(n, pattern) for pattern in patterns)]
-        if not names:
+        kept = _matching(names, "select", select)
+        if not kept:
             raise InputError("expected at least one layer in select; got none (leave select out to take every layer)")
-    return Layers(tuple(names), tuple(tuple(groups[n]) for n in names))
+    if exclude is not None:
+        out = _matching(names, "exclude", exclude)
+        kept = [n for n in kept if n not in out]
+        if not kept:
+            raise InputError("expected at least one layer that is not in exclude; got none (leave some of it out)")
+    return Layers(tuple(kept), tuple(tuple(groups[n]) for n in kept))
+
+
+def _matching(names: Sequence[str], what: str, given: Iterable[str]) -> list[str]:
+    """The names that match one of the patterns, each of which must match a name."""
+    wanted = patterns(given) or ()
+    for pattern in wanted:
+        if not any(fnmatchcase(n, pattern) for n in names):
+            raise InputError(f"{what}={pattern!r} matches no layer; the layers are: {', '.join(names)}")
+    return [n for n in names if any(fnmatchcase(n, pattern) for pattern in wanted)]

@@ -21,10 +21,11 @@ from nescio.trace import attention, checked, cotangents, estimate, memory, noise
 from nescio.trace.asked import check_request
 from nescio.trace.caches import forget
 from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, pulled_norms, split_norms
+from nescio.trace.layers import patterns
 from nescio.trace.plan import detached, prove_silent
 from nescio.trace.precision import Lowered, lowered
 from nescio.trace.survey import TOO_LARGE, begin
-from nescio.types import Check, ClassGradients, GradientNorms, InputError, ModelError, NormTable
+from nescio.types import ClassGradients, GradientNorms, InputError, ModelError, NormTable
 
 
 def class_gradients(
@@ -43,6 +44,7 @@ def class_gradients(
     classes: int | Literal["exact", "auto"] = "exact",
     precision: Literal["bfloat16"] | None = None,
     memory_gb: float | None = None,
+    exclude: Sequence[str] | None = None,
 ) -> ClassGradients:
     """Norms of ``∂ log p_c/∂θ_l`` for every input, class and layer, with the model left as it was found.
 
@@ -62,22 +64,19 @@ def class_gradients(
             estimates the rest (`nescio.trace.estimate`); "auto" is 40.
         precision: "bfloat16" works out the gradients in that type, from the probabilities of the model's own.
         memory_gb: about how much memory to work in, beyond the model; None chooses.
+        exclude: names or patterns of the layers to leave out, such as a table of positions that is not trained.
 
     Returns:
         `ClassGradients` with ``norms`` [N, C, L], ``probabilities`` [N, C], ``layers`` in forward order, and
         ``spread``, the standard errors of what was estimated (None: nothing was).
     """
     request = GradientNorms(
-        "classes", norm, layers, None if select is None else (select,) if isinstance(select, str) else tuple(select),
-        sigma, samples, seed, smoothing, classes=classes, precision=precision,
+        "classes", norm, layers, patterns(select), sigma, samples, seed, smoothing, classes=classes,
+        precision=precision, exclude=patterns(exclude),
     )  # fmt: skip
     classifier = Classifier.of(model, output=output)
     found = gradient_norms(classifier, x, request, chunk=chunk, memory_gb=memory_gb)["classes"].cpu()
     return ClassGradients(found.norms, found.probabilities, found.layers, found.spread)
-
-
-LEVELS = 4
-"""How often the cut may move before everything is computed."""
 
 
 def gradient_norms(
@@ -90,9 +89,9 @@ def gradient_norms(
 ) -> dict[str, NormTable]:
     """The table of norms for each kind of row (see `cotangents`; by default the request's own), on the model's device.
 
-    Where layers are estimated, a share of the inputs is computed exactly too, and as long as the error there is larger
-    than the tolerance the cut moves, and all is computed again. The model is changed, and put back, only when its code
-    runs: not in a call that recordings serve alone (`replay`).
+    Where layers are estimated, some inputs are computed exactly too (`checked`), and so is every input whose estimated
+    error, or what the check makes of it, is larger than the tolerance. The model is changed, and put back, only when
+    its code runs: not in a call that recordings serve alone (`replay`).
     """
     rows = tuple(rows) or (request.rows,)
     check_request(classifier, rows, request, chunk, memory_gb)
@@ -106,22 +105,14 @@ def gradient_norms(
             forget(classifier, inputs.take(x, slice(0, 2)))
 
         work = _Work(classifier, x, rows, request, chunk, memory_gb, entered)
-        cut = work.cut(0)
+        cut = work.cut()
         tables = work.tables(work.x, cut)
-        if cut is None or not request.tolerance:
+        if cut is None or cut.drawn or tables["classes"].spread is None:  # of many classes no layer is left out
             return tables
-        chosen = checked.some(inputs.size(x), request.seed)
-        if not len(chosen):
-            return tables
-        whole = cut.whole() if cut.drawn else None  # of many classes most stay estimated
-        truth = work.tables(inputs.take(work.x, chosen), whole)
-        moves = 0
-        while (worst := checked.apart(tables, truth, chosen, request)) > request.tolerance and moves < LEVELS:
-            moves += 1
-            cut = work.cut(moves) if moves < LEVELS else whole
-            tables = work.tables(work.x, cut)
-        check = Check(len(chosen), worst, moves)
-    return {row: replace(table, check=check) for row, table in tables.items()}
+        table = checked.enforced(
+            tables["classes"], request, lambda some: work.tables(inputs.take(work.x, some), None)["classes"].norms
+        )
+        return tables | {"classes": table}
 
 
 class _Work:
@@ -147,15 +138,18 @@ class _Work:
         self.settings = Settings(rows, request.norm, samples + (not self.pairs), request.smoothing)
         self.x, self.survey = begin(classifier, x, lambda y: noise.copies(y, *self.noise), request, enter)
 
-    def cut(self, level: int) -> estimate.Cut | None:
-        """What is computed at this level; None: everything."""
+    def cut(self) -> estimate.Cut | None:
+        """What is computed; None: everything."""
         asked = self.request
         if "classes" not in self.settings.rows:
             return None
         decay, tolerance = asked.decay, asked.tolerance
         if self.survey.silent:  # rare; their share of a sum is not known from other layers
             decay = 0.0
-        return estimate.plan(self.survey.classes, self.survey.costs, asked.classes, decay, tolerance, level)
+        if inputs.size(self.x) == 1:  # the check would take longer than all of it
+            tolerance = 0.0
+        part = 2 / self.settings.copies if self.pairs else 1.0
+        return estimate.plan(self.survey.classes, self.survey.costs, asked.classes, decay, tolerance, part)
 
     def tables(self, x: Any, cut: estimate.Cut | None) -> dict[str, NormTable]:
         """The tables of some inputs, chunk by chunk, with less at a time whenever memory runs out."""
@@ -181,6 +175,8 @@ class _Work:
             parts.append({row: n.transpose(0, 1) for row, n in found.items()})
             probabilities.append(logits.double().softmax(1))
         p = _joined(probabilities)
+        if any("spread" in part for part in parts):  # a chunk whose copies were taken in parts is exact
+            parts = [{"spread": torch.zeros_like(part["classes"])} | part for part in parts]
         joined = {name: _joined([part[name] for part in parts]) for name in parts[0]}
         spread = joined.pop("spread", None)
         names = self.survey.table.names

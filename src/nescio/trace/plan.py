@@ -174,7 +174,7 @@ def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
             f"the parameters {shown} change the logits, but autograd has no path to them (the model detaches a value, "
             "runs a part under no_grad or inference_mode, uses re-entrant checkpointing, or computes with an operation "
             "that has no derivative, such as a quantised layer), so their gradient cannot be had; remove that from the "
-            "model, or leave these layers out with select="
+            "model, or leave these layers out with exclude="
         )
 
 

@@ -46,6 +46,7 @@ def gradient_norms(
     seed: int = 0,
     smoothing: str = "log",
     chunk: int | None = None,
+    exclude: Sequence[str] | None = None,
 ) -> tuple[dict[str, Tensor], Tensor, tuple[str, ...]]:
     """The same result as `nescio.trace.gradient_norms`, one input and one row at a time (``chunk`` is not used)."""
     with modes.preserved(classifier), modes.tracing(classifier):
@@ -53,7 +54,7 @@ def gradient_norms(
         forget(classifier, inputs.take(x, slice(0, 1)))
         parameters = classifier.parameters()
         first = Graph(classifier.logits(inputs.take(x, slice(0, 1))), parameters)
-        table = layer_tables.find(first, parameters, layers, select)
+        table = layer_tables.find(first, parameters, layers, select, exclude)
         prove_silent(classifier, inputs.take(x, slice(0, 1)), [n for n in table.parameters if n not in first.uses])
         chosen = [parameters[name] for name in table.parameters]
         results: dict[str, list[Tensor]] = {row: [] for row in rows}

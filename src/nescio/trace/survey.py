@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from nescio.types import GradientNorms, InputError, ModelError
 
 TOO_LARGE = (
     "there is not enough memory for a single input and a single class; use a device with more memory, "
-    "smaller inputs, or fewer layers with select="
+    "smaller inputs, or fewer layers with select= or exclude="
 )
 
 
@@ -59,16 +59,14 @@ class Survey:
 _KNOWN: weakref.WeakKeyDictionary[Any, dict[Hashable, Survey]] = weakref.WeakKeyDictionary()
 
 
-def survey(
-    classifier: Classifier, x: Any, layers: str, select: Sequence[str] | None, key: Hashable = None, last: bool = False
-) -> Survey:
+def survey(classifier: Classifier, x: Any, request: GradientNorms, key: Hashable = None, last: bool = False) -> Survey:
     """Layers, in forward order, and the plan."""
     run = _first_pass(classifier, x)
     plain = attention.short(run.graph)
     if plain:
         with attention.plain(True):
             run = _first_pass(classifier, run.x)
-    table = layer_tables.find(run.graph, classifier.parameters(), layers, select)
+    table = layer_tables.find(run.graph, classifier.parameters(), request.layers, request.select, request.exclude)
     silent = tuple(name for name in table.parameters if name not in run.graph.uses)
     moved = any(use.moved for uses in run.graph.uses.values() for use in uses)
     costs = estimate.costs(run.graph, table)
@@ -100,17 +98,16 @@ def begin(
     as the caller has it: a survey or a recording that was found in one call is found again in the next.
     """
     known = _KNOWN.setdefault(classifier.module, {})
-    select = None if request.select is None else tuple(request.select)
     key: Hashable = None
     if replay.can_replay(classifier, x):
-        key = (replay.fingerprint(classifier), x.shape[1:], request.layers, select)
+        key = (replay.fingerprint(classifier), x.shape[1:], request.layers, request.select, request.exclude)
         if key in known:
             return (_channels_last(x) if known[key].last else x), known[key]
     enter()
 
     def found(y: Any, last: bool) -> tuple[Any, Survey]:
         two = inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2))
-        made = survey(classifier, two, request.layers, select, key, last)
+        made = survey(classifier, two, request, key, last)
         if key is not None:
             known[key] = replace(made, first=None)
         return y, made
