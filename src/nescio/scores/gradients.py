@@ -20,8 +20,8 @@ p_c is always taken at the input itself. No noise is used unless both `sigma` an
 Three settings trade exactness for time. samples="auto" averages over PAIRED copies x ± σε, without x itself, which come
 closer to the limit of many copies than as many independent ones; tolerance estimates the layers whose weight a_l is so
 small that they change the score by little: every input whose estimated error is larger is computed exactly, and one
-input in each call and one in 64 is compared with exact values; classes estimates the less likely of many classes. What was estimated has a standard error, which
-`nescio.score(..., report=True)` hands out.
+input in each call and one in 64 is compared with exact values; classes estimates the less likely of many classes. What
+was estimated has a standard error, which `nescio.score(..., report=True)` hands out.
 """
 
 from __future__ import annotations
