@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test fast-tests test-slow test-cpus test-lowest lint format demo bench docs clean
+.PHONY: help test fast-tests test-slow test-cpus test-lowest test-torch lint format demo bench docs clean
 
 # The first Python that is new enough; `make PYTHON=/path/to/python test` chooses another.
 ifndef PYTHON
@@ -50,6 +50,15 @@ LOWEST_TESTS ?= tests/app tests/data tests/decide tests/models tests/plots tests
 test-lowest: .venv-lowest/.installed  ## files, pages, services and commands on the lowest versions that pyproject.toml allows
 	$(IN_THREADS) .venv-lowest/bin/python -m pytest $(LOWEST_TESTS)
 
+# The engine reads autograd's own graph, whose names may change with every version: the lowest that pyproject.toml allows,
+# one in between, and the newest that there is.
+TORCHES ?= 2.6.0 2.10.0 newest
+TORCH_TESTS ?= tests/trace tests/scores tests/quantities tests/models tests/test_modes.py
+test-torch: $(TORCHES:%=.venv-torch-%/.installed)  ## the engine on the lowest torch, one in between and the newest
+	failed=""; for v in $(TORCHES); do echo "torch $$v"; \
+	  $(IN_THREADS) .venv-torch-$$v/bin/python -m pytest $(TORCH_TESTS) || failed="$$failed $$v"; done; \
+	test -z "$$failed" || { echo "tests failed with torch:$$failed"; exit 1; }
+
 lint: .venv/.installed-test  ## ruff (rules and layout) and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -69,7 +78,7 @@ docs: .venv/.installed-docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(IN_THREADS) $(BIN)/python -m mkdocs build --strict
 
 clean:  ## remove the environments, caches and written reports
-	rm -rf .venv .venv-lowest .venv-uv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis nescio-demo.html
+	rm -rf .venv .venv-lowest .venv-torch-* .venv-uv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis nescio-demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- setting up -----------------------------------------------------------------------------------------------------
@@ -91,6 +100,11 @@ clean:  ## remove the environments, caches and written reports
 	$(UV) venv --clear --python $(BIN)/python .venv-lowest
 	grep '^torch==' constraints.txt > .venv-lowest/torch.txt
 	$(UV) pip install --python .venv-lowest/bin/python --resolution lowest-direct -c .venv-lowest/torch.txt -e '.[test,files,demo,data,timm,hf,serve,app]'
+	@touch $@
+
+.venv-torch-%/.installed: pyproject.toml $(UV_FILE) | .venv/bin/python
+	$(UV) venv --allow-existing --python $(BIN)/python .venv-torch-$*
+	$(UV) pip install --python .venv-torch-$*/bin/python -U "$$(test $* = newest && echo torch || echo torch==$*)" -e '.[test,files,data,timm,hf]'
 	@touch $@
 
 # --target leaves the system's own packages alone and works where pip may not write to them.
