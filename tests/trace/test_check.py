@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from nescio import trace
 from nescio.types import ModelError
-from tests.trace.helpers import SMOOTH, close, ready, same_as_reference
+from tests.trace.helpers import SMOOTH, close, ready, same_as_reference, slow
 
 pytestmark = pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")  # torch, of checkpointing
 
@@ -247,3 +247,32 @@ def test_logits_that_change_from_call_to_call() -> None:
 
     with pytest.raises(ModelError, match="what it keeps from one call to the next"):
         trace.class_gradients(ready(Counting(torch.tanh)), torch.randn(1, 4, dtype=torch.float64))
+
+
+class Residual(nn.Module):
+    """A block that adds nothing before it is trained, and a head of zeros: no gradient comes through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm = nn.Linear(4, 6), nn.LayerNorm(6)
+        self.inner, self.gate = nn.Linear(6, 6), nn.Parameter(torch.zeros(6))
+        self.head = nn.Linear(6, 3)
+        nn.init.zeros_(self.head.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.stem(x)
+        return self.head(h + self.gate * self.inner(self.norm(h)).tanh())
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_rule_that_cannot_be_told_from_another_is_not_wrong(count: int) -> None:
+    """Parameters of zeros are given other values to tell the rules, and only for that."""
+    torch.manual_seed(0)
+    model, x = Residual().double(), torch.randn(count, 4, dtype=torch.float64)
+    assert not slow(model, x)
+    assert same_as_reference(model, x)[..., :-2].amax() == 0
+    assert not model.head.weight.any() and not model.gate.any()
+    with torch.no_grad():
+        model.head.weight.normal_()
+    assert not slow(model, x)
+    same_as_reference(model, x)

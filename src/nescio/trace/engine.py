@@ -20,13 +20,14 @@ from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs
 from nescio.models import Classifier
+from nescio.models.structure import replaced
 from nescio.modes import full_products
 from nescio.trace import cotangents, general
 from nescio.trace.backward import NotFolded, visit
 from nescio.trace.graph import Graph
 from nescio.trace.layers import Layers
 from nescio.trace.layout import Layout
-from nescio.trace.plan import Plan, forms, leaf, probe
+from nescio.trace.plan import Plan, followed, forms, leaf, probe
 from nescio.trace.sound import Sound
 from nescio.trace.substitutes import folding
 
@@ -149,7 +150,8 @@ def forward(classifier: Classifier, x: Any, check: bool = True, wanted: Collecti
                 # a rule is told from a wrong one by more digits than TF32 has
                 with full_products(), nullcontext() if classifier.module in _CHECKPOINTED else Sound():
                     own = _trace(classifier, x, check, wanted) if logits.is_cuda else (logits, graph)
-                    known[kind] = probe(classifier, x, *own)
+                    lit = _lit(classifier, x, check, wanted, probe(classifier, x, *own))
+                    known[kind] = followed(classifier, x, *own, lit)
             except CheckpointError:  # the backward pass runs a part of the model once more, and not as affine maps
                 if classifier.module in _CHECKPOINTED:
                     raise
@@ -164,6 +166,26 @@ def forward(classifier: Classifier, x: Any, check: bool = True, wanted: Collecti
             )
     plan = replace(known[kind], fast={}) if classifier.module in _CHECKPOINTED else known[kind]
     return Pass(x, logits, graph, plan, logits.detach())
+
+
+def _lit(classifier: Classifier, x: Any, check: bool, wanted: Collection[str] | None, plan: Plan) -> Plan:
+    """The plan with what can be told once parameters that are all zeros, such as a new head, let gradients through.
+
+    A rule that is right for other values of the parameters is right for these: the operations are the same.
+    """
+    zero = [name for name, p in classifier.parameters().items() if plan.unsure and not bool(p.any())]
+    if not zero or classifier.module is None or isinstance(classifier.module, torch.jit.ScriptModule):
+        return plan
+    parameters = classifier.parameters()
+    values = {}
+    for name in zero:
+        wave = torch.arange(1, parameters[name].numel() + 1, device=parameters[name].device).cos() / 10
+        values[name] = wave.to(parameters[name].dtype).view(parameters[name].shape).requires_grad_()
+    with replaced(classifier.module, values):
+        more = probe(classifier, x, *_trace(classifier, x, check, wanted))
+    if more.signature != plan.signature:
+        return plan
+    return replace(plan, fast={**plan.fast, **{n: where for n, where in more.fast.items() if n in plan.unsure}})
 
 
 def _trace(classifier: Classifier, x: Any, check: bool, wanted: Collection[str] | None) -> tuple[Tensor, Graph]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -60,6 +60,8 @@ class Plan:
     """Bytes of output gradients that are held at a time for one input and one cotangent."""
     follow: bool
     """Whether `vmap` gives the general parameters' gradients."""
+    unsure: frozenset[str] = frozenset()
+    """Parameters with rules, of which nothing could be told since a gradient was zero."""
 
 
 def detached(x: Tensor) -> Tensor:
@@ -115,7 +117,7 @@ def probe(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
     truth: list[dict[str, float]] = []
     plain = classifier.logits(leaf(x)[0])
     prove_steady(classifier, x, logits, plain)
-    some = torch.cos(torch.arange(1, logits.shape[1] + 1, device=logits.device, dtype=logits.dtype))
+    some = _some(logits)
     for i in range(n if hopeful else 0):
         cotangent = torch.zeros_like(logits)
         cotangent[i] = some
@@ -139,13 +141,27 @@ def probe(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
             and (blocks := forms(graph, uses, layouts, _stacked(uses, evidence), {})) is not None
             and _agrees(blocks, [norms.get(name, 0.0) for norms in truth], largest, parameters[name].dtype)
         }
-    rest = [name for name in graph.uses if name not in fast]
-    vectors = some.expand(1, n, -1)
-    follow = n > 1 and bool(rest) and general.follows(classifier, x, rest, vectors, TOLERANCE.get(logits.dtype, 1e-3))
+    dark = {node for node in nodes if not all(bool(e[node].any()) for e in evidence)}
+    unsure = {n for n, uses in hopeful.items() if n not in fast and any(use.node in dark for use in uses)}
     sizes = [_bytes(graph, i) for i in range(len(graph.nodes))]
     kept = {use.node for uses in hopeful.values() if len(uses) > 1 for use in uses}
     gradients = max((sizes[i] for i in nodes), default=0.0) + sum(sizes[i] for i in kept)
-    return Plan(graph.signature, fast, sum(sizes) / n, gradients / n, follow or not rest)
+    return Plan(graph.signature, fast, sum(sizes) / n, gradients / n, True, frozenset(unsure))
+
+
+def followed(classifier: Classifier, x: Any, logits: Tensor, graph: Graph, plan: Plan) -> Plan:
+    """The plan, with whether vmap may be used for what is left to the general path."""
+    rest = [name for name in graph.uses if name not in plan.fast]
+    if not rest:
+        return plan
+    vectors = _some(logits).expand(1, len(logits), -1)
+    tolerance = TOLERANCE.get(logits.dtype, 1e-3)
+    return replace(plan, follow=len(logits) > 1 and general.follows(classifier, x, rest, vectors, tolerance))
+
+
+def _some(logits: Tensor) -> Tensor:
+    """A cotangent of one input that nothing is orthogonal to by chance."""
+    return torch.cos(torch.arange(1, logits.shape[1] + 1, device=logits.device, dtype=logits.dtype))
 
 
 def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
