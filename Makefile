@@ -18,10 +18,11 @@ endif
 UV_FILE := $(filter .venv-uv/bin/uv,$(UV))
 
 BIN := .venv/bin
-# One thread a process: two test workers share the machine. `make THREADS=2 test` has sums added in another order.
+# One thread a process: two test workers share the machine. With `make THREADS=2 test` sums are added in another order;
+# threads that wait must then sleep, not spin.
 THREADS ?= 1
 WORKERS ?= 2
-IN_THREADS := OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS)
+IN_THREADS := OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OMP_WAIT_POLICY=passive
 PYTEST := $(IN_THREADS) $(BIN)/python -m pytest
 # Each worker has half of the files and takes from the other what that has left: fixtures of a file are made once.
 PARALLEL := -n $(WORKERS) --dist worksteal
@@ -39,7 +40,7 @@ fast-tests: .venv/.installed-test
 test-cpus: .venv/.installed-test  ## the tests with other instructions of the processor and with two threads: last digits differ
 	for cpu in default avx2; do for threads in 1 2; do \
 	  echo "ATEN_CPU_CAPABILITY=$$cpu, $$threads threads"; \
-	  ATEN_CPU_CAPABILITY=$$cpu OMP_NUM_THREADS=$$threads MKL_NUM_THREADS=$$threads $(BIN)/python -m pytest $(PARALLEL); \
+	  ATEN_CPU_CAPABILITY=$$cpu $(MAKE) --no-print-directory THREADS=$$threads fast-tests; \
 	done; done
 
 test-slow: .venv/.installed-test  ## only the slow tests
