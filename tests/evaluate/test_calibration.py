@@ -7,8 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, log_loss
-from torchmetrics.classification import MulticlassCalibrationError
-from torchmetrics.functional.classification.calibration_error import _ce_compute
 
 from nescio.evaluate import brier, ece, mce, nll, reliability
 from nescio.types import InputError
@@ -126,6 +124,9 @@ def test_equal_mass_bins_differ_by_at_most_one(n, bins):
 
 @pytest.mark.parametrize(("classes", "bins", "seed"), [(2, 15, 0), (5, 15, 1), (10, 10, 2), (3, 1, 3), (4, 37, 4)])
 def test_equals_torchmetrics_and_scikit_learn(classes, bins, seed):
+    from torchmetrics.classification import MulticlassCalibrationError  # takes seconds: not for every worker
+    from torchmetrics.functional.classification.calibration_error import _ce_compute
+
     p, labels = drawn(500, classes, seed, sharpness=3)
     for measure, norm in ((ece, "l1"), (mce, "max")):
         theirs = MulticlassCalibrationError(num_classes=classes, n_bins=bins, norm=norm)
