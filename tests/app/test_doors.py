@@ -1,5 +1,6 @@
 """The page on a real server, as somebody asks it who means no good."""
 
+import asyncio
 import os
 import socket
 import threading
@@ -162,6 +163,31 @@ def test_pages_of_other_sites_cannot_give_or_call(client) -> None:
         assert "access-control-allow-origin" not in found.headers
     own = {"origin": str(client.base_url).rstrip("/")}
     assert client.post(f"{API}/upload", files={"files": ("x.png", b"x")}, headers=own).status_code == 200
+
+
+def test_an_open_page_does_not_hold_an_ending_server(caplog) -> None:
+    begun: list[Any] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"a", "more_body": True})
+            await asyncio.Event().wait()
+
+    settings = Settings(port=0, grace=0.1)
+    with listening(settings) as place:
+        running = server(Sealed(inner, settings, Path()), settings)
+        running.config.lifespan = "off"
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [place]})
+        thread.start()
+        with httpx.stream("GET", address(place), timeout=10) as page:
+            for part in page.iter_bytes():
+                begun.append(part)
+                running.should_exit = True
+        thread.join(10)
+    assert begun == [b"a"]
+    assert not thread.is_alive()
+    assert "Traceback" not in caplog.text
 
 
 def test_too_much_is_refused(client) -> None:

@@ -233,12 +233,20 @@ def test_a_reader_who_takes_nothing_is_cut(client):
                 time.sleep(0.01)
 
 
-def test_idle_connections_make_room(client):
-    places = [socket.create_connection((client.base_url.host, client.base_url.port)) for _ in range(40)]
-    try:
-        for _ in range(3):
-            assert httpx.get(f"{client.base_url}/health").status_code == 200
-    finally:
+def test_the_connection_that_has_waited_longest_makes_room(engine):
+    with models.served(engine, Settings(port=0, max_connections=5)) as client:
+        assert client.get("/health").status_code == 200
+        places = []
+        for _ in range(8):
+            places.append(socket.create_connection((client.base_url.host, client.base_url.port)))
+            time.sleep(0.01)
+        places[-1].sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert places[-1].recv(12) == b"HTTP/1.1 200"
+        for place in places[:3]:
+            assert closed(place)[0] < 5
+        places[3].settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            places[3].recv(1)
         for place in places:
             place.close()
 

@@ -93,6 +93,9 @@ class Sealed:
                     data = await body.whole()
                     await asyncio.to_thread(self._called, data)
                     await self.app(scope, _again(data, receive), sealed)
+        except asyncio.CancelledError:  # the ending server has waited for this as long as it may: an open page
+            if begun:
+                await send({"type": "http.response.body", "body": b""})
         except (Problem, TimeoutError) as error:
             if begun:
                 raise
