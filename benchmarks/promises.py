@@ -120,6 +120,41 @@ def monitor_case(kind: str, n: int, factor: float, repetitions: int, error: floa
     return {**row, "detected": alarms / repetitions, "delay": float(np.median(delays)) if delays else None}
 
 
+def drift_case(n: int, shift: float, repetitions: int, error: float = 0.05, length: int = 4000) -> Row:
+    """p-values of one reference of n; strangeness moves by `shift` standard deviations after half of the stream."""
+    rng = np.random.default_rng([4, n, round(10 * shift)])
+    alarms, delays = 0, []
+    for _ in range(repetitions):
+        known, stream = np.sort(rng.normal(size=n)), rng.normal(size=length)
+        stream[length // 2 :] += shift
+        p = (1 + n - np.searchsorted(known, stream)) / (n + 1)
+        verdict = decide.drift(n, false_alarm=error).update(p)
+        alarms += verdict.alarm
+        if verdict.at is not None:
+            delays.append(verdict.at - length // 2)
+    row = {"part": "drift", "case": "one reference", "n": n, "drift": shift, "repetitions": repetitions}
+    if shift == 0:
+        return {**row, "promised": 1 - error, "held": 1 - alarms / repetitions}
+    return {**row, "detected": alarms / repetitions, "delay": float(np.median(delays)) if delays else None}
+
+
+def batch_case(n: int, m: int, tied: bool, shift: float, repetitions: int, level: float = 0.05) -> Row:
+    """The test of a batch of m against a reference of n, at this level."""
+    rng = np.random.default_rng([5, n, m, tied, round(10 * shift)])
+    found = 0
+    for repetition in range(repetitions):
+        values = rng.normal(size=n + m)
+        values[n:] += shift
+        values = np.round(values, 1) if tied else values
+        p = (1 + n - np.searchsorted(np.sort(values[:n]), values[n:])) / (n + 1)
+        found += decide.drift_test(p, n, draws=99, seed=repetition).p_value <= level
+    case = f"batch of {m}" + (", tied" if tied else "")
+    row = {"part": "drift test", "case": case, "n": n, "drift": shift, "repetitions": repetitions}
+    if shift == 0:
+        return {**row, "promised": 1 - level, "held": 1 - found / repetitions}
+    return {**row, "detected": found / repetitions}
+
+
 def rows(repetitions: int) -> Iterator[Row]:
     """Every case, one after another."""
     for n, risk in ((100, 0.1), (500, 0.05), (2000, 0.02), (2000, 0.1)):
@@ -135,6 +170,13 @@ def rows(repetitions: int) -> Iterator[Row]:
     for kind in ("quantile", "threshold"):
         for factor in (1.0, 2.0, 4.0):
             yield monitor_case(kind, 1000, factor, repetitions)
+    for n in (50, 500, 2000):
+        for shift in (0.0, 0.5, 1.0, 2.0):
+            yield drift_case(n, shift, repetitions)
+    for n, m in ((50, 20), (500, 100)):
+        for tied in (False, True):
+            yield batch_case(n, m, tied, 0.0, repetitions)
+        yield batch_case(n, m, False, 0.5, repetitions)
 
 
 def broken(row: Row) -> bool:

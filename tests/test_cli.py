@@ -103,11 +103,19 @@ def test_score_writes_index_methods_prediction_and_probability(folder, capsys):
     assert capsys.readouterr().out == "Wrote 7 rows to scores.csv: entropy, exgrad\n"
 
 
-def test_regrad_is_the_default_and_settings_reach_it(folder):
-    assert score("--set", "samples=0", "--set", "layer_decay=None", out="scores.json") == 0
+def test_the_default_is_said_and_settings_reach_it(folder, capsys):
+    assert score("--set", "top=2", out="scores.json") == 0
     records = json.loads(Path("scores.json").read_text())
-    expected = nescio.score(model(), inputs(folder), "regrad", samples=0, layer_decay=None)
-    assert [record["regrad"] for record in records] == pytest.approx(expected.tolist(), rel=1e-6)
+    expected = nescio.score(model(), inputs(folder), nescio.scores.default_method().name, top=2)
+    assert [record["gen"] for record in records] == pytest.approx(expected.tolist(), rel=1e-6)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("nescio: the score is gen, ")] == lines
+
+
+def test_no_command_takes_gradients_unasked():
+    """The default costs one forward pass, whatever the number of classes."""
+    name, why = nescio.scores.default_method()
+    assert {info.name: info for info in nescio.methods()}[name].cost == "1" and "one forward pass" in why
 
 
 def test_methods_that_need_training_data_are_fitted_to_a_file(folder):
@@ -252,7 +260,7 @@ def test_what_is_unforeseen_is_said_without_a_traceback_and_shown_with_debug(fol
 
 
 def test_an_interrupt_gives_130_and_leaves_nothing(folder, capsys):
-    assert "interrupted" in fails(capsys, 130, lambda: score(model="climodels:interrupted"))
+    assert "interrupted" in fails(capsys, 130, lambda: score("--method", "entropy", model="climodels:interrupted"))
     assert "scores.csv" not in os.listdir()
     with pytest.raises(KeyboardInterrupt):
         score("--debug", model="climodels:interrupted")

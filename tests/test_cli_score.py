@@ -14,7 +14,7 @@ import pytest
 from nescio.cli import main
 from nescio.data import read_table
 from nescio.data.parts import MANIFEST, RUNS, Parts
-from nescio.study import streaming
+from nescio.study import gathering
 
 MODELS = """
 import torch
@@ -162,16 +162,17 @@ def test_an_interrupt_says_how_to_go_on(folder, capsys):
             raise KeyboardInterrupt
         return whole(*given, **more)
 
-    whole = streaming.score
+    whole = gathering.score
     capsys.readouterr()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streaming, "score", stopping)
+        patch.setattr(gathering, "score", stopping)
         assert score() == 130
     error = capsys.readouterr().err
-    assert (
-        error
-        == f"nescio: interrupted; 12 of {ROWS} rows are kept in s.csv.parts: the same command goes on from there\n"
-    )
+    assert error.splitlines() == [
+        f"nescio: interrupted; 12 of {ROWS} rows are kept in s.csv.parts: the same command goes on from there",
+        "nescio: to go on: nescio score --model survivors:build --data x.npz --method entropy --batch-size 4 "
+        "--part-rows 4 --out s.csv",
+    ]
     assert not Path("s.csv").exists()
     run = json.loads(Path("s.csv.parts", RUNS).read_text())
     assert (run["end"], run["rows"]) == ("interrupted", 12)
@@ -181,7 +182,7 @@ def test_an_interrupt_says_how_to_go_on(folder, capsys):
     assert not Path("s.csv.parts").exists()
     real.clear()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(streaming, "score", stopping)
+        patch.setattr(gathering, "score", stopping)
         score("--debug", "--overwrite")
 
 
@@ -204,13 +205,13 @@ def test_a_table_that_is_there_is_replaced_only_where_that_is_said(folder, capsy
             real(*given, **more) if next(left, None) is not None else signal.raise_signal(signal.SIGINT)
         )
 
-    for place, times in ((streaming, 3), (Parts, 0)):  # at work, and when all was done but the parts were there
-        name = "score" if place is streaming else "remove"
+    for place, times in ((gathering, 3), (Parts, 0)):  # at work, and when all was done but the parts were there
+        name = "score" if place is gathering else "remove"
         with monkeypatch.context() as patch:
             patch.setattr(place, name, interrupted_after(times, getattr(place, name)))
             assert score("--overwrite", method="energy") == 130
         assert Path("s.csv.parts").is_dir()
-        if place is streaming:
+        if place is gathering:
             refused()
     after = Path("s.csv").read_bytes()
     assert after != before
@@ -219,6 +220,107 @@ def test_a_table_that_is_there_is_replaced_only_where_that_is_said(folder, capsy
     assert not Path("s.csv.parts").exists()
     assert score("--fresh") == 0
     assert Path("s.csv").read_bytes() == before
+
+
+class Slow:
+    """A model whose rows take so many seconds, by a clock of its own; Ctrl-C after so many rows."""
+
+    def __init__(self, patch, seconds, most=None):
+        from nescio import progress
+        from nescio.study import gathering
+
+        self.now, self.sizes, whole = 0.0, [], gathering.score
+
+        def score(model, x, *given, **more):
+            if most is not None and sum(self.sizes) >= most:
+                raise KeyboardInterrupt
+            self.now += seconds * len(x)
+            self.sizes.append(len(x))
+            return whole(model, x, *given, **more)
+
+        patch.setattr(gathering, "score", score)
+        patch.setattr(progress, "clock", lambda: self.now)
+
+
+def plain(*more, out):
+    """The command as people give it."""
+    given = ["--model", "survivors:build", "--data", "x.npz", "--method", "regrad"]
+    return main(["score", *given, "--out", out, *more])
+
+
+def test_a_slow_model_loses_half_a_minute_at_most_and_is_said_to_be_slow(folder, capsys):
+    with pytest.MonkeyPatch.context() as patch:
+        Slow(patch, 7.0)
+        assert plain(out="whole.csv") == 0
+    assert capsys.readouterr().err == (
+        "nescio: scoring after 2 rows will take about 4.4 minutes more: 38 inputs, 7 s each; "
+        "--method gen takes one forward pass for each, unlike regrad\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        clock = Slow(patch, 7.0, 11)
+        assert plain("--fresh", out="s.csv") == 130
+    kept, again = capsys.readouterr().err.splitlines()[1:]
+    done = json.loads(Path("s.csv.parts", MANIFEST).read_text())
+    assert sum(part["rows"] for part in done["parts"]) >= 11 - 30 / 7 and set(clock.sizes) == {1}
+    assert "rows are kept in s.csv.parts" in kept
+    assert again == ("nescio: to go on: nescio score --model survivors:build --data x.npz --method regrad --out s.csv")
+    with pytest.MonkeyPatch.context() as patch:  # a quick machine takes the same batches as the slow one
+        clock = Slow(patch, 0.001)
+        assert plain(out="s.csv") == 0
+        assert set(clock.sizes) == {1}
+    assert Path("s.csv").read_bytes() == Path("whole.csv").read_bytes()
+    assert not Path("s.csv.parts").exists()
+
+
+def test_batches_that_were_found_and_batches_that_were_given_are_not_mixed(folder, capsys):
+    assert plain(out="scores/") == 0
+    assert json.loads(Path("scores", MANIFEST).read_text())["identity"]["batch size"] == "64, found by time"
+    assert plain("--batch-size", "64", out="scores/") == 2
+    assert "not the same batch size" in capsys.readouterr().err
+    assert plain(out="scores/") == 0
+    assert f"All {ROWS} rows were in scores/ already" in capsys.readouterr().out
+
+
+ENDED = """
+import os, signal, sys, time
+import torch
+from nescio.cli import main
+from nescio.study import pacing, streaming
+
+torch.set_num_threads(1)
+streaming.KEPT, pacing.BATCH = 0.3, 0.05
+arguments = ["score", "--model", "slowmodels:build", "--data", "x.npz", "--method", "entropy", "--out"]
+kept = lambda: len([n for n in os.listdir("s.csv.parts") if n[:4] == "part"]) if os.path.isdir("s.csv.parts") else 0
+for number in (signal.SIGINT, signal.SIGTERM):
+    before, child = kept(), os.fork()
+    if child == 0:
+        os._exit(main([*arguments, "s.csv"]))
+    until = time.monotonic() + 60
+    while kept() < before + 2 and time.monotonic() < until:
+        time.sleep(0.002)
+    os.kill(child, number)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), kept(), flush=True)
+os.environ["QUICK"] = "1"
+sys.exit(main([*arguments, "s.csv"]) or main([*arguments, "whole.csv", "--batch-size", "1"]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_ctrl_c_and_sigterm_keep_the_rows_of_a_slow_model_and_say_how_to_go_on(folder):
+    (folder / "slowmodels.py").write_text(
+        MODELS + "\nimport os, time\n\nclass Slow(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.inner = many()\n"
+        "    def forward(self, x):\n        time.sleep(0 if 'QUICK' in os.environ else 0.06 * len(x))\n"
+        "        return self.inner(x)\n\nbuild = Slow\n"
+    )
+    command = [sys.executable, "-c", ENDED]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    codes = [tuple(map(int, line.split())) for line in done.stdout.splitlines()[:2]]
+    assert [code for code, _ in codes] == [130, 143] and codes[1][1] > codes[0][1] >= 2
+    assert done.stderr.count(" rows are kept in s.csv.parts: the same command goes on from there") == 2
+    assert done.stderr.count("nescio: to go on: nescio score --model slowmodels:build") == 2
+    assert Path("s.csv").read_bytes() == Path("whole.csv").read_bytes()
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
@@ -281,9 +383,9 @@ def test_a_broken_row_keeps_what_came_before_and_may_be_left_out(folder, capsys)
 
 
 def test_what_is_unforeseen_keeps_parts_too(folder, capsys):
-    from nescio.study import streaming
+    from nescio.study import gathering
 
-    whole, calls = streaming.score, []
+    whole, calls = gathering.score, []
 
     def broken(*given, **more):
         calls.append(1)
@@ -292,7 +394,7 @@ def test_what_is_unforeseen_keeps_parts_too(folder, capsys):
         return whole(*given, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streaming, "score", broken)
+        patch.setattr(gathering, "score", broken)
         assert score() == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"nescio: 8 of {ROWS} rows are kept in s.csv.parts: the same command goes on from there"

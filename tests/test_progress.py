@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nescio import progress
 from nescio.progress import bar
 
 
@@ -60,3 +61,46 @@ def test_left_to_itself_it_needs_a_terminal_and_two_seconds(monkeypatch: pytest.
 def test_without_tqdm_the_work_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm", None)
     assert shown(monkeypatch, Terminal(), True) == ""
+
+
+def spoken(monkeypatch: pytest.MonkeyPatch, seconds: float, steps: int, show: bool | None = None) -> str:
+    """What is said of a hundred steps after some of them, by a clock that is moved by hand."""
+    now, stream = [0.0], io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "clock", lambda: now[0])
+    with progress.speaking():
+        progress.cheaper("--method gen takes less")
+        for _ in range(2):  # of each kind of work it is said once
+            with bar(100, show=show, description="scoring") as moved:
+                for _ in range(steps):
+                    now[0] += seconds
+                    moved.update(1)
+    return stream.getvalue()
+
+
+def test_a_command_that_will_take_more_than_a_minute_says_so_once_with_a_cheaper_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = "nescio: scoring will take about 61 minutes more: 99 inputs, 37 s each; --method gen takes less\n"
+    assert spoken(monkeypatch, 37.0, 3) == words
+    assert spoken(monkeypatch, 1.0, 3) == (
+        "nescio: scoring will take about 1.6 minutes more: 98 inputs, 1 s each; --method gen takes less\n"
+    )  # after two seconds, of which the first steps tell
+    assert spoken(monkeypatch, 0.5, 20) == ""
+    assert spoken(monkeypatch, 37.0, 3, show=False) == ""
+
+
+def test_a_library_does_not_speak(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    progress.cheaper("nobody hears it")
+    progress.foretell(1e6, 10, "scoring")
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(61, "1 minute"), (90, "1.5 minutes"), (1000, "17 minutes"), (7200, "2 hours"), (86_400 * 3, "3 days")],
+)
+def test_times_are_no_more_precise_than_estimates(seconds: float, words: str) -> None:
+    assert progress.duration(seconds) == words

@@ -1,15 +1,27 @@
-"""A progress bar that shows itself only when there is something to wait for.
+"""Work that takes long says so: a progress bar with rate and time left, and for a command a sentence and a cheaper way.
 
 Left to itself (show=None) a bar appears on standard error after two seconds, and only in a terminal. True shows it
 at once and everywhere and lets it stand, False never. Without tqdm there is no bar, and the work goes on.
+
+A command speaks too (`speaking`), in a terminal or not: once a bar knows from its first steps that it will take more
+than a minute, it says so in a sentence, with the time left and, where there is one, a cheaper way (`cheaper`).
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+LONG = 60.0
+"""Seconds from which on work says how long it will take."""
+clock = time.perf_counter
+"""What all that is timed is timed by."""
+SOON = 2.0
+"""Seconds after which a bar appears, and after which its first steps tell of the rest."""
 
 
 class Bar(Protocol):
@@ -17,6 +29,84 @@ class Bar(Protocol):
 
     def update(self, n: int, /) -> object:
         """Move on by n steps."""
+
+
+class _Speech:
+    """What a command has to say of long work: of each kind of it once."""
+
+    def __init__(self) -> None:
+        self.advice = ""
+        self.told: set[str] = set()
+
+
+_speech: ContextVar[_Speech | None] = ContextVar("_speech", default=None)
+
+
+@contextmanager
+def speaking() -> Iterator[None]:
+    """Within the block long work says how long it will take."""
+    before = _speech.set(_Speech())
+    try:
+        yield
+    finally:
+        _speech.reset(before)
+
+
+def cheaper(advice: str) -> None:
+    """What to do where that is too long, as the end of a sentence; said by the block of `speaking`, if there is one."""
+    speech = _speech.get()
+    if speech is not None:
+        speech.advice = advice
+
+
+def foretell(left: float, steps: int, description: str, unit: str = "input") -> None:
+    """Say that `steps` more will take so many seconds, where that is long, a command wants it and it was not said."""
+    speech = _speech.get()
+    if speech is None or left <= LONG or description in speech.told:
+        return
+    speech.told.add(description)
+    units = f"{steps} {unit}" + ("" if steps == 1 else "es" if unit.endswith("ch") else "s")
+    words = f"{description} will take about {duration(left)} more: {units}, {_each(left / steps)} each"
+    _write(f"nescio: {words}" + (f"; {speech.advice}" if speech.advice else ""))
+
+
+def duration(seconds: float) -> str:
+    """A time in words that are no more precise than an estimate is."""
+    for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= 1.95 * size or (unit == "minute" and seconds >= size):
+            count = f"{seconds / size:.2g}" if seconds < 9.5 * size else f"{seconds / size:.0f}"
+            return f"{count} {unit}" + ("" if count == "1" else "s")
+    return f"{seconds:.0f} s"
+
+
+def _each(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds >= 0.1 else f"{1000 * seconds:.2g} ms"
+
+
+def _write(line: str) -> None:
+    """On standard error, and not into a bar."""
+    tqdm = sys.modules.get("tqdm")
+    if tqdm is not None:
+        tqdm.tqdm.write(line, file=sys.stderr)
+    elif sys.stderr is not None:
+        print(line, file=sys.stderr)
+
+
+class _Watched:
+    """A bar that says how long it will take, once its first steps tell."""
+
+    def __init__(self, shown: Bar | None, total: int, description: str, unit: str) -> None:
+        self.shown, self.total, self.description, self.unit = shown, total, description, unit
+        self.done, self.began = 0, clock()
+
+    def update(self, n: int, /) -> None:
+        """Move on by n steps."""
+        if self.shown is not None:
+            self.shown.update(n)
+        self.done += n
+        passed, left = clock() - self.began, self.total - self.done
+        if passed >= SOON and self.done > 0 and left > 0:
+            foretell(passed / self.done * left, left, self.description, self.unit)
 
 
 class _Silent:
@@ -27,15 +117,19 @@ class _Silent:
 @contextmanager
 def bar(total: int | None, *, show: bool | None = None, description: str = "", unit: str = "input") -> Iterator[Bar]:
     """A bar over `total` steps (None: not known) that is closed when the block is left."""
-    wanted = sys.stderr is not None and sys.stderr.isatty() if show is None else show
-    if wanted:
-        try:
-            from tqdm import tqdm
-        except ImportError:
-            wanted = False
-    if not wanted:
-        yield _Silent()
+    speaks = show is not False and total is not None and _speech.get() is not None
+    tqdm = _tqdm() if (sys.stderr is not None and sys.stderr.isatty() if show is None else show) else None
+    if tqdm is None:
+        yield _Watched(None, total, description, unit) if speaks and total is not None else _Silent()
         return
-    delay = 2.0 if show is None else 0.0
+    delay = SOON if show is None else 0.0
     with tqdm(total=total, desc=description, unit=f" {unit}", delay=delay, leave=bool(show), file=sys.stderr) as shown:
-        yield shown
+        yield _Watched(shown, total, description, unit) if speaks and total is not None else shown
+
+
+def _tqdm() -> Any:
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm

@@ -30,13 +30,15 @@ def test_it_runs_from_end_to_end(
         promises.quantile_case(True, 50, 0.9, 3),
         promises.conformal_case("adaptive", 20, 0.9, 3, new=10),
         promises.monitor_case("threshold", 1000, 4.0, 2),
+        promises.drift_case(50, 2.0, 2),
+        promises.batch_case(50, 20, True, 0.0, 3),
     ]
     monkeypatch.setattr(promises, "rows", lambda repetitions: iter(cases))
     assert promises.main(["--repetitions", "3", "--folder", str(tmp_path)]) == cases
     assert "promised" in capsys.readouterr().out
     assert json.loads((tmp_path / "promises.json").read_text())["rows"] == cases
     assert (tmp_path / "promises.png").stat().st_size > 1000
-    assert cases[3]["detected"] == 1.0
+    assert cases[3]["detected"] == cases[4]["detected"] == 1.0
 
 
 def test_a_broken_promise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +63,7 @@ def test_the_committed_result_has_no_broken_promise() -> None:
     import promises
 
     rows = json.loads((BENCHMARKS / "results" / "promises.json").read_text())["rows"]
-    assert {row["part"] for row in rows} == {"threshold", "quantile", "conformal", "monitor"}
+    assert {row["part"] for row in rows} == {"threshold", "quantile", "conformal", "monitor", "drift", "drift test"}
     assert all(row["repetitions"] == 500 and not promises.broken(row) for row in rows)
 
 

@@ -257,3 +257,44 @@ def test_what_a_kill_left_beside_a_file_is_removed(tmp_path):
 )  # fmt: skip
 def test_parts_hold_whole_batches(total, batch, wanted, size):
     assert part_rows(total, batch, wanted) == size
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_is_kept_piece_by_piece_is_joined_to_the_same_bytes(tmp_path, ending):
+    with opened(tmp_path / "whole", ending=ending) as parts:
+        fill(parts)
+        parts.join(tmp_path / f"whole{ending}")
+    with opened(tmp_path / "p", ending=ending) as parts:
+        parts.add(range(3), columns(range(3)), [Problem(1, "a", "bad")])
+        parts.add(range(4, 8), columns(range(4, 8)))
+    with opened(tmp_path / "p", ending=ending) as parts:
+        assert parts.before == 7 and parts.problems == [Problem(1, "a", "bad")]
+        assert parts.missing == [range(3, 4), range(8, 10)]
+        fill(parts)
+        assert parts.missing == []
+        parts.join(tmp_path / f"p{ending}")
+    assert (tmp_path / f"p{ending}").read_bytes() == (tmp_path / f"whole{ending}").read_bytes()
+    names = [f"part-{name}{ending}" for name in ("000000_000000", "000000_000003", "000001", "000002")]
+    assert sorted(path.name for path in (tmp_path / "p").glob("part*")) == names
+    if ending == ".parquet":
+        assert read_table(tmp_path / "p")["index"].tolist() == list(range(10))
+
+
+def test_pieces_that_are_not_listed_do_not_count_twice(tmp_path):
+    with opened(tmp_path / "p") as parts:
+        parts.add(range(2), columns(range(2)))
+        parts.add(range(2, 4), columns(range(2, 4)))
+    write_table(tmp_path / "p" / "part-000001_000001.parquet", columns(range(5, 6)))  # killed before the manifest
+    (tmp_path / "p" / "part-000000_000002.parquet").write_bytes(b"broken")
+    with opened(tmp_path / "p") as parts:
+        assert parts.damaged == ["part-000000_000002.parquet"]
+        assert parts.missing == [range(2, 4), range(4, 8), range(8, 10)]
+        fill(parts)
+    assert read_table(tmp_path / "p")["index"].tolist() == list(range(10))
+
+
+def test_parts_follow_what_a_row_takes(tmp_path):
+    assert part_rows(100_000, 16, seconds=0.001) == part_rows(100_000, 16) == 1024
+    assert part_rows(100_000, 16, seconds=0.1) == 144  # of fifteen seconds, in whole batches
+    assert part_rows(100_000, 1, seconds=37.0) == 1
+    assert part_rows(100_000, 4, wanted=64, seconds=37.0) == 64  # as it was asked for

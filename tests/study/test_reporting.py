@@ -59,8 +59,9 @@ def quick(source, rows, **settings):
 def test_scores_and_kinds_are_those_of_the_library(digits):
     source, result = digits
     x, y = arrays("held.npz")
-    expected = nescio.score(source.model, x, ["regrad", "entropy", "max_probability"])
-    assert list(result["inputs"]["scores"]) == list(expected) and result["leading"] == "regrad"
+    expected = nescio.score(source.model, x, ["gen", "entropy", "max_probability", "energy"])
+    assert list(result["inputs"]["scores"]) == list(expected)
+    assert result["leading"] == nescio.scores.default_method().name == "gen"
     for name, values in expected.items():
         assert result["inputs"]["scores"][name] == pytest.approx(values.tolist(), rel=1e-5)
     around = posteriors.InsertedDropout(source.model, samples=10)
@@ -91,11 +92,19 @@ def test_labels_give_calibration_risk_and_a_policy(digits):
     assert found["temperature"] == pytest.approx(t, rel=1e-4)
     assert found["after"]["ece"] == pytest.approx(evaluate.ece((p[test].log() / t).softmax(1), y[test]), abs=1e-4)
     correct = (p.argmax(1) == y).numpy()
-    lead = np.array(result["inputs"]["scores"]["regrad"])
-    rule = decide.threshold(lead, correct, 0.05, 0.9, about={"score": "regrad"})
+    lead = np.array(result["inputs"]["scores"]["gen"])
+    rule = decide.threshold(lead, correct, 0.05, 0.9, about={"score": "gen"})
     assert result["policy"]["threshold"] == rule.threshold and result["policy"]["says"] == str(rule)
-    assert result["selective"]["regrad"]["aurc"] == evaluate.risk_coverage(lead, correct).aurc
-    assert set(result["selective"]) == {"regrad", "entropy", "max_probability", "total", "aleatoric", "epistemic"}
+    assert result["selective"]["gen"]["aurc"] == evaluate.risk_coverage(lead, correct).aurc
+    assert set(result["selective"]) == {
+        "gen",
+        "entropy",
+        "max_probability",
+        "energy",
+        "total",
+        "aleatoric",
+        "epistemic",
+    }
 
 
 def test_a_second_set_is_told_apart_with_intervals(digits):
@@ -111,7 +120,7 @@ def test_a_second_set_is_told_apart_with_intervals(digits):
 
 def test_examples_are_the_extremes_with_complete_maps_and_words(digits):
     _, result = digits
-    lead = np.array(result["inputs"]["scores"]["regrad"])
+    lead = np.array(result["inputs"]["scores"]["gen"])
     most, least = result["examples"]["most"], result["examples"]["least"]
     assert [one["index"] for one in most] == np.argsort(-lead, kind="stable")[:2].tolist()
     assert [one["index"] for one in least] == [int(lead.argmin())]
@@ -207,7 +216,7 @@ def test_a_posterior_gives_its_own_kinds_and_answers(place):
     x = torch.cat([part.inputs for part in rows.batches(64)]).float()
     p = ensemble.predict(x)
     assert result["kinds"]["members"] == 3 and result["kinds"]["about"] == "DeepEnsemble"
-    assert result["leading"] == "entropy" and "mutual_information" in result["scores"]
+    assert result["leading"] == "gen" and "mutual_information" in result["scores"]
     assert result["inputs"]["probability"] == pytest.approx(p.mean(0).max(1).values.tolist(), rel=1e-6)
     assert result["model"]["networks"] == 3 and len(result["model"]["hash"]) == 3
 
@@ -219,7 +228,7 @@ def test_a_calibrated_network_has_no_members_that_disagree(place):
     x = torch.cat([part.inputs for part in rows.batches(64)]).float()
     calibrated.fit((x, plain.predict(x)[0].multinomial(1, generator=torch.Generator().manual_seed(0)).flatten()))
     result = gather(Source(calibrated, None, "calibrated", source.classes), rows, examples=1)
-    assert result["leading"] == "entropy" and "mutual_information" not in result["scores"]
+    assert result["leading"] == "gen" and "mutual_information" not in result["scores"]
 
 
 def test_a_plain_function_has_one_kind_and_says_so(place):
@@ -227,8 +236,8 @@ def test_a_plain_function_has_one_kind_and_says_so(place):
     weight = torch.randn(3, 3)
     result = gather(Source(Classifier(lambda x: x.float() @ weight), None, "a function"), rows, examples=1)
     assert result["kinds"]["members"] == 1 and "no epistemic part" in result["kinds"]["about"]
-    assert set(result["selective"]) == {"entropy", "max_probability", "energy"}
-    assert "--method regrad" in result["methods"][0]["chosen"]
+    assert set(result["selective"]) == {"gen", "entropy", "max_probability", "energy"}
+    assert "one forward pass" in result["methods"][0]["chosen"]
 
 
 def test_maps_of_many_classes_take_the_unlikely_ones_together(place):

@@ -112,7 +112,7 @@ def test_a_job_is_opened_once_in_a_process_and_warmed_with_the_first_rows(folder
     opened, shown = [], []
     real, plain = Job.open, streaming.scored
     monkeypatch.setattr(Job, "open", lambda self, *a: (opened.append(self.model.spec), real(self, *a))[1])
-    monkeypatch.setattr(streaming, "scored", lambda ready, reads: plain(ready, _noted(reads, shown)))
+    monkeypatch.setattr(streaming, "scored", lambda ready, reads, *more: plain(ready, _noted(reads, shown), *more))
     for start in (8, 16):
         score_part(job("entropy"), start, start + 4)
     score_part(job("entropy", model="streammodels:other"), 8, 12)
@@ -146,7 +146,7 @@ def test_a_stream_that_was_cut_off_goes_on_and_ends_the_same(folder, monkeypatch
             parts.add = limited
             stream(asked.open(), parts)
     shown, plain = [], streaming.scored
-    monkeypatch.setattr(streaming, "scored", lambda ready, reads: plain(ready, _noted(reads, shown)))
+    monkeypatch.setattr(streaming, "scored", lambda ready, reads, *more: plain(ready, _noted(reads, shown), *more))
     with Parts("cut", ROWS, 4, known, ending=".csv") as parts:
         assert parts.before == 12
         assert stream(asked.open(), parts).rows == ROWS - 12

@@ -18,6 +18,7 @@ from nescio.study.scoring import fit
 from nescio.types import need
 
 METHODS = (
+    scores.default_method().name,
     *("regrad", "exgrad", "evengrad", "gradnorm", "perturb_x", "mahalanobis", "knn", "energy", "entropy"),
     *("max_probability", "mutual_information"),
 )

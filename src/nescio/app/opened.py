@@ -25,8 +25,8 @@ from nescio.serve.engine import Engine
 from nescio.study.scoring import fit
 from nescio.types import InputError, ModelError
 
-METHODS = ("gradnorm", "energy", "entropy", "max_probability", "mutual_information")
-"""What is quick also with a thousand classes; the dearer ones are there when they are asked for."""
+METHODS = ("energy", "entropy", "max_probability", "mutual_information")
+"""What is shown beside the first, and quick with a thousand classes too; dearer ones are there when asked for."""
 AT_ONCE = 16
 """Known inputs of a pass; what people give comes alone."""
 
@@ -89,7 +89,8 @@ def _possible(methods: list[str] | None, source: Source, training: Any, alone: b
     """The methods that were asked for, or those of the usual ones that can be done, fitted."""
     single = isinstance(source.model, Classifier) or len(getattr(source.model, "classifiers", ())) == 1
     if methods is None:
-        usual = METHODS if single else ("mutual_information", "entropy", "max_probability")
+        beside = METHODS if single else ("mutual_information", "entropy", "max_probability")
+        usual = (scores.default_method().name, *beside)
         methods = [name for name in usual if not (alone and name == "mutual_information")]
     chosen: list[Any] = [scores.get(name) for name in methods]
     learning = [method for method in chosen if method.needs_training_data]

@@ -1,8 +1,8 @@
 """The command `nescio`: it reads arguments, calls the rooms that do the work, and says in words what went wrong.
 
-Exit status: 0 all went well; 1 something unforeseen; 2 the arguments or the data cannot be used; 130 interrupted.
-An error is one sentence on standard error; `--debug` shows where it came from. Torch is imported only when a
-command needs it, so that `nescio --help` is quick; and the commands themselves only by `parser`, so that Ctrl-C finds
+Exit status: 0 all went well; 1 something unforeseen; 2 the arguments or the data cannot be used; 130 interrupted, 143
+by SIGTERM. An error is one sentence on standard error; `--debug` shows where it came from. Torch is imported only when
+a command needs it, so that `nescio --help` is quick; and the commands themselves only by `parser`, so that Ctrl-C finds
 a sentence too while they are imported.
 """
 
@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import NoReturn, TextIO
 
-from nescio import __version__
+from nescio import __version__, progress
+from nescio.cli import interrupting
 
 COMMANDS = (
     "demo",
@@ -70,15 +71,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         args = parser().parse_args(arguments)
         debug = getattr(args, "debug", False)
-        with _plain_warnings():
+        with _plain_warnings(), interrupting.terminable(), progress.speaking():
             status: int = args.run(args)
             sys.stdout.flush()  # a closed pipe shows itself here, and not when Python ends
             return status
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         if debug:
             raise
-        print("nescio: interrupted; nothing was written", file=sys.stderr)
-        return 130
+        print(interrupting.message(error, sys.argv[1:] if arguments is None else arguments), file=sys.stderr)
+        return interrupting.status(error)
     except BrokenPipeError:  # whoever read our output has enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

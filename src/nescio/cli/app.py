@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.asked import method
+from nescio.cli.asked import method, tell_chosen
 from nescio.cli.own_model import (
     SPEC,
     add_class_names,
@@ -64,7 +64,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--policy", metavar="FILE", help="which answers to accept: what `nescio decide` wrote")
     command.add_argument(
         "--method", action="append", type=method, metavar="NAME",
-        help="a score of `nescio methods` to compare; may be repeated (default: several)",
+        help="a score of `nescio methods` to compare; may be repeated (default: gen, and several beside it)",
     )  # fmt: skip
     command.add_argument("--host", default="127.0.0.1", help="default: %(default)s, this machine alone")
     command.add_argument("--port", type=int, default=7860, help="0 for any free one (default: %(default)s)")
@@ -84,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings = app.Settings(host=args.host, port=args.port)
     desk = _desk(args)
+    tell_chosen(args.method)
     for note in desk.notes:
         print(note, file=sys.stderr)
     with until_told("Ended; what was dropped on the page is deleted."):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,22 @@ def add_methods(command: argparse.ArgumentParser, words: str) -> None:
     """Which scores, said in these words, and their settings."""
     command.add_argument("--method", action="append", type=method, metavar="NAME", help=words)
     command.add_argument("--set", action="append", default=[], type=setting, metavar="KEY=VALUE", help=SETTING)
+
+
+def chosen(names: list[str] | None) -> list[str]:
+    """The names of --method, or that of the default."""
+    from nescio.scores import default_method
+
+    return [default_method().name] if names is None else names
+
+
+def tell_chosen(names: list[str] | None) -> None:
+    """On standard error which score is taken where --method names none, and why."""
+    from nescio.scores import default_method
+
+    if names is None:
+        name, why = default_method()
+        print(f"nescio: the score is {name}, {why}", file=sys.stderr)
 
 
 def configured(names: list[str], settings: list[tuple[str | None, str, Any]]) -> list[Method]:

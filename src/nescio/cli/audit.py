@@ -92,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
     from nescio import limits
     from nescio.data import check_ending, check_writable, replacing, write_table
+    from nescio.progress import cheaper
     from nescio.types import InputError, need
 
     if args.out is not None:
@@ -115,6 +116,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--data: expected at least one input, but {args.data} has none")
     x = torch.cat([part for part in parts if isinstance(part, torch.Tensor)])
     x = x if x.is_floating_point() else x.float()
+    cheaper("--measured, and smaller --starts, --count and --features, take less")
     found = limits.audit(
         source.model,
         x,

@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     from nescio.evaluate import nll, reliability
     from nescio.models import Classifier
     from nescio.posteriors import Deterministic, Temperature
+    from nescio.progress import cheaper
     from nescio.study.opening import names_code, remember
     from nescio.types import InputError, need
 
@@ -84,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--model: expected one network to calibrate, but {args.model} holds a distribution of them")
     fit, test = _parts(args, source)
 
+    cheaper("fewer rows or a GPU (--device cuda) take less")
     before = Deterministic(classifier).predict(test)[0]
     labels = test.labels()
     reliable = {"before": reliability(before, labels)}  # labels that do not fit are found before the fit
@@ -131,6 +133,7 @@ class Part:
 
     def __init__(self, rows: Rows, places: list[int], size: int) -> None:
         self.rows, self.places, self.size = rows, places, size
+        self.total = len(places)
 
     def __iter__(self) -> Iterator[tuple[Inputs, Tensor | None]]:
         for start in range(0, len(self.places), self.size):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nescio.cli.asked import setting
+from nescio.cli.interrupting import Interrupted
 from nescio.cli.own_model import add_data, add_model, add_running, opened_data, opened_model, tell_opened, tell_problems
 from nescio.cli.score import training_data
 
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     """Open, explain, draw, write."""
     from nescio.attribution.members import distribution
     from nescio.cli.explain_files import MAPS, PICTURE, TABLE, Explainer
-    from nescio.progress import bar
+    from nescio.progress import bar, cheaper
     from nescio.types import need
 
     folder = _checked_folder(args, TABLE)
@@ -88,14 +88,14 @@ def run(args: argparse.Namespace) -> int:
         *(posterior, method, folder), kinds=args.of, channels=args.channels,
         class_names=source.classes, names=names or _known_names(rows),
     )  # fmt: skip
+    cheaper("--of total, fewer inputs or a GPU (--device cuda) take less")
     try:
         with bar(len(rows), description="explaining") as shown:
             for batch in rows.batches(args.batch_size):
                 for _ in work.explain(batch.names, batch.inputs):
                     shown.update(1)
     except KeyboardInterrupt:
-        print(f"nescio: interrupted; {len(work.rows)} of {len(rows)} inputs are done, in {folder}", file=sys.stderr)
-        return 130
+        raise Interrupted(f"{len(work.rows)} of {len(rows)} inputs are done, in {folder}") from None
     finally:
         work.write_table()
     tell_problems(rows, most=len(rows))

@@ -76,12 +76,12 @@ def add_data(command: argparse.ArgumentParser, required: bool = True) -> None:
     command.add_argument("--std", type=_channels, metavar="A,B,C", help="and this standard deviation, or none")
 
 
-def add_running(command: argparse.ArgumentParser) -> None:
-    """How it is run."""
+def add_running(command: argparse.ArgumentParser, batch: str = "default: %(default)s") -> None:
+    """How it is run; batch: how many rows at a time where nobody says it, in words."""
     command.add_argument(
         "--output", choices=("logits", "probabilities", "binary"), help="what the model returns (default: logits)"
     )
-    command.add_argument("--batch-size", type=positive, default=256, metavar="N", help="default: %(default)s")
+    command.add_argument("--batch-size", type=positive, default=256, metavar="N", help=batch)
     command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
     add_trust(command)
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.asked import add_methods, configured
+from nescio.cli.asked import add_methods, configured, tell_chosen
 from nescio.cli.explain import _lines, _opened_model
 from nescio.cli.own_model import (
     add_data,
@@ -63,9 +63,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--format", choices=("html", "json"), help="a page, or its numbers (default: by the ending of --out)"
     )
-    add_methods(
-        command, "a score that `nescio methods` lists; the first leads; may be repeated (default: by the model's size)"
-    )
+    add_methods(command, "a score of `nescio methods`; the first leads; may be repeated (default: gen, and others)")
     command.add_argument(
         "--most", type=positive, default=2000, metavar="N", help="rows of each set at most (default: %(default)s)"
     )
@@ -90,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from nescio.cli.decide import apart
     from nescio.data import check_writable, replacing
     from nescio.limits.reported import reported
+    from nescio.progress import cheaper
     from nescio.study.reporting import gather, plain
     from nescio.types import InputError, need
 
@@ -103,10 +102,12 @@ def run(args: argparse.Namespace) -> int:
     methods = None if args.method is None else configured(args.method, args.set)
     if methods is None and args.set:
         raise InputError("--set: expected --method beside it, whose setting it is")
+    cheaper("--no-maps, --no-audit and a smaller --most take less")
     source = _opened_model(args)
     rows = opened_data(args, source)
     foreign = None if args.ood is None else opened_data(_unlabelled(args), source, args.ood)
     tell_opened(source, rows)
+    tell_chosen(args.method)
     labels = None if args.labels is None else _labels(args.labels, rows, source)
     training = (
         None if args.fit is None else training_data(argparse.Namespace(**{**vars(args), "label": "auto"}), source)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from nescio.cli.interrupting import Interrupted
+
 EXAMPLES = """examples:
   nescio reproduce --list                                        what there is
   nescio reproduce table1 --scale smoke                          a test of the machinery, no download, about a minute
@@ -95,7 +97,9 @@ def _page(args: argparse.Namespace) -> int:
 def _study(args: argparse.Namespace) -> int:
     from nescio import reproduce
     from nescio.data import replacing
+    from nescio.progress import cheaper
 
+    cheaper("--scale smoke takes less, --minutes N ends it; a run that is cut off can go on")
     try:
         results = reproduce.run(
             args.study,
@@ -109,11 +113,8 @@ def _study(args: argparse.Namespace) -> int:
             say=lambda line: print(line, file=sys.stderr, flush=True),
         )
     except KeyboardInterrupt:
-        print(
-            f"nescio: interrupted; what is finished lies in {args.work}: the same command goes on from there",
-            file=sys.stderr,
-        )
-        return 130
+        kept = f"what is finished lies in {args.work}: the same command goes on from there"
+        raise Interrupted(kept, goes_on=True) from None
     path = reproduce.save(results, args.out or reproduce.FOLDER)
     for ending, text in ((".html", reproduce.render(results)), (".md", reproduce.markdown(results))):
         with replacing(path.with_suffix(ending)) as part:

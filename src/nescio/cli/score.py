@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.asked import add_methods, configured
+from nescio.cli.asked import add_methods, chosen, configured, tell_chosen
 from nescio.cli.decide import apart
+from nescio.cli.interrupting import Interrupted
 from nescio.cli.own_model import (
     add_data,
     add_model,
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nescio.data.parts import Parts
+    from nescio.data.sources import Rows
     from nescio.models.sources import Source
-    from nescio.study.jobs import Job, Ready
+    from nescio.study.jobs import Ready
+    from nescio.study.pacing import Beginning
     from nescio.study.streaming import Usage
 
 LONG = 30.0
@@ -41,7 +44,7 @@ EXAMPLES = """examples:
   nescio score --model hf:FOLDER --data reviews.csv --x text --method exgrad --out scores.csv
   nescio score --model torchvision.models:resnet18 --weights resnet18.safetensors --data x.npz --out scores.parquet
   nescio score --model mymodels:build --data x.npz --method regrad --method entropy --out scores.csv
-  nescio score --model mymodels:build --data x.npz --set layer_decay=0.2 --set samples=0 --out scores.json
+  nescio score --model mymodels:build --data x.npz --method regrad --set samples=0 --out scores.json
   nescio score --model mymodels:build --data x.npz --method regrad --method exgrad --set regrad.power=1 --out s.csv
   nescio score --model mymodels:build --data x.npz --method mahalanobis --fit train.npz --out scores.csv
   nescio score --model timm:resnet18 --weights resnet18.safetensors --data photos --out s/ --engine ray --device cuda
@@ -52,10 +55,10 @@ indices beside it: numpy.savez("train.npz", x=array, y=labels). The table has th
 one), one for each method (higher = more uncertain), predicted (class) and probability (of that class), and where they
 are known the class's name (predicted_class), label and label_class.
 
-Memory does not grow with the data, and no work is lost: rows are kept in parts, in the folder that --out names or
-beside its file in FILE.parts, which is removed at the end. After a kill, an interrupt, a full disk or a broken input
-the same command goes on from there and ends with the same bytes. What is missing is said in _manifest.json. A file
-that is there already is replaced only with --overwrite (or --fresh)."""
+Memory does not grow with the data, and no work is lost: rows are kept in parts, at least every 30 seconds where a row
+takes less, in the folder that --out names or beside its file in FILE.parts, which is removed at the end. After a kill,
+an interrupt, a full disk or a broken input the same command goes on from there and ends with the same bytes. What is
+missing is said in _manifest.json. A file that is there already is replaced only with --overwrite (or --fresh)."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -73,7 +76,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--out", required=True, metavar="PATH", help="the table: .parquet, .csv or .json, or a folder for its parts"
     )
-    add_methods(command, "a name that `nescio methods` lists; may be repeated (default: regrad)")
+    add_methods(command, "a name that `nescio methods` lists; may be repeated (default: gen)")
     command.add_argument(
         "--fit", metavar="PATH", help="labelled training data, such as a .npz file, for the methods that need them"
     )
@@ -83,7 +86,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "--part-rows",
         type=positive,
         metavar="N",
-        help="rows that are kept at a time (default: by how many there are)",
+        help="rows that are kept at a time (default: by how many there are, and how long they take)",
     )
     command.add_argument(
         "--engine", choices=("local", "ray"), default="local",
@@ -95,38 +98,38 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "with a model each",
     )  # fmt: skip
     command.add_argument("--address", metavar="HOST:PORT", help="with ray: the cluster (default: this machine alone)")
-    add_running(command)
-    command.set_defaults(run=run)
+    add_running(command, "rows at a time (default: found by time, 1 to 256, and kept for a run that goes on)")
+    command.set_defaults(run=run, batch_size=None)
 
 
 def run(args: argparse.Namespace) -> int:
     """Open, score what is missing, join."""
-    from nescio.data.parts import Parts, clean, part_rows
+    from nescio.data.manifest import settled
+    from nescio.data.parts import Parts, clean
     from nescio.study.jobs import identity, machine
     from nescio.study.streaming import Usage, stream
     from nescio.types import NescioError
 
     folder, ending = _out(args)
-    job = _job(args)
     ray = _on_ray(args)
-    ready = job.open(tell_opened) if ray is None else ray.opened(job, tell_opened)
+    ready = _opened(args, ray)
     if ready.training is not None:
         tell_problems(ready.training)
     total = len(ready.rows)
-    size = part_rows(total, args.batch_size, args.part_rows)
+    if not args.fresh and settled(folder) is None:  # before the first rows are scored
+        _check_free(args)
+    ready, size, begun = _paced(args, ready, folder, ray)
     about = {"machine": machine(ready) if ray is None else None, **_about(args, ready)}
-    kept = Parts(folder, total, size, identity(job, ready), about=about, ending=ending, fresh=args.fresh)
+    kept = Parts(folder, total, size, identity(ready.job, ready), about=about, ending=ending, fresh=args.fresh)
     with kept as parts:
-        if (
-            parts.missing
-        ):  # else it is the file of these very parts, and the run was cut off before it could remove them
+        if parts.missing:  # else it is the file of these very parts, which a run that was cut off could not remove
             _check_free(args)
         _tell_kept(parts)
         usage = Usage() if ray is None else ray.Usage()
         began, end = datetime.now(UTC).isoformat(timespec="seconds"), "failed"
         try:
             if ray is None:
-                stream(ready, parts, usage=usage)
+                stream(ready, parts, begun=begun, usage=usage)
             else:
                 ray.stream(ready, parts, workers=args.workers, address=args.address, usage=usage, tell=_say)
             parts.flush()
@@ -136,12 +139,9 @@ def run(args: argparse.Namespace) -> int:
                 clean(args.out)
                 parts.join(args.out)
         except KeyboardInterrupt:
-            if getattr(args, "debug", False):
-                raise
             end = "interrupted"
             parts.settle()
-            print(f"nescio: interrupted; {parts}", file=sys.stderr)
-            return 130
+            raise Interrupted(str(parts), goes_on=parts.rows > 0) from None
         except NescioError as error:
             parts.settle()
             raise type(error)(f"{error}; {parts}" if parts.rows else str(error)) from error
@@ -164,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
 def _out(args: argparse.Namespace) -> tuple[Path, str]:
     """The folder for parts, and what kind of files they are; raises now where --out cannot be written."""
     from nescio.data import check_ending, check_writable
-    from nescio.data.parts import MANIFEST
+    from nescio.data.manifest import MANIFEST
 
     out = Path(args.out)
     for option, path in {"--data": args.data, "--weights": args.weights, "--fit": args.fit}.items():
@@ -189,14 +189,53 @@ def _check_free(args: argparse.Namespace) -> None:
         raise InputError(f"--out: {args.out} is there already; name another file, or say --overwrite to replace it")
 
 
-def _job(args: argparse.Namespace) -> Job:
-    """What is to be scored, in plain values."""
+def _opened(args: argparse.Namespace, ray: Any) -> Ready:
+    """What is to be scored, opened, and fitted by this process if it is the one that scores."""
+    from nescio.progress import cheaper
+    from nescio.scores import default_method
     from nescio.study.jobs import Job
+    from nescio.study.pacing import SIZES
 
-    methods = tuple(configured(args.method or ["regrad"], args.set))
+    methods = tuple(configured(chosen(args.method), args.set))
     fit = None if args.fit is None else data_at(args, args.fit)
     readers = args.workers if args.engine == "local" else None
-    return Job(model_at(args), data_at(args, args.data), methods, fit, args.batch_size, readers)
+    job = Job(model_at(args), data_at(args, args.data), methods, fit, args.batch_size or SIZES[-1], readers)
+    dear = [one.name for one in methods if getattr(one, "requires", "") != "forward"]
+    gpu = "a GPU (--device cuda) or more processes (--engine ray --workers N) are faster"
+    cheaper(f"--method {default_method().name} takes one forward pass for each, unlike {dear[0]}" if dear else gpu)
+
+    def tell(source: Source, rows: Rows) -> None:
+        tell_opened(source, rows)
+        tell_chosen(args.method)
+
+    ready: Ready = job.open(tell) if ray is None else ray.opened(job, tell)
+    return ready
+
+
+def _paced(args: argparse.Namespace, ready: Ready, folder: Path, ray: Any) -> tuple[Ready, int, Beginning | None]:
+    """The job with the size of a batch, that of a part, and the first rows, where they were scored to find these.
+
+    On Ray the process that keeps the results has no GPU, and fits nothing: there such rows are not timed.
+    """
+    from nescio.data.manifest import settled
+    from nescio.data.parts import part_rows
+    from nescio.study import pacing
+
+    begun, rows = None, args.part_rows
+    earlier = None if args.fresh else settled(folder)
+    if args.batch_size is None:
+        size = None if earlier is None else pacing.found(earlier.get("batch size"))
+        if size is not None:
+            ready = pacing.settled(ready, size)
+        elif ray is None or ray.can_begin(ready):
+            begun = pacing.begin(ready)
+            ready = begun.ready
+        else:
+            ready = pacing.settled(ready, pacing.SIZES[-1])
+    if rows is None and earlier is not None:
+        rows = earlier["part_rows"]
+    seconds = None if begun is None else begun.seconds
+    return ready, part_rows(len(ready.rows), ready.job.batch, rows, seconds), begun
 
 
 def training_data(args: argparse.Namespace, source: Source) -> list[tuple[Any, Tensor]]:

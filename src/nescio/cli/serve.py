@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.asked import add_methods, configured
+from nescio.cli.asked import add_methods, chosen, configured, tell_chosen
 from nescio.cli.own_model import (
     SPEC,
     _channels,
@@ -63,7 +63,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--weights", metavar="FILE", help="its weights: .safetensors, or a file of torch.save")
     add_class_names(command)
     command.add_argument("--posterior", metavar="FOLDER", help="a saved distribution over it, for kinds of doubt")
-    add_methods(command, "a score of `nescio methods`; may be repeated (default: regrad, or entropy for a large model)")
+    add_methods(command, "a score of `nescio methods`; may be repeated (default: gen)")
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for the methods that need them")
     command.add_argument("--policy", metavar="FILE", help="which answers to accept: what `nescio decide` wrote")
     command.add_argument("--monitor", metavar="FILE", help="keep the counts of the drift monitor here")
@@ -137,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
     if engine.source.preprocess is not None:
         print(f"pre-processing: {engine.source.preprocess}", file=sys.stderr)
     print(f"methods: {', '.join(engine.methods)}", file=sys.stderr)
+    tell_chosen(args.method)
     print(f"policy: {'none' if engine.policy is None else engine.policy}", file=sys.stderr)
     with until_told():
         try:
@@ -158,7 +159,7 @@ def _engine(args: argparse.Namespace) -> Engine:
     policy = None if args.policy is None else decide.load(args.policy)
     if args.monitor is not None and policy is None and args.model is not None:
         raise InputError("--monitor: expected a policy to watch, got none; name one with --policy")
-    methods: Any = configured(args.method or ["regrad"], args.set) if args.method or args.set else None
+    methods: Any = configured(chosen(args.method), args.set)
     if args.model is None:
         options = ("weights", "posterior", "reference", "fit", "device", "class_names")
         given = [name.replace("_", "-") for name in options if getattr(args, name) is not None]
@@ -172,7 +173,7 @@ def _engine(args: argparse.Namespace) -> Engine:
     if args.fit is not None:
         data = training_data(argparse.Namespace(**vars(args), **READING), source)
         under = getattr(source.model, "classifiers", [source.model])
-        methods = fit(under[0], methods or ["regrad"], data)
+        methods = fit(under[0], methods, data)
     engine = Engine(source, methods, policy=policy)
     if args.reference is not None:
         engine.reference = _reference(args, engine, source)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
+
+from nescio.cli.interrupting import Interrupted
 
 EXAMPLES = """examples:
   nescio train digits                                      bundled data, a quarter of a minute
@@ -41,6 +42,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, or list."""
     from nescio import zoo
+    from nescio.progress import cheaper
     from nescio.types import InputError
 
     if args.list:
@@ -53,13 +55,13 @@ def run(args: argparse.Namespace) -> int:
         value = getattr(args, name)
         if value is not None and value < (1 if name == "epochs" else 2):
             raise InputError(f"--{name}: expected a larger number, got {value}")
+    cheaper("--epochs N and --limit N take less, a GPU (--device cuda) is faster; a run that is cut off can go on")
     try:
         done = zoo.trained(
             args.plan, args.seed, args.out, root=args.data, device=args.device, limit=args.limit, epochs=args.epochs
         )
     except KeyboardInterrupt:
-        print(f"nescio: interrupted; the same command goes on from what lies in {args.out}", file=sys.stderr)
-        return 130
+        raise Interrupted(f"the same command goes on from what lies in {args.out}", goes_on=True) from None
     epochs = len(done.history)
     print(
         f"{done.plan}, seed {done.seed}: {100 * done.accuracy:.2f} % of the test pictures right, {epochs} epochs, ",

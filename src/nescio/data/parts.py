@@ -1,15 +1,17 @@
 """A long table as a folder of parts, so that work on it can be cut off at any moment and goes on where it was.
 
-    part-000000.parquet …   rows 0 to n − 1, n to 2n − 1, …, each written as a whole or not at all
+    part-000000.parquet …   rows 0 to n − 1, n to 2n − 1, …, each written as a whole or not at all; what is kept before
+                            such a part is done is part-000000_000000, part-000000_000012, … after its first row
     _manifest.json          what the rows were made from (`identity`), which parts are there with their sha256, which
                             rows are missing, and which could not be used
     _runs.jsonl             a line for each run: how long, how fast; for people
 
 A part counts when the manifest lists it and its bytes are what the manifest says. The manifest is written after the
-part, so what a kill takes away is computed again, and nothing counts twice. Part k holds the same rows in every run,
-and no file but ``_runs.jsonl`` holds a time: the same work gives the same bytes, however often it was cut off. Readers
-of Parquet leave out names that begin with an underscore, and take the folder as one table. `Parts.join` makes one file
-of it, part by part.
+part, so what a kill takes away is computed again, and nothing counts twice. Where work is slow a part is kept piece by
+piece, as time passes; so the cuts between files may be others in another run, but no row is, and no file but
+``_runs.jsonl`` holds a time. Readers of Parquet leave out names that begin with an underscore, and take the folder as
+one table. `Parts.join` makes one file of it, part by part, whose bytes depend on the rows alone: the same work gives
+the same bytes, however often it was cut off, and wherever.
 
 Another process may write a part too, on this machine or on one that has the same folder: `Aside.write` there, under
 a name that counts for nothing, then `Parts.adopt` here. So parts are kept by one process alone, and what is written by
@@ -22,6 +24,7 @@ import json
 import os
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,23 +33,31 @@ from typing import Any, Self
 from nescio.data.aside import Aside, Written, sha256_of, token
 from nescio.data.atomic import replacing
 from nescio.data.joining import JOIN
+from nescio.data.manifest import FORMAT, MANIFEST, VERSION, gaps, merged, read
 from nescio.data.sources.rows import Problem
 from nescio.data.tables import Columns, check_ending, write_table
 from nescio.types import InputError
 
-MANIFEST, RUNS = "_manifest.json", "_runs.jsonl"
-FORMAT, VERSION = "nescio.parts", 1
+RUNS = "_runs.jsonl"
+KEPT = 30.0
+"""Seconds of work after which it is kept, if a batch can be done in less."""
 PATIENCE = 20
 """The manifest is not written again before so many times the time that took has passed, if it can be helped."""
-_OWN = re.compile(r"part-\d{6,}\.(parquet|csv|json)|_manifest\.json|_runs\.jsonl")
+_PART = re.compile(r"part-\d{6,}(_\d{6,})?\.(parquet|csv|json)")
+_OWN = re.compile(rf"{_PART.pattern}|_manifest\.json|_runs\.jsonl")
 _CUT_OFF = re.compile(  # what `replacing`, or a process that wrote aside, leaves when it is killed
     r"\..*\.[a-z0-9_]{8}\.part|\.aside\.[0-9a-f]{8}(\.parquet|\.csv|\.json)?"
 )
 
 
-def part_rows(total: int, batch: int, wanted: int | None = None) -> int:
-    """How many rows a part has: a multiple of the batch, about a twentieth of few rows, a thousandth of many."""
+def part_rows(total: int, batch: int, wanted: int | None = None, seconds: float | None = None) -> int:
+    """How many rows a part has: a multiple of the batch, about a twentieth of few rows, a thousandth of many.
+
+    seconds: what a row takes, where that is known; then no more than take half of `KEPT`, unless a batch does.
+    """
     least = max(1, wanted if wanted is not None else max(min(1024, total // 20), total // 1000))
+    if wanted is None and seconds is not None and seconds > 0:
+        least = min(least, max(1, int(KEPT / 2 / seconds) // batch * batch))
     return -(-least // batch) * batch
 
 
@@ -75,7 +86,7 @@ class Parts:
         self.about, self.earlier = dict(about or {}), dict(about or {})
         self.damaged: list[str] = []
         """Files that the manifest lists, but that are gone or changed."""
-        self._entries: dict[int, dict[str, Any]] = {}
+        self._entries: dict[int, dict[str, Any]] = {}  # by their first row
         self._problems: dict[int, list[Problem]] = {}
         self._listed: set[int] = set()
         self._lock: int | None = None
@@ -103,20 +114,25 @@ class Parts:
     @property
     def problems(self) -> list[Problem]:
         """Rows of the parts that are there that could not be used, in order."""
-        return [problem for number in sorted(self._problems) for problem in self._problems[number]]
+        return [problem for start in sorted(self._problems) for problem in self._problems[start]]
 
     @property
     def notes(self) -> list[tuple[int, dict[str, Any]]]:
         """The number of rows of each part that is there, and what was noted with it."""
-        return [(self._entries[number]["rows"], self._entries[number]["notes"]) for number in sorted(self._entries)]
+        return [(self._entries[start]["rows"], self._entries[start]["notes"]) for start in sorted(self._entries)]
 
     @property
     def missing(self) -> list[range]:
         """The parts that are still to be made, as ranges of rows; one without rows for a table without any."""
-        return [part for number, part in enumerate(self._grid()) if number not in self._entries]
+        if not self.total:
+            return [] if self._entries else [range(0)]
+        kept: dict[int, list[range]] = {}
+        for start in sorted(self._entries):
+            kept.setdefault(start // self.size, []).append(range(start, self._entries[start]["stop"]))
+        return [gap for number, part in enumerate(self._grid()) for gap in gaps(part, kept.get(number, []))]
 
     def add(self, part: range, columns: Columns, problems: Sequence[Problem] = (), notes: Any = None) -> None:
-        """Keep the rows of a part, which is one of `missing`. notes: anything that JSON can hold."""
+        """Keep the rows of a part, which is one of `missing`, or how one begins. notes: anything that JSON can hold."""
         if self._lock is None:
             self._make()
         file = self._file(part)
@@ -148,11 +164,12 @@ class Parts:
                     path.unlink(missing_ok=True)
 
     def _file(self, part: range) -> Path:
-        return self.folder / f"part-{part.start // self.size:06d}{self.ending}"
+        number, offset = divmod(part.start, self.size)
+        whole = part.stop >= min((number + 1) * self.size, self.total) and not offset
+        return self.folder / f"part-{number:06d}{'' if whole else f'_{offset:06d}'}{self.ending}"
 
     def _keep(self, part: range, rows: int, sha256: str, problems: Sequence[Problem], notes: Any) -> None:
-        number = part.start // self.size
-        self._entries[number] = {
+        self._entries[part.start] = {
             "file": self._file(part).name,
             "start": part.start,
             "stop": part.stop,
@@ -161,14 +178,14 @@ class Parts:
             "notes": {} if notes is None else notes,
         }
         if problems:
-            self._problems[number] = list(problems)
+            self._problems[part.start] = list(problems)
         if time.monotonic() - self._written >= PATIENCE * self._took:
             self.flush()
 
     def flush(self) -> None:
         """Write the manifest."""
         began = time.monotonic()
-        missing = _merged(self.missing)
+        missing = merged(self.missing)
         record = {
             "format": FORMAT,
             "version": VERSION,
@@ -179,7 +196,7 @@ class Parts:
             "complete": not missing,
             "missing": missing,
             "problems": [vars(problem) for problem in self.problems],
-            "parts": [self._entries[number] for number in sorted(self._entries)],
+            "parts": [self._entries[start] for start in sorted(self._entries)],
         }
         with replacing(self.folder / MANIFEST) as file:
             file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -192,9 +209,9 @@ class Parts:
         try:
             self.flush()
         except InputError:
-            for number in self._entries.keys() - self._listed:
-                del self._entries[number]
-                self._problems.pop(number, None)
+            for start in self._entries.keys() - self._listed:
+                del self._entries[start]
+                self._problems.pop(start, None)
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Add a line on this run to the log; where that fails, nothing else does."""
@@ -205,7 +222,7 @@ class Parts:
         """All parts as one file, of the same kind as they are, written as a whole or not at all."""
         if self.missing or check_ending(Path(file)) != self.ending:
             raise InputError(f"expected all parts, as {self.ending}, to make {file} of, got others")
-        files = [self.folder / self._entries[number]["file"] for number in sorted(self._entries)]
+        files = [self.folder / self._entries[start]["file"] for start in sorted(self._entries)]
         with replacing(Path(file)) as joined:
             JOIN[self.ending](files, joined)
 
@@ -289,7 +306,7 @@ class Parts:
         if fresh or not known:
             self.flush()
             return
-        record = _record(self.folder / MANIFEST)
+        record = read(self.folder / MANIFEST)
         own = {**self.identity, "rows": self.total, "part_rows": self.size}
         theirs = {**record["identity"], "rows": record["rows"], "part_rows": record["part_rows"]}
         if different := [key for key in {**own, **theirs} if own.get(key) != theirs.get(key)]:
@@ -299,14 +316,20 @@ class Parts:
             )
         self.earlier = record["about"]
         for entry in record["parts"]:
-            file, number = self.folder / entry["file"], entry["start"] // self.size
-            if _OWN.fullmatch(entry["file"]) and file.is_file() and sha256_of(file) == entry["sha256"]:
-                self._entries[number] = entry
+            file = self.folder / entry["file"]
+            if _PART.fullmatch(entry["file"]) and file.is_file() and sha256_of(file) == entry["sha256"]:
+                self._entries[entry["start"]] = entry
             else:
                 self.damaged.append(file.name)
+        starts = sorted(self._entries)
         for told in record["problems"]:
-            if (number := told["index"] // self.size) in self._entries:
-                self._problems.setdefault(number, []).append(Problem(**told))
+            start = starts[bisect_right(starts, told["index"]) - 1] if starts else 0
+            if start in self._entries and start <= told["index"] < self._entries[start]["stop"]:
+                self._problems.setdefault(start, []).append(Problem(**told))
+        counted = {entry["file"] for entry in self._entries.values()}
+        for path in self._inside():  # what was written but not listed; the next cut may be elsewhere
+            if _PART.fullmatch(path.name) and path.name not in counted:
+                path.unlink(missing_ok=True)
 
     def _inside(self) -> list[Path]:
         return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
@@ -319,25 +342,3 @@ def clean(file: str | os.PathLike[str]) -> None:
     for path in target.parent.iterdir():
         if left.fullmatch(path.name):
             path.unlink(missing_ok=True)
-
-
-def _record(file: Path) -> dict[str, Any]:
-    """What the manifest says."""
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        if record["format"] != FORMAT or record["version"] != VERSION:
-            raise ValueError(f"it is {record['format']} {record['version']}")
-        return {key: record[key] for key in ("identity", "about", "rows", "part_rows", "parts", "problems")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"cannot read {file}: {error}; --fresh begins anew") from error
-
-
-def _merged(ranges: Sequence[range]) -> list[list[int]]:
-    """Ranges of rows, neighbours as one: [[first, after the last], …]."""
-    merged: list[list[int]] = []
-    for part in ranges:
-        if merged and merged[-1][1] == part.start:
-            merged[-1][1] = part.stop
-        else:
-            merged.append([part.start, part.stop])
-    return merged

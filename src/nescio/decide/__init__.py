@@ -1,4 +1,4 @@
-"""From scores to decisions: rules with a promise, prediction sets, words for people, and a watch over the promise.
+"""From scores to decisions: rules with a promise, prediction sets, words for people, and two watches.
 
 policy = nescio.decide.threshold(scores, correct, risk=0.05)   # of held-out examples, and which were right
 print(policy)                                                  # the promise, or that none can be made, in a sentence
@@ -7,6 +7,7 @@ policy.accept(new_scores)                                      # True where the 
 
 from nescio.decide.binomial import binomial_cdf, upper_bound
 from nescio.decide.conformal import ConformalPolicy, conformal
+from nescio.decide.drift import DriftMonitor, DriftTest, DriftVerdict, drift, drift_test
 from nescio.decide.explain import Explanation, explain
 from nescio.decide.loading import load
 from nescio.decide.monitor import Monitor, Verdict, monitor
@@ -19,12 +20,17 @@ __all__ = [
     "conformal",
     "explain",
     "monitor",
+    "drift",
+    "drift_test",
     "load",
     "Policy",
     "ConformalPolicy",
     "Explanation",
     "Monitor",
     "Verdict",
+    "DriftMonitor",
+    "DriftVerdict",
+    "DriftTest",
     "binomial_cdf",
     "upper_bound",
 ]

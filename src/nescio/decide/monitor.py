@@ -124,7 +124,7 @@ class Monitor:
         """The state after more inputs, taken in parts that end where a new start is due."""
         state = self._state
         while len(refused):
-            room = _next_start(state.n) - state.n
+            room = next_start(state.n) - state.n
             state, refused = self._part(state, refused[:room].astype(np.int64)), refused[room:]
         return state
 
@@ -140,7 +140,7 @@ class Monitor:
                 direction = min(found, key=lambda name: found[name])
                 at = state.n + found[direction]
         n, abstained = state.n + len(refused), state.abstained + int(refused.sum())
-        starts = (*state.starts, (n, abstained)) if n == _next_start(state.n) else state.starts
+        starts = (*state.starts, (n, abstained)) if n == next_start(state.n) else state.starts
         return _State(n, abstained, starts, at, direction)
 
     def _evidence(self, state: _State, refused: np.ndarray[Any, np.dtype[np.int64]], side: str) -> Floats:
@@ -228,7 +228,7 @@ def _log_mixture(a: Any, m: Any, rate: float) -> Floats:
     return result
 
 
-def _next_start(n: int) -> int:
+def next_start(n: int) -> int:
     """The least power of two above n, and at least 64."""
     return max(64, 1 << n.bit_length())
 

@@ -126,7 +126,8 @@ def total(data: object) -> int | None:
         return inputs.size(inputs.as_inputs(data))
     if isinstance(data, DataLoader) and isinstance(data.dataset, Sized) and data.batch_size:
         return min(len(data.dataset), len(data) * data.batch_size)
-    return None
+    known = getattr(data, "total", None)
+    return known if isinstance(known, int) else None
 
 
 def whole_number(name: str, value: object, least: int) -> int:

@@ -9,6 +9,7 @@ One file a family. A file that is put into this folder is found by itself.
 
 from nescio.scores.ash import ASH
 from nescio.scores.base import FittedScore, Score
+from nescio.scores.default import default_method
 from nescio.scores.even import EvenGrad
 from nescio.scores.fdbd import FDBD
 from nescio.scores.features import KNN, Mahalanobis
@@ -34,6 +35,7 @@ __all__ = [
     "methods",
     "names",
     "get",
+    "default_method",
     "register",
     "Score",
     "FittedScore",

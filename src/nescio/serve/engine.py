@@ -28,14 +28,11 @@ from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.posteriors import Deterministic
 from nescio.scores.decomposition import decompose
-from nescio.study.reporting import usual
 from nescio.study.scoring import score
 from nescio.types import Decomposition, InputError, Logits, Method, ModelError, Predictions, need
 
 ROWS = 8
 """Inputs of a pass on a CPU: a lone request pays for so many, and more at once would gain little."""
-MANY = 1000
-"""Classes of a model that does not say how many it has."""
 MAPS = tuple(name for name in attribution.METHODS if "clue" not in name)
 """Methods of attribution that need nothing but the model."""
 
@@ -59,10 +56,9 @@ class Engine:
     """A model with the methods, the policy and the known inputs that it is asked by.
 
     source: the model, or a distribution over it, as `nescio.study.opening.open_source` gives it. methods: names or
-    objects, fitted where they need it; None: "regrad", "entropy" where gradients would take long, or
-    "mutual_information" where there is no single network. posterior: a distribution for the doubt, where the source is
-    a single network. policy: which answers to accept. reference: the doubt of known, held-out inputs, which new ones
-    are ranked among. rows: inputs of a pass; None: 8 on a CPU, else 32.
+    objects, fitted where they need it; None: that of `nescio.scores.default_method`. posterior: a distribution for the
+    doubt, where the source is a single network. policy: which answers to accept. reference: the doubt of known,
+    held-out inputs, which new ones are ranked among. rows: inputs of a pass; None: 8 on a CPU, else 32.
     """
 
     def __init__(
@@ -85,7 +81,7 @@ class Engine:
         self._predicts: Any = Deterministic(under[0]) if self.posterior is None else self.posterior
         device = under[0].device if under else None
         self.rows = rows or (ROWS if device is None or device.type == "cpu" else 32)
-        chosen = [self._settled(scores.get(method)) for method in (methods or [self._usual()])]
+        chosen = [self._settled(scores.get(method)) for method in (methods or [scores.default_method().name])]
         self.methods: dict[str, Method] = {method.name: method for method in chosen}
         self.decider: str | None = None
         """The method whose score the policy judges."""
@@ -177,13 +173,6 @@ class Engine:
         total, aleatoric, epistemic = (float(part) for part in (doubt.total, doubt.aleatoric, doubt.epistemic))
         scored = {name: values[name] for name in methods}
         return Assessed(p.mean(0)[0], total, aleatoric, epistemic, len(p), scored)
-
-    def _usual(self) -> str:
-        """The method where none was chosen, by what a pass may take."""
-        if self.network is None:
-            return "mutual_information"
-        classes = MANY if self.source.classes is None else len(self.source.classes)
-        return usual(self.network, self.rows, classes)[0][0].name
 
     def _settled(self, method: Any) -> Any:
         """The method without a tolerance, which is kept by looking at a batch, and for texts without noise."""

@@ -42,6 +42,10 @@ from nescio.study.opening import open_source
 from nescio.study.scoring import fit
 from nescio.types import InputError, Method, Posterior
 
+RAMP = (1, 2, 4, 16, 64)
+"""Where the first batches end that are timed, as far as they are smaller than a batch."""
+FOUND = ", found by time"
+
 
 @dataclass(frozen=True)
 class ModelAt:
@@ -102,7 +106,8 @@ class Job:
     """A model, data, methods, and labelled data for those that have to be fitted.
 
     Rows go to the model `batch` at a time, from row 0 on; where work is divided, it is at a multiple of that, because
-    numbers are the same bit for bit in the same batch alone. workers: threads, or processes for a GPU, that read; it
+    numbers are the same bit for bit in the same batch alone. ramp: the first batches are smaller, so that they can be
+    timed, and `batch` was found so (`nescio.study.pacing`). workers: threads, or processes for a GPU, that read; it
     changes no number.
     """
 
@@ -112,6 +117,11 @@ class Job:
     fit: DataAt | None = None
     batch: int = 256
     workers: int | None = None
+    ramp: bool = False
+
+    def batches(self, places: range) -> Iterator[range]:
+        """The places batch by batch; they begin where a batch does."""
+        return batches(places, self.batch, RAMP if self.ramp else ())
 
     def open(self, tell: Callable[[Source, Rows], object] = lambda source, rows: None) -> Ready:
         """Open and fit; `tell` gets what was opened before the fitting begins."""
@@ -160,7 +170,7 @@ def identity(job: Job, ready: Ready) -> dict[str, Any]:
         "data": _short(ready.rows.identity, job.data.x, job.data.label, job.data.name, ready.rows.classes),
         "methods": {key: repr(one) for key, one in zip(ready.columns, job.methods, strict=True)},
         "training data": None if given is None else _short(*_fitted_to(given, ready)),
-        "batch size": job.batch,
+        "batch size": f"{job.batch}{FOUND}" if job.ramp else job.batch,
         "classes": None if ready.source.classes is None else _short(ready.source.classes),
     }
 
@@ -222,9 +232,13 @@ def _pairs(rows: Rows, batch: int, workers: int | None) -> Iterator[tuple[Inputs
             yield read.batch.inputs, read.batch.labels
 
 
-def batches(places: range, size: int) -> Iterator[range]:
-    """The places in ranges of at most `size`."""
-    return (places[start : start + size] for start in range(0, len(places), size))
+def batches(places: range, size: int, ramp: tuple[int, ...] = ()) -> Iterator[range]:
+    """The places in ranges that end at multiples of `size`, and before the first of those at the places of `ramp`."""
+    at = places.start
+    while at < places.stop:
+        stop = next((end for end in ramp if at < end < size), (at // size + 1) * size)
+        yield range(at, min(stop, places.stop))
+        at = stop
 
 
 def tensor(array: NDArray[Any]) -> Tensor:

@@ -71,6 +71,11 @@ def opened(job: Job, tell: Callable[[Source, Rows], object] = lambda source, row
     return Ready(job, source, rows, job.methods, training)
 
 
+def can_begin(ready: Ready) -> bool:
+    """Whether the process that keeps the results can score the first rows as a worker would, to time them."""
+    return ready.job.fit is None and not _gpu(ready)
+
+
 def stream(
     ready: Ready,
     parts: Parts,

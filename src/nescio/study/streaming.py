@@ -2,13 +2,14 @@
 
     for part in missing parts:
         columns = scores of its rows, batch by batch, while the next batches are read
-        write the part, then the manifest
+        write the part, then the manifest; where the part takes longer than half a minute, what there is of it
 
 Everything that a number depends on is the same however the work was divided: batch k holds the rows from k·batch on,
-and parts begin at multiples of the batch; random draws know their seed alone (`nescio.trace.noise`,
-`nescio.quantities.draws`), not the place of an input; and what the engine finds out about a model from the first inputs
-that it sees (`nescio.trace.plan`) it finds out from the first batch, which a run that begins elsewhere is shown first
-(`warm`).
+parts begin at multiples of the batch, and what is kept as time passes ends with a batch; random draws know their seed
+alone (`nescio.trace.noise`, `nescio.quantities.draws`), not the place of an input; and what the engine finds out about
+a model from the first inputs that it sees (`nescio.trace.plan`), alone or among others, it finds out from the first
+batches, which a run that begins elsewhere is shown first (`warm`). How large a batch is may be found by time
+(`nescio.study.pacing`): once, and the manifest says it, so that every run that goes on takes the same.
 
 **For another engine.** `score_part(job, start, stop)` is the whole of the work on some rows: it is pure, its arguments
 and its result can be pickled, and the job is opened once in a process. An engine asks `Parts` which ranges are
@@ -20,43 +21,18 @@ joined file is then the local engine's, byte for byte on the same kind of machin
 from __future__ import annotations
 
 import pickle
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from nescio.data.parts import Parts
+from nescio import inputs
+from nescio import progress as bars
+from nescio.data.parts import KEPT, Parts
 from nescio.data.prefetch import Read, read_ahead
-from nescio.data.sources import Problem
-from nescio.data.sources.arrays import ArrayRows
-from nescio.models import Classifier
-from nescio.progress import bar
-from nescio.study.jobs import Job, Ready, batches
-from nescio.study.scoring import score
-from nescio.types import InputError, Logits, Request, Scored
-
-Column = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Scored rows: columns by their names, the rows that could not be used, and by method what is known of its error.
-
-    index, name (where rows have one), the methods, predicted, probability, and where they are known predicted_class,
-    label and label_class. notes: for a method that estimates, the middle and the largest standard error, and on how
-    many inputs that were computed exactly too it was off by how much at most.
-    """
-
-    columns: dict[str, Column]
-    problems: list[Problem]
-    notes: dict[str, dict[str, float]]
+from nescio.study.gathering import Gathered, Scores
+from nescio.study.jobs import Job, Ready
+from nescio.study.pacing import Beginning
+from nescio.types import InputError
 
 
 @dataclass
@@ -98,34 +74,53 @@ class Usage:
         )
 
 
-def stream(ready: Ready, parts: Parts, *, usage: Usage | None = None, progress: bool | None = None) -> Usage:
-    """Score all rows of the parts that are missing and keep each part as soon as it is done.
+def stream(
+    ready: Ready,
+    parts: Parts,
+    *,
+    begun: Beginning | None = None,
+    usage: Usage | None = None,
+    progress: bool | None = None,
+) -> Usage:
+    """Score all rows of the parts that are missing and keep each part as soon as it is done, or as time passes.
 
-    Gives the use of time; an object that is given as `usage` has it also where the work is cut off.
+    begun: the first rows, where they were scored already to find the size of a batch. Gives the use of time; an object
+    that is given as `usage` has it also where the work is cut off.
     """
-    todo, rows, size = parts.missing, ready.rows, ready.job.batch
-    if parts.size % size:
-        raise InputError(f"expected parts of a multiple of {size} rows, as a batch has, got {parts.size}")
+    todo, rows, job = parts.missing, ready.rows, ready.job
+    if parts.size % job.batch:
+        raise InputError(f"expected parts of a multiple of {job.batch} rows, as a batch has, got {parts.size}")
     if rows.on_error == "stop" and parts.problems:
         raise InputError(f"cannot use {parts.problems[0]}; mend or remove it, or leave such rows out (--on-error skip)")
-    usage, began = usage or Usage(), time.perf_counter()
-    left = sum(map(len, todo))
+    usage, began = usage or Usage(), bars.clock()
+    if begun is not None and not (todo and todo[0].start == 0 and begun.stop <= todo[0].stop):
+        begun = None  # parts are smaller, or there
+    done = 0 if begun is None else begun.stop
+    left = sum(map(len, todo)) - done
     about = "scoring" if left == len(rows) else f"scoring after {len(rows) - left} rows"
-    every = (places for part in todo for places in batches(part, size))
-    reads = read_ahead(rows, every, workers=ready.job.workers, device=ready.device)
+    every = (places for part in todo for places in job.batches(range(max(part.start, done), part.stop)))
+    reads = read_ahead(rows, every, workers=job.workers, device=ready.device)
     try:
         if todo and todo[0].start > 0:
             warm(ready)
-        with bar(left, show=progress, description=about) as shown, closing(reads):
+        if begun is not None and begun.seconds is not None and left:
+            bars.foretell(begun.seconds * left, left, about)
+        with bars.bar(left, show=progress, description=about) as shown, closing(reads):
             for part in todo:
-                own = _timed(islice(reads, -(-len(part) // size)), usage, shown.update)
-                since, waited = time.perf_counter(), usage.waiting
-                found = scored(ready, own)
-                usage.working += time.perf_counter() - since - (usage.waiting - waited)
-                parts.add(part, found.columns, found.problems, found.notes)
-                usage.rows += len(part)
+                start, head = part.start, begun if part.start == 0 else None
+                while start < part.stop or not part:
+                    span = _Span(reads, start if head is None else head.stop, part.stop, usage, shown.update)
+                    span.spent = 0.0 if head is None else head.took
+                    since, waited = bars.clock(), usage.waiting
+                    found = scored(ready, span, None if head is None else head.gathered)
+                    usage.working += bars.clock() - since - (usage.waiting - waited)
+                    parts.add(range(start, span.at), found.columns, found.problems, found.notes)
+                    usage.rows += span.at - start
+                    start, head = span.at, None
+                    if not part:
+                        break
     finally:
-        usage.seconds = time.perf_counter() - began
+        usage.seconds = bars.clock() - began
     if rows and not parts.rows:
         raise InputError(f"none of the {len(rows)} rows can be used; the first: {parts.problems[0]}")
     return usage
@@ -141,119 +136,54 @@ def score_part(job: Job, start: int, stop: int) -> Scores:
         raise InputError(f"expected to begin at a multiple of {job.batch} rows, as a batch has, got {start}")
     ready = standing(job)
     places = range(start, min(stop, len(ready.rows)))
-    with closing(read_ahead(ready.rows, batches(places, job.batch), workers=job.workers, device=ready.device)) as reads:
+    with closing(read_ahead(ready.rows, job.batches(places), workers=job.workers, device=ready.device)) as reads:
         return scored(ready, reads)
 
 
 def warm(ready: Ready) -> None:
-    """Show the engine the first batch that has rows to use, as a run from the first row on would."""
-    for places in batches(range(len(ready.rows)), ready.job.batch):
+    """Show the engine the first rows, as a run from the first row on would: up to those that come together."""
+    alone = False
+    for places in ready.job.batches(range(len(ready.rows))):
         (first,) = read_ahead(ready.rows, [places], workers=ready.job.workers, device=ready.device)
-        if first.batch is not None:
-            scored(ready, [first])
-            return
-
-
-def scored(ready: Ready, reads: Iterable[Read]) -> Scores:
-    """The scores of batches that were read."""
-    source, rows, keys = ready.source, ready.rows, ready.columns
-    given = ready.job.model.classes
-    methods: list[Any] = [*ready.methods, _Predicted(None if given is None else len(given)), _Probability()]
-    output: Any = source.model.output if isinstance(source.model, Classifier) else None
-    problems: list[Problem] = []
-    names: list[str] = []
-    index: list[Tensor] = []
-    labels: list[Tensor] = []
-    found: dict[str, list[Scored]] = {key: [] for key in (*keys, _Predicted.name, _Probability.name)}
-    for read in reads:
-        problems += read.problems
-        if read.batch is None:
+        if first.batch is None:
             continue
-        batch = read.batch
-        for key, one in score(source.model, batch.inputs, methods, output=output, progress=False, report=True).items():
-            found[key].append(one)
-        index.append(batch.indices)
-        names += batch.names
-        labels += [] if batch.labels is None else [batch.labels]
-    columns: dict[str, Column] = {"index": _whole(index)}
-    if not isinstance(rows.store, ArrayRows):  # the rows of an array have no names
-        columns["name"] = np.array(names, dtype=np.str_)
-    columns |= {key: _numbers(found[key]) for key in keys}
-    predicted = _numbers(found[_Predicted.name]).astype(np.int64)
-    columns |= {"predicted": predicted, "probability": _numbers(found[_Probability.name])}
-    columns |= _named("predicted_class", predicted, source.classes)
-    if rows.labels is not None:
-        columns["label"] = _whole(labels)
-        columns |= _named("label_class", columns["label"], rows.classes)
-    return Scores(columns, problems, {key: note for key in keys if (note := _note(found[key]))})
-
-
-@dataclass(frozen=True)
-class _Predicted:
-    """The most probable class. names: how many names of classes were given; there is one for each."""
-
-    names: int | None = None
-    name: ClassVar[str] = "predicted"
-    needs: tuple[Request, ...] = field(default=(Logits(),), init=False)
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        if self.names not in (None, logits.shape[1]):
-            raise InputError(
-                f"--class-names: expected {logits.shape[1]} names, one for each class, but got {self.names}"
-            )
-        return logits.softmax(1).max(1).indices.double()
-
-
-@dataclass(frozen=True)
-class _Probability:
-    """The probability of that class."""
-
-    name: ClassVar[str] = "probability"
-    needs: tuple[Request, ...] = field(default=(Logits(),), init=False)
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        return logits.softmax(1).max(1).values
-
-
-def _timed(reads: Iterable[Read], usage: Usage, moved: Any) -> Iterator[Read]:
-    """The batches; the time until each is there goes to `waiting`, and the bar moves when it was used."""
-    source = iter(reads)
-    while True:
-        since = time.perf_counter()
-        read = next(source, None)
-        usage.waiting += time.perf_counter() - since
-        if read is None:
+        several = inputs.size(first.batch.inputs) > 1
+        if several or not alone:
+            scored(ready, [first])
+        alone = True
+        if several or ready.job.batch == 1:
             return
-        yield read
-        moved(len(read.places))
 
 
-def _whole(parts: list[Tensor]) -> Column:
-    return torch.cat([torch.empty(0, dtype=torch.long), *parts]).numpy()
+def scored(ready: Ready, reads: Iterable[Read], begun: Gathered | None = None) -> Scores:
+    """The scores of batches that were read, after those that were gathered before."""
+    gathered = Gathered(ready) if begun is None else begun
+    for read in reads:
+        gathered.take(read)
+    return gathered.whole()
 
 
-def _numbers(parts: list[Scored]) -> Column:
-    return torch.cat([torch.empty(0, dtype=torch.float64), *(part.scores for part in parts)]).numpy()
+class _Span:
+    """Batches up to a row, or until it is time to keep what there is; `at`: after how many rows it ended.
 
+    The time until each is there goes to `waiting`, and the bar moves when it was used.
+    """
 
-def _named(column: str, indices: Column, classes: tuple[str, ...] | None) -> dict[str, Column]:
-    """The names of classes; an index that has none stands for itself."""
-    if classes is None:
-        return {}
-    found = [classes[i] if 0 <= i < len(classes) else str(i) for i in indices.tolist()]
-    return {column: np.array(found, dtype=np.str_)}
+    def __init__(self, reads: Iterator[Read], at: int, stop: int, usage: Usage, moved: Callable[[int], object]) -> None:
+        self.reads, self.at, self.stop, self.usage, self.moved = reads, at, stop, usage, moved
+        self.spent = 0.0
+        """Seconds of work on rows before, which are not kept yet."""
 
-
-def _note(parts: list[Scored]) -> dict[str, float]:
-    """What is known of the error of scores that were estimated."""
-    errors = [part.error for part in parts if part.error is not None]
-    if not errors:
-        return {}
-    every = torch.cat(errors)
-    note = {"middle": float(every.median()), "largest": float(every.max())}
-    if checks := [part.check for part in parts if part.check is not None]:
-        note |= {"checked": sum(one.inputs for one in checks), "worst": max(one.worst for one in checks)}
-    return note
+    def __iter__(self) -> Iterator[Read]:
+        began, last, first = bars.clock() - self.spent, 0.0, self.spent == 0.0
+        while self.at < self.stop and (first or bars.clock() - began + last <= KEPT):
+            since = bars.clock()
+            read = next(self.reads)
+            self.usage.waiting += bars.clock() - since
+            yield read
+            last, first = bars.clock() - since, False
+            self.at = read.places.stop
+            self.moved(len(read.places))
 
 
 _last: tuple[bytes, Ready] | None = None

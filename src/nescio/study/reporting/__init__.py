@@ -31,14 +31,11 @@ from nescio.study.reporting import far, labelled
 from nescio.study.reporting.measuring import Measured, Subject, measure, sample, subject
 from nescio.study.reporting.words import summary
 from nescio.study.scoring import fit
-from nescio.trace.estimate import AUTO
 from nescio.types import InputError, Method
 
-GRADIENTS = ("regrad", "entropy", "max_probability")
-FORWARD = ("entropy", "max_probability", "energy")
-OF_POSTERIORS = ("entropy", "mutual_information", "max_probability")
-WORK = {"cpu": 1.5e9, "cuda": 1.5e12}
-"""Rows × classes × parameters up to which gradients are taken unasked: a minute or two."""
+BESIDE = ("entropy", "max_probability", "energy")
+"""Scores that a report shows beside the first where nobody chose any: those of the same forward pass."""
+OF_POSTERIORS = ("mutual_information", "entropy", "max_probability")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -84,7 +81,7 @@ def gather(
             f"expected {classes} names of classes, as the model has, got {len(source.classes)}; "
             "--class-names gives others"
         )
-    chosen, why = usual(source.model, len(places), classes, samples) if methods is None else (list(methods), "")
+    chosen, why = usual(source.model, samples) if methods is None else (list(methods), "")
     if any(map(waits, chosen)):
         check_fit({one.name: one for one in chosen}, training)
         chosen = fit(source.model, chosen, training, progress=False)
@@ -173,23 +170,14 @@ def _first(rows: Rows, places: Sequence[int]) -> Any:
     raise InputError(f"expected at least one row that can be used, but got none of {rows.about}{last}")
 
 
-def usual(model: Any, count: int, classes: int, samples: int = 2) -> tuple[list[Method], str]:
-    """The methods for so many rows of a model with so many classes where nobody chose any, and why these.
+def usual(model: Any, samples: int = 2) -> tuple[list[Method], str]:
+    """The methods where nobody chose any, and why these.
 
     samples: those of a posterior; a calibrated network has one, which agrees with itself.
     """
-    if not isinstance(model, Classifier) and samples == 1:
-        return [scores.get(name) for name in ("entropy", "max_probability")], "what its probabilities give"
-    if not isinstance(model, Classifier):
-        return [scores.get(name) for name in OF_POSTERIORS], "what the members of a distribution give"
-    size = sum(value.numel() for value in model.parameters().values())
-    device = "cpu" if model.device is None else model.device.type
-    if size and count * min(classes, AUTO) * size <= WORK.get(device, WORK["cpu"]):
-        return [scores.get(name) for name in GRADIENTS], "a gradient score, and two of the probabilities alone"
-    return [scores.get(name) for name in FORWARD], (
-        "scores of a forward pass alone, since gradients of this model would take long for so many rows here; "
-        "--method regrad asks for them"
-    )
+    first, why = scores.default_method()
+    beside = BESIDE if isinstance(model, Classifier) else OF_POSTERIORS[1:] if samples == 1 else OF_POSTERIORS
+    return [scores.get(name) for name in (first, *beside)], why
 
 
 def _truth(source: Source, rows: Rows, known: Measured, given: Tensor | None) -> tuple[NDArray[np.int64] | None, str]:

@@ -1,0 +1,261 @@
+"""Have the inputs changed? From conformal p-values: a watch that may be asked at any time, and a test of one batch.
+
+A p-value says how foreign an input is: p = (1 + the number of n reference inputs that are at least as strange)/(n + 1).
+For one input that is like the reference P(p ≤ u) ≤ u. But all p-values of a stream are made with *one* reference: when
+its strangest inputs happen to be too tame, every p-value is too small, for ever, and a bet that p is uniform wins
+without any drift. So a promise over all time needs a word on the reference.
+
+**The watch.** Given the reference, p-values of inputs like it are independent, and P(p ≤ k/(n + 1)) = B_k, which over
+references has the Beta(k, n + 1 − k) distribution. Let b_k be upper bounds that hold for all k at once with a
+probability of at least 1 − δ: exact ones at values of k that grow by a fifth, with an equal share of δ each, and
+between them that of the next. With q = b_k in the place of p, then P(q ≤ u) ≤ u for every u, given the reference. For
+each ε in (0, 1) the product of ε q^{ε − 1}/Z_ε is a supermartingale, where Z_ε ≤ 1 is the mean of ε q^{ε − 1} when all
+bounds are met; so is M, the mean over ε = 0.1, …, 0.9. M also starts anew after 64, 128, 256, … inputs with weights
+as in `nescio.decide.monitor`, for changes that come late. By Ville's inequality M ever reaches 1/error with a
+probability of at most `error`; δ and `error` are half of `false_alarm` each. So when reference and stream are
+independent draws of one distribution, the probability of ever an alarm is at most `false_alarm`. Ties make p larger,
+and only lessen it.
+
+**The test of a batch.** Its statistic is −Σ log p (Fisher). What it is without drift is drawn: reference and batch in
+random order, by the same formula. So the p-value of the batch is valid at every size, dependence and all, when
+reference and batch are exchangeable; ties only make it larger.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nescio.decide import files
+from nescio.decide.binomial import upper_bound
+from nescio.decide.checks import Floats, scores_of, share
+from nescio.decide.monitor import next_start
+from nescio.types import InputError
+
+FORM = "nescio drift"
+BETS = np.arange(1, 10) / 10
+GROWTH = 1.2
+
+
+@dataclass(frozen=True)
+class DriftVerdict:
+    """What is known of a stream: `alarm` once it was clear that inputs are not like the reference, and `at` which.
+
+    n inputs were seen. evidence: by what factor the stream speaks against the reference now; the alarm is given when it
+    reaches `limit`.
+    """
+
+    alarm: bool
+    n: int
+    evidence: float
+    limit: float
+    at: int | None = None
+
+    def __str__(self) -> str:
+        if self.n == 0:
+            return "No input was seen yet."
+        seen = "1 input" if self.n == 1 else f"{self.n} inputs"
+        if not self.alarm:
+            return f"{seen}, which may well be like the reference."
+        return f"Alarm: after input {self.at} of {self.n} it was clear that inputs are not like the reference."
+
+
+@dataclass(frozen=True)
+class DriftTest:
+    """The test of a batch: how often a batch of n that is like the reference would look as foreign, by chance."""
+
+    p_value: float
+    n: int
+    mean: float
+    """The mean of the p-values of the batch; about one half where it is like the reference."""
+
+    def __str__(self) -> str:
+        drawn = "1 input" if self.n == 1 else f"{self.n} inputs"
+        return (
+            f"{drawn}, with a mean p-value of {self.mean:.2f}: as foreign by chance in {self.p_value:.1%} of batches."
+        )
+
+
+@dataclass(frozen=True)
+class _State:
+    """Inputs, Σ −log q, both at each start, and the alarm if there was one."""
+
+    n: int = 0
+    total: float = 0.0
+    starts: tuple[tuple[int, float], ...] = ((0, 0.0),)
+    at: int | None = None
+
+
+class DriftMonitor:
+    """Watches the p-values of a stream; see `drift`."""
+
+    def __init__(self, reference: int, path: str | Path | None, false_alarm: float) -> None:
+        self.reference, self.path = _size(reference), None if path is None else Path(path)
+        error = share(false_alarm, "false_alarm") / 2
+        self.limit = 1.0 / error
+        self._bounds = _bounds(self.reference, error)
+        self._gains = np.log(BETS / _means(self._bounds))
+        self._key = [self.reference, float(false_alarm)]
+        self._state = _State()
+        if self.path is not None:
+            if self.path.exists():
+                self._state = self._read()
+            else:
+                self._write(self._state)  # a place that cannot be written is found now
+
+    def update(self, p_values: Any) -> DriftVerdict:
+        """Take the next p-values; with a path they count once this returns, whatever happens to the process then."""
+        losses = -np.log(self._bounds[_places(p_values, self.reference, empty=True) - 1])
+        if self.path is not None and self._read() != self._state:
+            raise InputError(f"{self.path} was changed by another monitor; give each stream a file of its own")
+        state = self._state
+        while len(losses):
+            room = next_start(state.n) - state.n
+            state, losses = self._part(state, losses[:room]), losses[room:]
+        if self.path is not None:
+            self._write(state)
+        self._state = state
+        return self.verdict()
+
+    def verdict(self) -> DriftVerdict:
+        """What is known up to now."""
+        s = self._state
+        evidence = float(np.exp(min(700.0, self._evidence(s, np.array([s.total]))[-1])))
+        return DriftVerdict(s.at is not None, s.n, evidence, self.limit, s.at)
+
+    def _part(self, state: _State, losses: Floats) -> _State:
+        """The state after inputs up to the next start at most."""
+        totals = np.cumsum(np.concatenate([[state.total], losses]))  # the same sums however the stream is cut
+        at = state.at
+        if at is None:
+            crossed = np.flatnonzero(self._evidence(state, totals) >= math.log(self.limit))
+            at = state.n + int(crossed[0]) if crossed.size else None
+        n, total = state.n + len(losses), float(totals[-1])
+        starts = (*state.starts, (n, total)) if n == next_start(state.n) else state.starts
+        return _State(n, total, starts, at)
+
+    def _evidence(self, state: _State, totals: Floats) -> Floats:
+        """Logarithm of the weighted sum, now and after each of the inputs that lead to these totals."""
+        n, terms = state.n + np.arange(len(totals)), []
+        for j, (begin, before) in enumerate(state.starts):
+            bets = np.outer(n - begin, self._gains) + np.outer(totals - before, 1 - BETS)
+            terms.append(np.logaddexp.reduce(bets, axis=1) - math.log(len(BETS) * (j + 1) * (j + 2)))
+        terms.append(np.full(len(n), -math.log(len(state.starts) + 1)))  # Σ of the weights of what has not started
+        found: Floats = np.logaddexp.reduce(terms)
+        return found
+
+    def _write(self, state: _State) -> None:
+        assert self.path is not None
+        files.write(self.path, FORM, {"made_for": self._key, **asdict(state)})
+
+    def _read(self) -> _State:
+        assert self.path is not None
+        record = files.read(self.path, FORM)
+        if record.get("made_for") != self._key:
+            raise InputError(
+                f"{self.path} belongs to a reference of another size, or to another rate of false alarms; "
+                "name another file, or remove this one to begin anew"
+            )
+        try:
+            starts = tuple((int(n), float(total)) for n, total in record["starts"])
+            state = _State(int(record["n"]), float(record["total"]), starts, record["at"])
+            counts = [*starts, (state.n, state.total)]
+            sound = (
+                starts[0] == (0, 0.0) and all(math.isfinite(total) for _, total in counts) and counts == sorted(counts)
+            )
+            sound = sound and (state.at is None or 1 <= state.at <= state.n)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise files.damaged(self.path, f"something is missing or wrong ({error})") from error
+        if not sound:
+            raise files.damaged(self.path, "its counts do not fit together")
+        return state
+
+
+def drift(reference: int, path: str | Path | None = None, false_alarm: float = 0.01) -> DriftMonitor:
+    """Watch a stream for inputs that are not like the reference: `update(p_values)` gives a `DriftVerdict`, always.
+
+    Args:
+        reference: of how many inputs the reference was that the p-values come from. It must not have been chosen by
+            looking at the stream, and the p-values are of no more digits than it gives: 1/(n + 1) at least.
+        path: a file in which the state is kept, and from which it goes on after a crash.
+        false_alarm: the probability of ever an alarm, over reference and stream, as long as both are independent draws
+            of one distribution.
+
+    Returns:
+        The monitor.
+
+    Example:
+        >>> watch = nescio.decide.drift(reference=500)
+        >>> print(watch.update(p_values))
+    """
+    return DriftMonitor(reference, path, false_alarm)
+
+
+def drift_test(p_values: Any, reference: int, *, draws: int = 999, seed: int = 0) -> DriftTest:
+    """Is this batch like the reference? One p-value for all of it, valid at every size.
+
+    Args:
+        p_values: of the batch, all from the same reference.
+        reference: of how many inputs that was.
+        draws: how often chance is drawn; no p-value is below 1/(draws + 1).
+        seed: of those draws.
+
+    Returns:
+        The p-value. It is at most α with a probability of at most α where batch and reference are exchangeable. Of
+        several batches with one reference that holds for each, but they are not independent: `drift` watches a stream.
+
+    Example:
+        >>> nescio.decide.drift_test(p_values, reference=500).p_value < 0.01
+    """
+    n = _size(reference)
+    places = _places(p_values, n)
+    found, rng, more = -np.log(places / (n + 1)).sum(), np.random.default_rng(seed), 0
+    for _ in range(draws):
+        known = np.sort(rng.random(n))
+        own = 1 + n - np.searchsorted(known, rng.random(len(places)))
+        more += -np.log(own / (n + 1)).sum() >= found * (1 - 1e-12)  # equal sums in another order count as equal
+    return DriftTest((1 + int(more)) / (1 + draws), len(places), float((places / (n + 1)).mean()))
+
+
+def _size(reference: int) -> int:
+    if isinstance(reference, bool) or not isinstance(reference, int | np.integer) or reference < 1:
+        raise InputError(f"reference: expected the number of its inputs, at least 1, but got {reference!r}")
+    return int(reference)
+
+
+def _places(p_values: Any, n: int, empty: bool = False) -> NDArray[np.int64]:
+    """The least k with p ≤ k/(n + 1), from 1 to n + 1."""
+    p = scores_of(p_values, "p_values", finite=True, empty=empty)
+    if p.size and not (p.min() > 0 and p.max() <= 1):
+        raise InputError(f"p_values: expected numbers above 0 and up to 1, but got {p.min():.3g} to {p.max():.3g}")
+    places = np.ceil(p * (n + 1) - 1e-6)
+    if p.size and p.min() * (n + 1) < 1 - 1e-6:
+        raise InputError(
+            f"p_values: expected at least 1/{n + 1}, as a reference of {n} inputs gives, but got {p.min():.3g}; "
+            "name the size of the reference that they come from"
+        )
+    return places.clip(max=n + 1).astype(np.int64)
+
+
+@lru_cache
+def _bounds(n: int, error: float) -> Floats:
+    """b_1, …, b_{n + 1}: upper bounds of P(p ≤ k/(n + 1)) given the reference, for all k at once but for `error`."""
+    steps = [1]
+    while steps[-1] < n:
+        steps.append(min(n, max(steps[-1] + 1, int(steps[-1] * GROWTH))))
+    exact = [upper_bound(k - 1, n, error / len(steps)) for k in steps]
+    bounds: Floats = np.array([exact[i] for i in np.searchsorted(steps, np.arange(1, n + 1))] + [1.0])
+    return bounds
+
+
+def _means(bounds: Floats) -> Floats:
+    """Z_ε: the mean of ε q^{ε − 1} when q is as small as the bounds allow."""
+    weights = np.diff(np.concatenate([[0.0], bounds]))
+    means: Floats = (BETS[:, None] * bounds ** (BETS[:, None] - 1) * weights).sum(1)
+    return means

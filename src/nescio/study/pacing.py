@@ -1,0 +1,85 @@
+"""How many rows go to a model at a time, found by time: a batch should take seconds, so that work can be kept.
+
+    row 0       alone: what is found out about the model takes its time too
+    row 1       alone, timed
+    2, 3        together, and so on to 4, 16, 64 and 256 rows, as long as the next step will take no more than `BATCH`
+
+A row that takes half a minute is a batch of its own; quick ones come 256 at a time. What was scored on the way is not
+lost: the stream goes on from there. A size that was found is written down with the results, and every run that goes on
+with them takes it, because numbers are the same bit for bit in the same batch alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nescio import inputs, progress
+from nescio.data.parts import KEPT
+from nescio.data.prefetch import read_ahead
+from nescio.study.gathering import Gathered
+from nescio.study.jobs import FOUND, Ready
+from nescio.types import InputError
+
+SIZES = (1, 4, 16, 64, 256)
+BATCH = 4.0
+"""Seconds that a batch should take, at most."""
+GAIN = 8
+"""On a GPU more rows at a time are that much cheaper than one by one, and a new shape takes time once."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """The first rows, scored; `ready` has the size of a batch that was found from them."""
+
+    ready: Ready
+    gathered: Gathered
+    stop: int
+    """After how many rows it ended."""
+    seconds: float | None
+    """What a row takes; None where nothing was measured."""
+    took: float
+    """Seconds of work on all of them."""
+
+
+def begin(ready: Ready) -> Beginning:
+    """Score the first rows in batches that grow, and find how large one should be."""
+    gpu = ready.device is not None and ready.device.type != "cpu"
+    limit = BATCH * (GAIN if gpu else 1)
+    largest = replace(ready.job, batch=SIZES[-1], ramp=True)
+    total = min(len(ready.rows), SIZES[-1])
+    gathered, began = Gathered(ready), progress.clock()
+    least: float | None = None
+    stop, first = 0, True
+    for places in largest.batches(range(total)):
+        if least is not None and least * len(places) > limit:
+            break
+        try:
+            (read,) = read_ahead(ready.rows, [places], workers=ready.job.workers, device=ready.device)
+        except InputError:  # the stream meets it again, after what comes before it
+            break
+        since = progress.clock()
+        gathered.take(read)
+        took, stop = progress.clock() - since, places.stop
+        if read.batch is None:
+            continue
+        if not first:
+            own = took / inputs.size(read.batch.inputs)
+            least = own if least is None else min(least, own)
+        elif took > KEPT / 2 and not gpu:
+            least = took
+        first = False
+    if stop == total:
+        size = next(size for size in SIZES if size >= min(stop, SIZES[-1]))
+    else:
+        size = max((size for size in SIZES if size <= stop), default=SIZES[0])
+    return Beginning(settled(ready, size), gathered, stop, least, progress.clock() - began)
+
+
+def settled(ready: Ready, size: int) -> Ready:
+    """The job with batches of this size, as if it was found now."""
+    return replace(ready, job=replace(ready.job, batch=size, ramp=True))
+
+
+def found(words: object) -> int | None:
+    """The size that an identity says was found; None where it was given."""
+    return int(words.removesuffix(FOUND)) if isinstance(words, str) and words.endswith(FOUND) else None
