@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
     if ready.training is not None:
         tell_problems(ready.training)
     total = len(ready.rows)
-    if not args.fresh and settled(folder) is None:  # before the first rows are scored
+    if folder != Path(args.out) and not args.fresh and settled(folder) is None:  # before rows are scored
         _check_free(args)
     ready, size, begun = _paced(args, ready, folder, ray)
     about = {"machine": machine(ready) if ray is None else None, **_about(args, ready)}
