@@ -95,7 +95,7 @@ class Case:
             return anatomy_of(self.classifier, _floats(self.reference[:8]))
 
     def collected(self, check: Callable[[], None]) -> Table:
-        """Z of every witness for every set and size of the reference, as tables by name; and whether answers are right."""
+        """The z of every witness for every set and size of the reference; and whether answers are right."""
         needs = [request for witness in WITNESSES for request in witness.needs(self.anatomy)]
         requests = tuple(dict.fromkeys([*needs, Logits()]))
         doubts = {name: Doubt(scores.get(name)) for name in DOUBTS}

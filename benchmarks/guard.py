@@ -1,0 +1,101 @@
+"""What a verdict of the guard costs: `Guard.check` beside the forward pass alone, in one run.
+
+    python benchmarks/guard.py [--device cuda] [--out benchmarks/results/guard-cpu.json]
+
+Networks of torchvision with random weights at 1,000 classes, pictures of noise: the cost does not depend on either.
+Both are timed in turn, and the median of the ratios is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from pathlib import Path
+
+import torch
+import torchvision
+
+import nescio
+from nescio.modes import predicting, preserved
+
+if __package__ in (None, ""):
+    import sys
+
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.measure import machine
+
+NETWORKS = ("resnet18", "resnet50", "vit_b_16", "convnext_tiny", "efficientnet_b0", "swin_t")
+
+
+def timed(work, device: str) -> float:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    work()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def measured(name: str, device: str, batch: int, references: int, rounds: int) -> dict[str, object]:
+    torch.manual_seed(0)
+    model = getattr(torchvision.models, name)(weights=None).eval().to(device)
+    classifier = nescio.Classifier(model)
+    reference = torch.rand(references, 3, 224, 224)
+    began = time.perf_counter()
+    guard = nescio.Guard(classifier).fit(reference.split(64), nuisances=None, progress=False)
+    fit = time.perf_counter() - began
+    x = torch.rand(batch, 3, 224, 224, device=device)
+
+    def forward() -> None:
+        with preserved(classifier), predicting(classifier):
+            classifier.logits(x).cpu()
+
+    def check() -> None:
+        guard.check(x, progress=False)
+
+    forward(), check()
+    pairs = [(timed(forward, device), timed(check, device)) for _ in range(rounds)]
+    ratios = [b / a for a, b in pairs]
+    return {
+        "network": name,
+        "batch": batch,
+        "reference": references,
+        "fit_seconds": fit,
+        "forward_seconds": statistics.median(a for a, _ in pairs),
+        "check_seconds": statistics.median(b for _, b in pairs),
+        "forward_passes": statistics.median(ratios),
+        "ratios": ratios,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--networks", nargs="+", default=NETWORKS)
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--reference", type=int)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore", UserWarning)
+    on_gpu = args.device == "cuda"
+    batch, references = args.batch or (256 if on_gpu else 16), args.reference or (1000 if on_gpu else 400)
+    rows = []
+    for name in args.networks:
+        rows.append(measured(name, args.device, batch, references, args.rounds))
+        shown = rows[-1]
+        print(
+            f"{name:16} forward {1e3 * shown['forward_seconds']:8.1f} ms   check {1e3 * shown['check_seconds']:8.1f} ms"
+            f"   {shown['forward_passes']:.2f} forward passes   fit {shown['fit_seconds']:.1f} s",
+            flush=True,
+        )
+    if args.out is not None:
+        args.out.write_text(json.dumps({"machine": machine(args.device), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
