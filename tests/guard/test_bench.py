@@ -1,6 +1,6 @@
 import torch
 
-from nescio.guard.bench import Bench, take, total
+from nescio.guard.bench import Bench, take
 from nescio.guard.scale import Scale
 from nescio.guard.split import in_turns
 from nescio.guard.witnesses import Appearance, Strangeness
@@ -36,7 +36,8 @@ def test_copies_of_one_input_judge_each_other_in_no_fit():
 
 def test_the_score_is_the_sum_of_the_votes():
     bench = Bench.of(WITNESSES, kept(30), torch.arange(30))
-    votes = bench.votes(WITNESSES, kept(5, seed=1))
+    heard = bench.heard(WITNESSES, kept(5, seed=1))
+    votes = heard.votes
     assert list(votes) == ["strangeness", "appearance"]
-    torch.testing.assert_close(total(votes), votes["strangeness"] + votes["appearance"])
+    torch.testing.assert_close(heard.score, votes["strangeness"] + votes["appearance"])
     assert bool((votes["appearance"] >= 0).all())

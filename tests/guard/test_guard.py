@@ -41,7 +41,7 @@ def test_the_verdict_is_the_rank_of_the_sum_of_the_votes(count):
     assert own.wrong is None
     assert bool(((own.p_value * (ranks + 1)).frac().sub(0.5).abs() > 0.499).all())
     assert own.p_value.min() >= 1 / (ranks + 1)
-    torch.testing.assert_close(own.score, sum(own.witnesses.values()))
+    torch.testing.assert_close(own.score, sum(own.votes.values()))
     with torch.no_grad():
         p = mlp()(new).softmax(1)
     assert torch.equal(own.predicted, p.argmax(1))

@@ -102,10 +102,10 @@ def test_what_is_not_there_not_fitted_or_not_known(tmp_path):
             return z[:, 0]
 
         def words(self, kind):
-            return "It is far from the middle"
+            return "Its place is"
 
     guard = Guard(mlp(), witnesses=[Mine()]).fit(vectors(120))
-    assert guard.check(9 + vectors(2)).words()[0] == "It is far from the middle (further out than 120 of 120)."
+    assert guard.check(9 + vectors(2)).words()[0] == "Its place is unlike anything in the reference (further out than 120 of 120)."
     with pytest.raises(InputError, match="decorate it with nescio.guard.witnesses.register"):
         guard.save(tmp_path)
     assert list(tmp_path.iterdir()) == []

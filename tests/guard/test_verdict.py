@@ -16,12 +16,13 @@ def verdict(ranks=200, wrong=None, p=(0.01, 0.04, 0.3, 0.9)):
         p_value=column(*p),
         score=column(*range(n)),
         witnesses={"doubt": column(0, 5, 3, -1)[:n], "appearance": column(4, 1, 0, 0)[:n]},
-        beyond={"doubt": torch.tensor([90, 200, 195, 20])[:n], "appearance": torch.tensor([200, 150, 80, 10])[:n]},
+        votes={"doubt": column(0, 5, 3, -1)[:n], "appearance": column(4, 1, 0, 0)[:n]},
+        beyond={"doubt": torch.tensor([90, 200, 195, 20])[:n], "appearance": torch.tensor([190, 150, 80, 10])[:n]},
         ranks=ranks,
         predicted=torch.arange(n),
         confidence=column(0.9, 0.5, 0.6, 0.99)[:n],
         wrong=wrong,
-        reasons={"doubt": "The model is unsure of its answer", "appearance": "Its edges are unlike anything"},
+        reasons={"doubt": "The model's doubt is", "appearance": "Its edges are"},
     )
 
 
@@ -50,8 +51,8 @@ def test_states_with_labels_take_the_share_of_wrong_answers():
 
 def test_the_witness_that_objects_most_gives_the_reason():
     assert verdict().words() == [
-        "Its edges are unlike anything (further out than 200 of 200).",
-        "The model is unsure of its answer (further out than 200 of 200).",
+        "Its edges are unusual beside the reference (further out than 190 of 200).",
+        "The model's doubt is unlike anything in the reference (further out than 200 of 200).",
         "It looks like the reference, but the model is unsure of its answer (further out than 195 of 200).",
         "It looks like the reference.",
     ]

@@ -67,9 +67,7 @@ CALLS: dict[str, Callable[[nn.Module, Tensor], Any]] = {
 def test_a_gradient_that_is_lost_is_an_error(kind: str, call: str, count: int) -> None:
     torch.manual_seed(0)
     model, x = KINDS[kind](), torch.randn(count, 4)
-    with pytest.raises(
-        ModelError, match=r"derivative, such as a quantised layer|dynamically quantised layer"
-    ):
+    with pytest.raises(ModelError, match=r"derivative, such as a quantised layer|dynamically quantised layer"):
         CALLS[call](model, x)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nescio import quantities, scores
 from nescio.guard import split
-from nescio.guard.bench import Bench, take, total
+from nescio.guard.bench import Bench, take
 from nescio.guard.changes import Changes
 from nescio.guard.feed import form
 from nescio.guard.witnesses import Anatomy, Witness
@@ -30,13 +30,13 @@ STEADY = 300  # below that a word of warning is due
 class Jury:
     """The witnesses of one fold, and what they say of the inputs that give ranks; all sorted.
 
-    ranks, copies: the guard's scores of those inputs and of their changed copies; votes: of the inputs, by witness.
+    ranks, copies: the guard's scores of those inputs and of their changed copies; z: of the inputs, by witness.
     """
 
     bench: Bench
     ranks: Tensor
     copies: Tensor
-    votes: Mapping[str, Tensor]
+    z: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -176,11 +176,11 @@ def _jury(
         groups = torch.cat([groups, place[originals[with_fit]]])
         changed = take(copies, torch.isin(originals, fold.rank).nonzero().flatten())
     bench = Bench.of(witnesses, fit, groups)
-    votes = bench.votes(witnesses, take(plain, fold.rank))
+    heard = bench.heard(witnesses, take(plain, fold.rank))
     of_copies = torch.zeros(0, dtype=torch.float64)
     if changed is not None and len(next(iter(changed.values()))[0]):
-        of_copies = total(bench.votes(witnesses, changed)).sort().values
-    return Jury(bench, total(votes).sort().values, of_copies, {name: v.sort().values for name, v in votes.items()})
+        of_copies = bench.heard(witnesses, changed).score.sort().values
+    return Jury(bench, heard.score.sort().values, of_copies, {name: z.sort().values for name, z in heard.z.items()})
 
 
 def _mistakes(heard: Heard, order: Tensor) -> Mistakes | None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nescio import inputs, quantities, scores
 from nescio.guard import fitting, split
-from nescio.guard.bench import total
+from nescio.guard.bench import Testimony
 from nescio.guard.changes import Changes, Nuisances
 from nescio.guard.feed import at_once, blocks, count, form
 from nescio.guard.fitting import Fitted, Heard
@@ -149,15 +149,15 @@ class Guard:
         kept = fitting.kept(found.witnesses, found.anatomy, answers)
         logits = answers[Logits()]
         rank = changed = torch.zeros(len(logits), dtype=torch.float64)
-        beyond, votes = dict[str, Any](), dict[str, Any]()
+        beyond, z, votes = dict[str, Any](), dict[str, Any](), dict[str, Any]()
         for jury in found.juries:
-            own = jury.bench.votes(found.witnesses, kept)
-            score = total(own)
-            rank = rank + at_least(jury.ranks, score)
-            changed = changed + at_least(jury.copies, score)
-            for name, vote in own.items():
-                votes[name] = votes.get(name, 0.0) + vote / len(found.juries)
-                beyond[name] = beyond.get(name, 0) + len(jury.ranks) - at_least(jury.votes[name], vote)
+            heard = jury.bench.heard(found.witnesses, kept)
+            rank = rank + at_least(jury.ranks, heard.score)
+            changed = changed + at_least(jury.copies, heard.score)
+            for name, own in heard.z.items():
+                z[name] = z.get(name, 0.0) + own / len(found.juries)
+                votes[name] = votes.get(name, 0.0) + heard.votes[name] / len(found.juries)
+                beyond[name] = beyond.get(name, 0) + len(jury.ranks) - at_least(jury.z[name], own)
         ranks = sum(len(jury.ranks) for jury in found.juries)
         copies = sum(len(jury.copies) for jury in found.juries)
         p = (1.0 + rank) / (1.0 + ranks)
@@ -166,8 +166,9 @@ class Guard:
         doubt = scores.get("max_probability")(logits)
         return Verdict(
             p_value=p,
-            score=total(votes),
-            witnesses=votes,
+            score=Testimony(z, votes).score,
+            witnesses=z,
+            votes=votes,
             beyond=beyond,
             ranks=ranks,
             predicted=logits.argmax(1),

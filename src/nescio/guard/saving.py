@@ -92,8 +92,8 @@ def _tensors(found: Fitted) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for j, jury in enumerate(found.juries):
         tensors |= {f"{j}/ranks": jury.ranks, f"{j}/copies": jury.copies}
-        for name, vote in jury.votes.items():
-            tensors[f"{j}/votes/{name}"] = vote
+        for name, z in jury.z.items():
+            tensors[f"{j}/z/{name}"] = z
         for name, state in jury.bench.found.items():
             tensors |= {f"{j}/found/{name}/{key}": value for key, value in state.items()}
         for name, scales in jury.bench.scales.items():
@@ -111,9 +111,9 @@ def _fitted(record: Mapping[str, Any], tensors: Mapping[str, Tensor], witnesses:
         raise InputError("expected finite numbers in a saved guard, got NaN or infinite ones; save it again")
     juries = []
     for j in range(record["juries"]):
-        found, scales, votes = {}, {}, {}
+        found, scales, z = {}, {}, {}
         for witness in witnesses:
-            votes[witness.name] = tensors[f"{j}/votes/{witness.name}"]
+            z[witness.name] = tensors[f"{j}/z/{witness.name}"]
             start = f"{j}/found/{witness.name}/"
             found[witness.name] = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
             start = f"{j}/scales/{witness.name}/"
@@ -121,7 +121,7 @@ def _fitted(record: Mapping[str, Any], tensors: Mapping[str, Tensor], witnesses:
             scales[witness.name] = tuple(
                 Scale(tensors[f"{start}{k}/values"], tensors[f"{start}{k}/z"]) for k in range(count)
             )
-        juries.append(Jury(Bench(found, scales), tensors[f"{j}/ranks"], tensors[f"{j}/copies"], votes))
+        juries.append(Jury(Bench(found, scales), tensors[f"{j}/ranks"], tensors[f"{j}/copies"], z))
     mistakes = None
     if record["labelled"]:
         mistakes = Mistakes(*(tensors[f"mistakes/{name}"] for name in ("bounds", "wrong", "count")))

@@ -13,6 +13,7 @@ from nescio.guard.promise import benjamini_hochberg, check_level
 from nescio.guard.wrong import Wrong
 
 State = Literal["foreign", "unsure", "fine"]
+UNLIKE, UNUSUAL = "unlike anything in the reference", "unusual beside the reference"
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Verdict:
     Attributes:
         p_value: float64 ``[N]``. Of inputs like the reference, at most a share α has p ≤ α.
         score: float64 ``[N]``, higher = more foreign.
-        witnesses: the vote of each witness, float64 ``[N]``: about 0 or below for a usual input, 2 for one in forty.
+        witnesses: what each witness says, as z, float64 ``[N]``: about 0 for a usual input, 2 for one in forty.
+        votes: what that adds to the score, float64 ``[N]``.
         beyond: for each witness how many inputs of the reference it finds less unusual, int64 ``[N]``.
         ranks: how many inputs of the reference that is out of.
         predicted: the class that the model answers, int64 ``[N]``; confidence: its probability, float64 ``[N]``.
@@ -32,6 +34,7 @@ class Verdict:
     p_value: Tensor
     score: Tensor
     witnesses: Mapping[str, Tensor]
+    votes: Mapping[str, Tensor]
     beyond: Mapping[str, Tensor]
     ranks: int
     predicted: Tensor
@@ -88,20 +91,18 @@ class Verdict:
         return [self._sentence(i, bool(self.p_value[i] <= alpha)) for i in range(len(self))]
 
     def _sentence(self, i: int, foreign: bool) -> str:
-        names = list(self.witnesses)
-        loudest = max(names, key=lambda name: float(self.witnesses[name][i]))
+        loudest = max(self.votes, key=lambda name: float(self.votes[name][i]))
         if not foreign:
             doubtful = "doubt" in self.beyond and int(self.beyond["doubt"][i]) >= 0.95 * self.ranks
             if doubtful:
                 return f"It looks like the reference, but the model is unsure of its answer{self._count('doubt', i)}."
-            return f"It looks like the reference{self._count(loudest, i, usual=True)}."
-        return f"{self.reasons.get(loudest, loudest)}{self._count(loudest, i)}."
+            return "It looks like the reference."
+        extreme = int(self.beyond[loudest][i]) >= 0.99 * self.ranks
+        reason = self.reasons.get(loudest, loudest)
+        return f"{reason} {UNLIKE if extreme else UNUSUAL}{self._count(loudest, i)}."
 
-    def _count(self, name: str, i: int, usual: bool = False) -> str:
-        beyond = int(self.beyond[name][i])
-        if usual:
-            return ""
-        return f" (further out than {beyond} of {self.ranks})"
+    def _count(self, name: str, i: int) -> str:
+        return f" (further out than {int(self.beyond[name][i])} of {self.ranks})"
 
     def __getitem__(self, index: slice) -> Verdict:
         """The verdict on some of the inputs."""
@@ -110,7 +111,7 @@ class Verdict:
             value = getattr(self, entry.name)
             if isinstance(value, Tensor):
                 changed[entry.name] = value[index]
-            elif entry.name in ("witnesses", "beyond"):
+            elif entry.name in ("witnesses", "votes", "beyond"):
                 changed[entry.name] = {name: one[index] for name, one in value.items()}
             elif isinstance(value, Wrong):
                 changed[entry.name] = Wrong(value.probability[index], value.low[index], value.high[index])
@@ -125,7 +126,7 @@ def joined(parts: Sequence[Verdict]) -> Verdict:
     changed: dict[str, Any] = {"ranks": first.ranks, "reasons": first.reasons}
     for name in ("p_value", "score", "predicted", "confidence"):
         changed[name] = torch.cat([getattr(part, name) for part in parts])
-    for name in ("witnesses", "beyond"):
+    for name in ("witnesses", "votes", "beyond"):
         changed[name] = {key: torch.cat([getattr(part, name)[key] for part in parts]) for key in getattr(first, name)}
     if first.wrong is not None:
         found = [part.wrong for part in parts if part.wrong is not None]

@@ -127,8 +127,8 @@ PLANS = (
     ),
     TrainingPlan(
         "resnet-cifar100-fast", "cifar100", partial(resnet18_cifar, classes=100),
-        replace(_CYCLE, epochs=40, lr=0.3, warmup=10, augment=_STANDARD),
-        "ResNet18; one-cycle SGD up to 0.3, 40 epochs of batches of 512, bfloat16; crops and flips",
+        replace(_CYCLE, epochs=24, lr=0.3, warmup=6, augment=_STANDARD),
+        "ResNet18; one-cycle SGD up to 0.3, 24 epochs of batches of 512, bfloat16; crops and flips",
     ),
     TrainingPlan(
         "vit-cifar10", "cifar10", small_vit, replace(_ADAM, epochs=200),

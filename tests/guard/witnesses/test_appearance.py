@@ -27,8 +27,10 @@ def test_a_column_for_each_depth_and_only_what_is_far_out_counts():
     measured = witness.measure(witness.fit(known), (known[0][:3], known[1][:3]))
     assert measured.shape == (3, 2)
     z = torch.tensor([[-2.0, -1.0], [1.0, 3.0], [-5.0, 2.0]], dtype=torch.float64)
-    assert witness.vote(z).tolist() == [0.0, 2.0, 1.0]
-    assert Appearance(dead_zone=1.0).vote(z).tolist() == [0.0, 1.0, 0.5]
+    expected = torch.tensor([0.0, 3 * (1.5**2 / 2) ** 0.5, 3 * (0.5**2 / 2) ** 0.5], dtype=torch.float64)
+    torch.testing.assert_close(witness.vote(z), expected)
+    torch.testing.assert_close(Appearance(dead_zone=2.0, weight=1.0).vote(z)[1], torch.tensor(0.5**0.5).double())
+    torch.testing.assert_close(witness.summary(z)[1:], torch.tensor([5**0.5, 2**0.5], dtype=torch.float64))
 
 
 def test_constant_channels_do_not_break_it():

@@ -26,9 +26,13 @@ _FLOOR = 1e-6  # of the mean variance: a channel that never moved in the referen
 @register
 @dataclass(frozen=True)
 class Appearance(Witness):
-    """The mean over the depths of how far out the statistics lie; it counts against an input, never for it."""
+    """How far out the statistics lie, over the depths; it counts against an input, never for it.
 
-    dead_zone: float = 0.0
+    dead_zone: z up to which a depth says nothing; weight: what the rest counts.
+    """
+
+    dead_zone: float = 1.5
+    weight: float = 3.0
 
     name = "appearance"
 
@@ -56,12 +60,19 @@ class Appearance(Witness):
             columns.append(square.sqrt())
         return torch.stack(columns, dim=1)
 
+    def summary(self, z: Tensor) -> Tensor:
+        return _root_mean_square(z.clamp(min=0.0))
+
     def vote(self, z: Tensor) -> Tensor:
-        return (z - self.dead_zone).clamp(min=0.0).mean(1)
+        return self.weight * _root_mean_square((z - self.dead_zone).clamp(min=0.0))
 
     def words(self, kind: Kind) -> str:
         what = {"pictures": "edges and textures", "tokens": "words and phrases", "vectors": "values"}
-        return f"Its {what.get(kind, 'shapes and levels')} are unlike anything in the reference"
+        return f"Its {what.get(kind, 'shapes and levels')} are"
+
+
+def _root_mean_square(z: Tensor) -> Tensor:
+    return z.square().mean(1).sqrt()
 
 
 def _shrunk(statistics: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

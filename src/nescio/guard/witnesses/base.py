@@ -6,7 +6,8 @@ A witness is a frozen dataclass of settings. To write a new one, put a file into
     rows(*answers)          what is kept of each input: a tuple of tensors of float64, each ``[N, …]``
     fit(rows)               what is kept of the reference: a dictionary of tensors
     measure(found, rows)    how unusual each input is, float64 ``[N, M]``, higher = more unusual; M ways of looking
-    vote(z)                 one number from the M, each brought to the scale of z first: float64 ``[N]``
+    summary(z)              one z from the M, each brought to the scale of z first: float64 ``[N]``, for people
+    vote(z)                 what it adds to the score of the guard: float64 ``[N]``
 
 and decorate it with `register`. The guard adds the votes of its witnesses up.
 """
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from nescio.types import Activations, Features, Request
 
+FLOOR = -1.5  # of z that counts for an input: a network may be very sure far from all data
 Kind = Literal["pictures", "tokens", "vectors", "signals"]
 Rows = tuple[Tensor, ...]
 Found = dict[str, Tensor]
@@ -55,12 +57,16 @@ class Witness:
         """How unusual each input is, ``[N, M]``."""
         raise NotImplementedError
 
+    def summary(self, z: Tensor) -> Tensor:
+        """One z for each input, ``[N]``."""
+        return z[:, 0]
+
     def vote(self, z: Tensor) -> Tensor:
-        """One number for each input, ``[N]``."""
+        """What it adds to the score of each input, ``[N]``."""
         raise NotImplementedError
 
     def words(self, kind: Kind) -> str:
-        """What it means that this witness objects, as a sentence without its full stop; kind: what the inputs are."""
+        """The beginning of a sentence that ends in "unlike anything in the reference"; kind: what the inputs are."""
         raise NotImplementedError
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nescio import scores
-from nescio.guard.witnesses.base import Anatomy, Found, Kind, Rows, Witness, register
+from nescio.guard.witnesses.base import FLOOR, Anatomy, Found, Kind, Rows, Witness, register
 from nescio.types import InputError, Method, NormTable, Predictions, Request
 
 
@@ -43,7 +43,7 @@ class Doubt(Witness):
         return rows[0].to(torch.float64)
 
     def vote(self, z: Tensor) -> Tensor:
-        return z[:, 0]
+        return z[:, 0].clamp(min=FLOOR)
 
     def words(self, kind: Kind) -> str:
-        return "The model is unsure of its answer"
+        return "The model's doubt of its own answer is"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nescio.guard.witnesses.base import Anatomy, Found, Kind, Rows, Witness, register
+from nescio.guard.witnesses.base import FLOOR, Anatomy, Found, Kind, Rows, Witness, register
 from nescio.types import Request
 
 _ELEMENTS = 2**24  # of a table of distances at once: 128 MiB
@@ -19,7 +19,7 @@ class Strangeness(Witness):
     """1 − the mean cosine between the features of an input and the `neighbours` nearest of the reference."""
 
     neighbours: int = 10
-    dead_zone: float = 0.0
+    weight: float = 0.5
 
     name = "strangeness"
 
@@ -39,7 +39,7 @@ class Strangeness(Witness):
         return torch.cat([1.0 - (part @ known.T).topk(k, dim=1).values.mean(1, keepdim=True) for part in parts])
 
     def vote(self, z: Tensor) -> Tensor:
-        return z[:, 0]
+        return self.weight * z[:, 0].clamp(min=FLOOR)
 
     def words(self, kind: Kind) -> str:
-        return "What the model sees in it is unlike anything in the reference"
+        return "What the model sees in it is"
