@@ -238,3 +238,12 @@ def test_labelled_data_is_a_pair_or_pairs() -> None:
 def test_labelled_data_that_is_not(data: object, words: str) -> None:
     with pytest.raises(InputError, match=words):
         list(inputs.labelled(data))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_is_refused_with_the_remedy(layout):
+    x = torch.nested.nested_tensor([torch.randn(2, 4), torch.randn(3, 4)], layout=layout)
+    for batch in (x, {"x": x}):
+        with pytest.raises(InputError, match=r"got a nested tensor as .*to_padded_tensor"):
+            inputs.as_inputs(batch)

@@ -210,6 +210,11 @@ def _labels(y: object, x: object) -> bool:
 
 def _tensor(value: object, what: str) -> Tensor:
     if isinstance(value, Tensor):
+        if value.is_nested:
+            raise InputError(
+                f"{_EXPECTED}, got a nested tensor as {what}; pad it, torch.nested.to_padded_tensor(x, 0.0), and give "
+                "the model a mask, or give inputs of one size in each batch"
+            )
         return value
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "fiub":

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+import nescio
 from nescio.models import Classifier
 from nescio.modes import predicting
 from nescio.types import ModelError
@@ -183,3 +184,48 @@ def test_probabilities_that_were_changed_in_place_count():
         return p
 
     assert torch.allclose(Classifier(model, output="probabilities").logits(x).softmax(1), model(x))
+
+
+class Two(nn.Module):
+    """Features and logits, in one order or the other."""
+
+    def __init__(self, order):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.head, self.order = nn.Linear(4, 6), nn.Linear(6, 3), order
+
+    def forward(self, x):
+        h = self.body(x).tanh()
+        both = {"features": h, "logits": self.head(h)}
+        return tuple(both[name] for name in self.order)
+
+
+@pytest.mark.parametrize("order", [("features", "logits"), ("logits", "features")])
+def test_where_several_items_could_be_logits_it_is_said_once_and_can_be_chosen(order):
+    model, x = Two(order).eval(), torch.randn(5, 4)
+    silent = Classifier(model)
+    with pytest.warns(UserWarning, match=r"item 0: \[5, .*item 1: \[5, .*the first is taken.*item=1"):
+        assert torch.equal(silent.logits(x), model(x)[0])
+    at = order.index("logits")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        silent.logits(x)
+        for item in (at, at - 2):
+            assert torch.equal(Classifier(model, item=item).logits(x), model(x)[at])
+        found = nescio.score(Classifier(model, item=at), x, "exgrad")
+        wanted = nescio.score(nn.Sequential(model.body, nn.Tanh(), model.head).eval(), x, "exgrad")
+        torch.testing.assert_close(found, wanted)
+
+
+def test_an_item_that_is_not_there_is_an_error():
+    with warnings.catch_warnings():  # hidden states have another shape: there is no doubt
+        warnings.simplefilter("error")
+        Classifier(lambda x: (x, x.unsqueeze(1), x[:, :1])).logits(torch.randn(5, 3))
+    named = Classifier(lambda x: {"a": x, "b": 2 * x}, item="b")
+    assert torch.equal(named.logits(torch.ones(5, 3)), 2 * torch.ones(5, 3))
+    for item in (2, "b", -3):
+        with pytest.raises(ModelError, match="expected the model to return a tensor at item="):
+            Classifier(lambda x: (x, x), item=item).logits(torch.randn(5, 3))
+    for item in (True, 1.0):
+        with pytest.raises(ModelError, match="expected item to be a place in a tuple or a name"):
+            Classifier(mlp(), item=item)

@@ -276,3 +276,102 @@ def test_a_rule_that_cannot_be_told_from_another_is_not_wrong(count: int) -> Non
         model.head.weight.normal_()
     assert not slow(model, x)
     same_as_reference(model, x)
+
+
+class Trimming(nn.Module):
+    """A model of texts that cuts padding off down to the longest of the batch; its mean counts what padding is left."""
+
+    def __init__(self, masked: bool) -> None:
+        super().__init__()
+        self.words, self.head, self.masked = nn.Embedding(20, 6), nn.Linear(6, 3), masked
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        input_ids = input_ids[:, : int((input_ids != 0).sum(1).max())]
+        h = torch.tanh(self.words(input_ids))
+        if not self.masked:
+            return self.head(h.mean(1))
+        mask = (input_ids != 0).unsqueeze(2)
+        return self.head((h * mask).sum(1) / mask.sum(1))
+
+
+def texts(*lengths: int) -> dict[str, Tensor]:
+    ids = torch.randint(1, 20, (len(lengths), 8), generator=torch.Generator().manual_seed(0))
+    return {"input_ids": torch.where(torch.arange(8) < torch.tensor(lengths)[:, None], ids, 0)}
+
+
+@pytest.mark.parametrize("lengths", [(8, 8, 8, 2), (2, 8, 8, 8), (8, 2, 8, 8), (8, 8), (3, 8)])
+def test_texts_that_are_trimmed_to_the_longest_of_the_batch(lengths: tuple[int, ...]) -> None:
+    """The order of the batch does not matter, nor that a batch of equal lengths came before."""
+    masked = ready(Trimming(masked=True))
+    same_as_reference(masked, texts(*lengths))
+    model = ready(Trimming(masked=False))
+    for _ in range(2):
+        same_as_reference(model, texts(8, 8, 8, 8))
+        if len(set(lengths)) > 1:
+            with pytest.raises(ModelError, match=r"treats each input of a batch on its own.*longest of the batch"):
+                trace.class_gradients(model, texts(*lengths))
+            same_as_reference(model, {"input_ids": texts(*lengths)["input_ids"][:1]})
+        else:
+            same_as_reference(model, texts(*lengths))
+
+
+def test_re_entrant_checkpointing_of_a_layer_in_the_middle() -> None:
+    """Autograd sees it as an operation, whose backward pass takes no part in `autograd.grad`."""
+
+    class Middle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.head = nn.Linear(4, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(checkpoint(lambda t: self.second(t).tanh(), self.first(x), use_reentrant=True))
+
+    with pytest.raises(ModelError, match=r"code of its own, which fails.*use_reentrant=False"):
+        trace.class_gradients(ready(Middle()), torch.randn(4, 4, dtype=torch.float64))
+
+
+def test_a_backward_pass_that_asks_for_training() -> None:
+    class Reversible(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            raise AssertionError("put the model into training mode")
+
+    with pytest.raises(ModelError, match=r"gradient can be taken in eval mode.*put the model into training mode"):
+        trace.class_gradients(ready(Mixing(Reversible.apply)), torch.randn(4, 4, dtype=torch.float64))
+
+
+def test_flex_attention_on_a_cpu_is_refused() -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    class Flex(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.project, self.head = nn.Linear(16, 48), nn.Linear(16, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = self.project(x).view(len(x), -1, 3, 1, 16).permute(2, 0, 3, 1, 4)
+            return self.head(flex_attention(q, k, v).squeeze(1).mean(1))
+
+    with pytest.raises(ModelError, match=r"an operation of it has none here.*a score without gradients"):
+        trace.class_gradients(Flex().eval(), torch.randn(3, 16, 16))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+def test_nested_tensors_inside_a_model_are_refused(layout: torch.layout) -> None:
+    class Nested(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            rows = [one[: 2 + int(one[0, 0] > 0)] for one in x]
+            h = self.first(torch.nested.as_nested_tensor(rows, layout=layout))
+            return self.head(torch.stack([part.tanh().sum(0) for part in h.unbind()]))
+
+    with pytest.raises(ModelError, match=r"makes nested ones \(torch.nested\).*let it pad them"):
+        trace.class_gradients(ready(Nested()), torch.randn(4, 3, 4, dtype=torch.float64))

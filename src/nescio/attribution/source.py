@@ -110,7 +110,7 @@ def as_floats(member: Member, x: Inputs) -> Member:
     first = classifier.preprocess
     if not isinstance(x, Tensor) or x.is_floating_point() or x.ndim < 3 or first is None:
         return member
-    bare = Classifier(classifier.model, output=classifier.output)
+    bare = Classifier(classifier.model, output=classifier.output, item=classifier.item)
     return replace(member, network=lambda: bare, before=lambda x: first(x.to(classifier.device)))
 
 

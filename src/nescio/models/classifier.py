@@ -41,6 +41,8 @@ class Classifier:
     output: "logits", "probabilities" (the model ends in a softmax) or "binary" (one logit for two classes).
     preprocess: applied to every input before the model, such as the normalisation of an image; noise is added to
     inputs before it, so that its size is in the units of the input.
+    item: where the logits are, for a model that returns several things: a place in a tuple, or a name in a mapping.
+    Left out, they are the entry ``logits``, or the first of a tuple, with a warning where others could be logits too.
     """
 
     def __init__(
@@ -49,16 +51,19 @@ class Classifier:
         *,
         output: str = "logits",
         preprocess: Callable[[Any], Any] | None = None,
+        item: int | str | None = None,
     ) -> None:
         _check_model(model)
         if output not in outputs.OUTPUTS:
             raise ModelError(f"expected output to be one of {', '.join(outputs.OUTPUTS)}, got {output!r}")
         if preprocess is not None and not callable(preprocess):
             raise ModelError(f"expected preprocess to be a function of a batch of inputs, got {describe(preprocess)}")
-        self.model, self.output, self.preprocess = model, output, preprocess
+        if item is not None and (isinstance(item, bool) or not isinstance(item, int | str)):
+            raise ModelError(f"expected item to be a place in a tuple or a name, got {item!r}")
+        self.model, self.output, self.preprocess, self.item = model, output, preprocess, item
         owner = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
         self._owner = owner if isinstance(owner, nn.Module) else None
-        self._warned = False
+        self._warned = self._chose = False
         if self._owner is not None:
             refuse_unready(self._owner)
 
@@ -181,7 +186,16 @@ class Classifier:
                 if isinstance(error, ModelError | InputError) or (explained := explain(error, x)) is None:
                     raise
                 raise explained from error
-        out = outputs.pick(result)
+        if self.item is None and not self._chose and (places := outputs.rivals(result, count)):
+            self._chose = True
+            shapes = ", ".join(f"item {i}: {list(result[i].shape)}" for i in places)
+            warnings.warn(
+                f"{self.name} returns several tensors that could be logits ({shapes}); the first is taken. Say which "
+                f"it is: nescio.Classifier(model, item={places[1]}), or item=0",
+                UserWarning,
+                stacklevel=2,
+            )
+        out = outputs.pick(result, self.item)
         z = outputs.to_logits(out, self.output, closing)
         outputs.check_shape(z, count)
         return z, out

@@ -11,7 +11,7 @@ import torch
 
 from nescio import inputs
 from nescio.inputs import Inputs, describe
-from nescio.types import InputError
+from nescio.types import InputError, ModelError
 
 _TYPES = re.compile(r"dtype|scalar type|not implemented for '|[Ii]nput type .* should be the same")
 _SHAPES = re.compile(
@@ -21,12 +21,19 @@ _SHAPES = re.compile(
 )
 
 
-def explain(error: Exception, x: Inputs) -> InputError | None:
-    """The InputError for what a wrong type or shape of the input raises in a forward pass; None for other errors."""
+def explain(error: Exception, x: Inputs) -> InputError | ModelError | None:
+    """The InputError for what a wrong type or shape of the input raises in a forward pass, the ModelError for an
+    operation without a gradient; None for other errors.
+    """
     message = str(error).strip().rstrip(".")
     what = f"the model could not take {describe(x)}. It says: {message}. Expected"
     if isinstance(error, torch.OutOfMemoryError):
         return None
+    if "does not support backward" in message:
+        return ModelError(
+            f"expected a model with gradients, but an operation of it has none here. It says: {message}. Use another "
+            "device, another kind of attention, or a score without gradients, such as 'entropy'"
+        )
     if isinstance(error, RuntimeError) and _TYPES.search(message):
         if inputs.is_floating(x):
             return InputError(

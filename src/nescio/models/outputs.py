@@ -67,8 +67,10 @@ def _version(t: Tensor) -> int | None:
         return None if t.is_inference() else t._version  # which counts the writes
 
 
-def pick(output: object) -> Tensor:
-    """The tensor of logits in what the model returned."""
+def pick(output: object, item: int | str | None = None) -> Tensor:
+    """The tensor of logits in what the model returned; ``item``: at which place of a tuple, or by which name."""
+    if item is not None:
+        return _item(output, item)
     if isinstance(output, Tensor):
         return output
     if isinstance(logits := getattr(output, "logits", None), Tensor):
@@ -81,11 +83,35 @@ def pick(output: object) -> Tensor:
             return held[0]
         raise ModelError(
             "expected the model to return logits [N, C], or a dict with an entry 'logits' or a single tensor, "
-            f"got {describe(output)}; return output['logits'] from the model"
+            f"got {describe(output)}; name the entry: nescio.Classifier(model, item='...')"
         )
     if isinstance(output, tuple | list) and output:
         return pick(output[0])
     raise ModelError(f"expected the model to return logits [N, C], got {describe(output)}; return a tensor")
+
+
+def _item(output: object, item: int | str) -> Tensor:
+    found: object = None
+    if isinstance(item, str):
+        found = output.get(item) if isinstance(output, Mapping) else getattr(output, item, None)
+    elif isinstance(output, tuple | list) and -len(output) <= item < len(output):
+        found = output[item]
+    if not isinstance(found, Tensor):
+        raise ModelError(f"expected the model to return a tensor at item={item!r}, got {describe(output)}")
+    return found
+
+
+def rivals(output: object, count: int) -> list[int]:
+    """The places of a tuple that could hold logits of so many inputs, where the first does and others do too."""
+    if not isinstance(output, tuple | list) or isinstance(getattr(output, "logits", None), Tensor):
+        return []
+    fitting = [
+        i
+        for i, one in enumerate(output)
+        if isinstance(one, Tensor) and one.is_floating_point() and one.ndim == 2
+        if one.shape[0] == count and one.shape[1] > 1
+    ]
+    return fitting if len(fitting) > 1 and fitting[0] == 0 else []
 
 
 def to_logits(out: Tensor, kind: str, closing: Closing | None) -> Tensor:

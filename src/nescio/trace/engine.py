@@ -8,6 +8,7 @@ gradient.
 
 from __future__ import annotations
 
+import traceback
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
@@ -27,9 +28,12 @@ from nescio.trace.backward import NotFolded, visit
 from nescio.trace.graph import Graph
 from nescio.trace.layers import Layers
 from nescio.trace.layout import Layout
+from nescio.trace.memory import exhausted
 from nescio.trace.plan import Plan, followed, forms, leaf, probe
 from nescio.trace.sound import Sound
+from nescio.trace.steady import prove_own
 from nescio.trace.substitutes import folding
+from nescio.types import ModelError
 
 PROBED = 3
 """Inputs that a plan for more than one is found from."""
@@ -141,6 +145,8 @@ def forward(classifier: Classifier, x: Any, check: bool = True, wanted: Collecti
     Only the ``wanted`` parameters are followed (None: all): the graph begins with the first operation on one of them.
     """
     logits, graph = _trace(classifier, x, check, wanted)
+    if check:
+        prove_own(classifier, x, logits)
     known = _PLANS.setdefault(classifier.module, {})
     size = inputs.size(x)
     kind = (min(size, 2), graph.signature)
@@ -157,6 +163,14 @@ def forward(classifier: Classifier, x: Any, check: bool = True, wanted: Collecti
                     raise
                 _CHECKPOINTED.add(classifier.module)
                 return forward(classifier, x, check, wanted)
+            except (RuntimeError, AssertionError) as error:
+                if exhausted(error) or not _own_backward(error):
+                    raise
+                raise ModelError(
+                    f"expected a model whose gradient can be taken in eval mode, but the backward pass of "
+                    f"{classifier.name} has code of its own, which fails: {error}; for checkpointing say "
+                    "use_reentrant=False, or switch reversible layers and the like off"
+                ) from error
         else:
             few = inputs.take(x, [i % size for i in range(PROBED)])
             small = forward(classifier, few, wanted=wanted).plan
@@ -186,6 +200,12 @@ def _lit(classifier: Classifier, x: Any, check: bool, wanted: Collection[str] | 
     if more.signature != plan.signature:
         return plan
     return replace(plan, fast={**plan.fast, **{n: where for n, where in more.fast.items() if n in plan.unsure}})
+
+
+def _own_backward(error: BaseException) -> bool:
+    """Whether an error comes from the backward pass of an operation that the model defines itself."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__") == "torch.autograd.function" for frame, _ in frames)
 
 
 def _trace(classifier: Classifier, x: Any, check: bool, wanted: Collection[str] | None) -> tuple[Tensor, Graph]:

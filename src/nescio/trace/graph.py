@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from nescio.trace.moves import looks_up, moves
+from nescio.types import ModelError
 
 CHAIN = {
     "TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0", "SplitBackward0",
@@ -70,6 +71,11 @@ class Graph:
 
     def __init__(self, logits: Tensor, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...] = ()) -> None:
         self.nodes = [] if logits.grad_fn is None else _walk(logits.grad_fn)
+        if any(meta.is_nested_tensor for node in self.nodes for meta in getattr(node, "_input_metadata", ())):
+            raise ModelError(
+                "expected a model that computes with plain tensors, but it makes nested ones (torch.nested), in which "
+                "inputs cannot be told apart; let it pad them, with a mask, or use a score without gradients"
+            )
         self._index = {node: i for i, node in enumerate(self.nodes)}
         self._above: list[list[tuple[int, int, int]]] = [[] for _ in self.nodes]
         for i, node in enumerate(self.nodes):

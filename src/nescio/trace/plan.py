@@ -24,22 +24,17 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from nescio import inputs
 from nescio.models import Classifier
 from nescio.trace import general, layout, rules
 from nescio.trace.forms import Form, join
 from nescio.trace.graph import Graph, Use, summable
-from nescio.trace.memory import exhausted
+from nescio.trace.steady import prove_steady
 from nescio.types import ModelError
 
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 5e-2}
 """How far a rule may be from autograd, relative to the gradient (and a thousandth of it relative to the largest
 gradient).
 """
-
-
-STEADY = {torch.float64: 1e-6, torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 0.2}
-"""How far the logits of two calls of the model may be apart, relative to the largest logit."""
 
 
 SILENT = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -201,42 +196,6 @@ def refuse_blind(classifier: Classifier, logits: Tensor, inputs: tuple[Tensor, .
             f"expected logits with a gradient at the input, but those of {classifier.name} have none; remove no_grad, "
             "inference_mode, detach or an operation without a derivative, such as a quantised layer, from the model"
         )
-
-
-def prove_steady(classifier: Classifier, x: Any, first: Tensor, second: Tensor) -> None:
-    """Raise ModelError when the logits of an input are not its own.
-
-    They may change from call to call (``first`` and ``second`` are those of x), or with the rest of the batch.
-    """
-    tolerance = STEADY.get(first.dtype, 1e-2)
-
-    def apart(a: Tensor, b: Tensor) -> bool:
-        a, b = a.detach().double(), b.detach().double()
-        return not bool(((a - b).abs() <= tolerance * torch.maximum(a.abs().max(), b.abs().max())).all())
-
-    if apart(first, second):
-        raise ModelError(
-            f"expected a model that gives the same logits each time it sees an input, but those of {classifier.name} "
-            "change from call to call, in eval mode too; switch its randomness off (functional dropout needs "
-            "training=self.training), or what it keeps from one call to the next"
-        )
-    if len(first) == 1:
-        return
-    last = slice(len(first) - 1, len(first))
-    cause: Exception | None = None
-    try:
-        own = not apart(classifier.logits(leaf(inputs.take(x, last))[0]), second[last])
-    except (RuntimeError, ValueError, IndexError) as error:  # it takes several inputs, and not one
-        if exhausted(error):
-            raise
-        own, cause = False, error
-    if not own:
-        raise ModelError(
-            f"expected a model that treats each input of a batch on its own, but the logits of {classifier.name} for "
-            "an input change with the others in the batch; look for attention over the first dimension "
-            "(batch_first=True is missing), statistics of the batch (a dynamically quantised layer takes its scale "
-            "from them), or a reshape that mixes inputs"
-        ) from cause
 
 
 def _agrees(found: Sequence[Form], wanted: Sequence[float], largest: Sequence[float], dtype: torch.dtype) -> bool:

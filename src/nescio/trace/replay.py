@@ -81,7 +81,7 @@ def fingerprint(classifier: Classifier) -> Hashable:
     switches = (
         torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"),
         torch.are_deterministic_algorithms_enabled(), *tf32(), torch.backends.cudnn.enabled,
-        classifier.output, mark(classifier.preprocess),
+        classifier.output, classifier.item, mark(classifier.preprocess),
     )  # fmt: skip
     return _Print((*map(mark.one, classifier.roots), *modules, *switches), objects)
 

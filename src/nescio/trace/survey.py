@@ -114,7 +114,7 @@ def begin(
 
     if isinstance(x, torch.Tensor) and x.dim() == 4 and x.is_floating_point():
         # convolutions are faster so; a model that calls view() on what a convolution gives does not take it
-        with contextlib.suppress(RuntimeError, InputError):
+        with contextlib.suppress(RuntimeError, InputError, ModelError):
             return found(_channels_last(x), True)
     return found(x, False)
 

@@ -70,7 +70,7 @@ def settled(
             )
         if classifier.device is not None:
             step.to(classifier.device)
-        classifier = Classifier(classifier.model, output=classifier.output, preprocess=step)
+        classifier = Classifier(classifier.model, output=classifier.output, preprocess=step, item=classifier.item)
     return Source(classifier, preprocess, found.about, found.classes)
 
 
