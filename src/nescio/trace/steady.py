@@ -32,7 +32,12 @@ def prove_steady(classifier: Classifier, x: Any, first: Tensor, second: Tensor) 
             "training=self.training), or what it keeps from one call to the next"
         )
     for i in reversed(range(len(first) if len(first) > 1 else 0)):
-        _prove_own(classifier, x, second, i)
+        try:
+            _prove_own(classifier, x, second, i)
+        except (RuntimeError, ValueError, IndexError) as error:
+            if i < len(first) - 1 or exhausted(error) or isinstance(error, ModelError):
+                raise
+            raise _coupled(classifier) from error  # it takes several inputs, and not one
 
 
 def prove_own(classifier: Classifier, x: Any, logits: Tensor) -> None:
@@ -50,22 +55,19 @@ def prove_own(classifier: Classifier, x: Any, logits: Tensor) -> None:
 def _prove_own(classifier: Classifier, x: Any, logits: Tensor, i: int) -> None:
     """Raise ModelError when the i-th input has other logits alone than in the batch."""
     one = slice(i, i + 1)
-    cause: Exception | None = None
-    try:
-        # with gradients on, as the batch was: without, torch's own transformer layers take another way
-        own = not _apart(classifier.functional({}, inputs.take(x, one)), logits[one])
-    except (RuntimeError, ValueError, IndexError) as error:  # it takes several inputs, and not one
-        if exhausted(error):
-            raise
-        own, cause = False, error
-    if not own:
-        raise ModelError(
-            f"expected a model that treats each input of a batch on its own, but the logits of {classifier.name} for "
-            "an input change with the others in the batch; look for attention over the first dimension "
-            "(batch_first=True is missing), statistics of the batch (a dynamically quantised layer takes its scale "
-            "from them), texts that are cut to the longest of the batch without a mask, or a reshape that mixes "
-            "inputs; or give one input in each call"
-        ) from cause
+    # with gradients on, as the batch was: without, torch's own transformer layers take another way
+    if _apart(classifier.functional({}, inputs.take(x, one)), logits[one]):
+        raise _coupled(classifier)
+
+
+def _coupled(classifier: Classifier) -> ModelError:
+    return ModelError(
+        f"expected a model that treats each input of a batch on its own, but the logits of {classifier.name} for "
+        "an input change with the others in the batch; look for attention over the first dimension "
+        "(batch_first=True is missing), statistics of the batch (a dynamically quantised layer takes its scale "
+        "from them), texts that are cut to the longest of the batch without a mask, or a reshape that mixes "
+        "inputs; or give one input in each call"
+    )
 
 
 def _apart(a: Tensor, b: Tensor) -> bool:
