@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from nescio import decide
+from nescio import decide, scores
 from nescio.app import Desk, bundled, opened, reference
 from nescio.data.sources import open_data
 from nescio.models import Classifier
@@ -152,7 +152,7 @@ def test_a_distribution_and_a_policy_with_its_own_score(numbers: tuple[Source, P
     found = next(desk.of_row(torch.rand(1, 8, 8)))
     assert found.samples == 4
     assert desk.verdict(found, "mine", "entropy").advice == "accept"
-    assert list(opened(source).engine.methods) == ["mutual_information", "entropy", "max_probability"]
+    assert list(opened(source).engine.methods) == ["gen", "mutual_information", "entropy", "max_probability"]
 
 
 def test_a_network_that_takes_no_dropout_has_its_total_doubt(tmp_path: Path) -> None:
@@ -205,3 +205,9 @@ def test_the_bundled_digits_themselves(tmp_path: Path) -> None:
     assert known.answers[0].name == "0"
     assert desk.verdict(known, desk.policies.names[0], "knn").kind == "sure"
     assert sum(one.flagged for one in strange.methods) > sum(one.flagged for one in known.methods) + 3
+
+
+def test_the_score_that_comes_first_is_that_of_every_command(numbers: tuple[Source, Path]) -> None:
+    source, _ = numbers
+    first = next(iter(opened(source).engine.methods))
+    assert first == scores.default_method().name != "gradnorm"
