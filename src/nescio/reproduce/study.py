@@ -54,6 +54,7 @@ METRICS: Mapping[str, Metric] = {
     "nll": Metric("NLL", 1.0, 3, higher=False),
     "rho": Metric("rank correlation", 1.0, 4),
     "seconds": Metric("seconds", 1.0, 3, higher=False),
+    "share": Metric("share, %", 100.0, 1, higher=False),
     "iou": Metric("IoU", 1.0, 3),
     "murr2": Metric("MURR 2 %", 1.0, 3),
     "murr5": Metric("MURR 5 %", 1.0, 3),

@@ -38,6 +38,8 @@ DEARER: Mapping[str, Mapping[str, Any]] = {"regrad": {"samples": 0}, "evengrad":
 WITNESSES: tuple[Witness, ...] = (Strangeness(), Appearance())
 SAMPLES = 20
 """Draws of the methods that perturb something."""
+MEMORY_GB = 16.0
+"""For gradients: several networks may share a GPU."""
 LEFT_OUT = ("laplace", "mutual_information")
 """Methods that stand for a posterior."""
 
@@ -111,7 +113,11 @@ class Case:
                     found: dict[str, Any] = kept(WITNESSES, self.anatomy, answers)
                     found |= {name: doubt.rows(logits) for name, doubt in doubts.items()}
                     for name, method in dearer.items():
-                        found[name] = (score(self.classifier, _floats(some), method, progress=False).unsqueeze(1),)
+                        found[name] = (
+                            score(
+                                self.classifier, _floats(some), method, progress=False, memory_gb=MEMORY_GB
+                            ).unsqueeze(1),
+                        )
                     found["answer"] = (logits.argmax(1),)  # type: ignore[union-attr]
                     parts.append(found)
             return {name: tuple(map(torch.cat, zip(*(p[name] for p in parts), strict=True))) for name in parts[0]}
@@ -134,7 +140,7 @@ class Case:
         """Every method of the registry on every set but the shifts; a method that fails is left out, and said."""
         table: Table = {}
         sets = {name: x for name, x in self.sets.items() if not name.startswith("shift:") and name != "spare"}
-        for method in _methods():
+        for method in map(_method, single_methods()):
             check()
             try:
                 ready: Any = method
@@ -142,7 +148,8 @@ class Case:
                     ready = fit(self.classifier, method, training.batches(self.sizes.training), progress=False)
                 for name, x in sets.items():
                     parts = [
-                        score(self.classifier, _floats(some), ready, progress=False).numpy() for some in x.split(500)
+                        score(self.classifier, _floats(some), ready, progress=False, memory_gb=MEMORY_GB).numpy()
+                        for some in x.split(500)
                     ]
                     table[f"single/{method.name}/{name}"] = np.concatenate(parts).astype(np.float32)
             except (NescioError, RuntimeError, ValueError) as error:
@@ -178,14 +185,14 @@ def _judged(
     return found
 
 
-def _methods() -> list[Method]:
-    found = []
-    for name in scores.names():
-        if name in LEFT_OUT:
-            continue
-        settings = {"samples": SAMPLES} if name in ("perturb_x", "perturb_theta", "mc_aa", "inserted_dropout") else {}
-        found.append(scores.get(name, **settings))
-    return found
+def single_methods() -> list[str]:
+    """The names of the single scores that are compared."""
+    return [name for name in scores.names() if name not in LEFT_OUT]
+
+
+def _method(name: str) -> Method:
+    drawn = name in ("perturb_x", "perturb_theta", "mc_aa", "inserted_dropout")
+    return scores.get(name, **({"samples": SAMPLES} if drawn else {}))
 
 
 def _floats(x: Tensor) -> Tensor:
