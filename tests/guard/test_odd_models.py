@@ -124,9 +124,9 @@ class Overflow(nn.Module):
 
 def test_features_that_are_not_finite_are_said():
     guard = Guard(Overflow()).fit(vectors(60))
-    with pytest.raises(ModelError, match="expected finite (features|activations).*got NaN or infinite"):
+    with pytest.raises(ModelError, match=r"expected finite (features|activations).*got NaN or infinite"):
         guard.check(100 + vectors(2))
-    with pytest.raises(ModelError, match="expected finite (features|activations).*got NaN or infinite"):
+    with pytest.raises(ModelError, match=r"expected finite (features|activations).*got NaN or infinite"):
         Guard(Overflow()).fit(torch.cat([vectors(60), 100 + vectors(1)]))
 
 

@@ -61,7 +61,7 @@ def _are_labels(y: Any, x: Any) -> bool:
 
 
 def _is_column(y: Any, x: Any) -> bool:
-    """Whether y cannot be another batch like x, but may be meant as labels of x: `inputs.labelled` says what is wrong."""
+    """Whether y is no other batch like x, but may be meant as labels of x; `inputs.labelled` says what is wrong."""
     batch = isinstance(x, Mapping) or (isinstance(x, Tensor | np.ndarray) and x.ndim > 1)
     return batch and (isinstance(y, list) or (isinstance(y, Tensor | np.ndarray) and y.ndim == 1))
 
