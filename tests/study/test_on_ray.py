@@ -357,3 +357,15 @@ def test_the_use_of_time_in_words():
     usage = Usage(rows=1000, seconds=4.0, working=3.0, workers=2)
     assert str(usage) == "250 rows/s in 4 s by 2 workers, at work 75% of that time"
     assert usage.record()["workers"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the reference has:UserWarning")
+def test_verdicts_of_a_guard_are_those_of_the_local_engine(folder, cluster):
+    np.savez("reference.npz", x=np.random.default_rng(1).normal(size=(120, 4)))
+    assert main(["guard", "--model", "raymodels:build", "--reference", "reference.npz", "--out", "guard"]) == 0
+    given = ["--guard", "guard", "--model", "raymodels:build", "--data", "broken.npz", "--on-error", "skip"]
+    given += ["--batch-size", str(SIZE), "--part-rows", str(SIZE)]
+    assert main(["check", *given, "--out", "here.csv"]) == 0
+    assert main(["check", *given, "--out", "there.csv", "--engine", "ray", "--address", cluster]) == 0
+    assert Path("there.csv").read_bytes() == Path("here.csv").read_bytes()

@@ -23,6 +23,8 @@ from nescio.cli import interrupting
 COMMANDS = (
     "demo",
     "methods",
+    "guard",
+    "check",
     "score",
     "explain",
     "calibrate",
@@ -42,6 +44,8 @@ DESCRIPTION = (
 EXAMPLES = """examples:
   nescio demo                            train a small network, compare every method, write nescio-demo.html
   nescio methods                         what there is, what each needs and what it costs
+  nescio guard --model timm:resnet18 --weights w.safetensors --reference photos --out guard
+  nescio check --guard guard --data new --out verdicts.parquet
   nescio score --model timm:resnet18 --weights w.safetensors --data photos --out scores.parquet
   nescio explain --model torchvision:resnet18 --weights w.safetensors --data photo.jpg --out maps
   nescio calibrate --model mymodels:build --weights w.safetensors --data held-out.npz --out calibrated

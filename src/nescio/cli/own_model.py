@@ -19,9 +19,9 @@ SPEC = "torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.pt2, PACKAGE.MODULE:FAC
 DATA = "a folder of pictures, a .txt list of them, .npz, .parquet, .csv, or a data set of Hugging Face on disk"
 
 
-def add_model(command: argparse.ArgumentParser) -> None:
+def add_model(command: argparse.ArgumentParser, required: bool = True) -> None:
     """Where the model comes from."""
-    command.add_argument("--model", required=True, metavar="MODEL", help=SPEC)
+    command.add_argument("--model", required=required, metavar="MODEL", help=SPEC)
     command.add_argument(
         "--weights", metavar="FILE",
         help="its weights: .safetensors, or a file of torch.save; or published ones to fetch: DEFAULT for torchvision, "
@@ -46,9 +46,9 @@ def class_names(args: argparse.Namespace) -> tuple[str, ...] | None:
     return None if file is None else read_class_names(file)
 
 
-def add_data(command: argparse.ArgumentParser, required: bool = True) -> None:
+def add_data(command: argparse.ArgumentParser, required: bool = True, option: str = "--data") -> None:
     """Where the data come from, and how a row is made ready for the model."""
-    command.add_argument("--data", required=required, metavar="PATH", help=DATA)
+    command.add_argument(option, required=required, metavar="PATH", help=DATA)
     command.add_argument(
         "--x", "--key", dest="x", metavar="NAME",
         help="the array or column of inputs; several columns of numbers with commas (default: by usual names)",

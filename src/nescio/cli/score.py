@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from nescio.data.parts import Parts
     from nescio.data.sources import Rows
     from nescio.models.sources import Source
-    from nescio.study.jobs import Ready
+    from nescio.study.jobs import Job, Ready
     from nescio.study.pacing import Beginning
     from nescio.study.streaming import Usage
 
@@ -80,6 +81,12 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--fit", metavar="PATH", help="labelled training data, such as a .npz file, for the methods that need them"
     )
+    add_parts(command)
+    command.set_defaults(run=run)
+
+
+def add_parts(command: argparse.ArgumentParser) -> None:
+    """How work in parts is run."""
     command.add_argument("--fresh", action="store_true", help="drop what an earlier run has kept, and begin anew")
     command.add_argument("--overwrite", action="store_true", help="replace the file of --out where there is one")
     command.add_argument(
@@ -99,11 +106,26 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     command.add_argument("--address", metavar="HOST:PORT", help="with ray: the cluster (default: this machine alone)")
     add_running(command, "rows at a time (default: found by time, 1 to 256, and kept for a run that goes on)")
-    command.set_defaults(run=run, batch_size=None)
+    command.set_defaults(batch_size=None)
 
 
 def run(args: argparse.Namespace) -> int:
     """Open, score what is missing, join."""
+    return in_parts(args, _opened, _tell)
+
+
+def in_parts(
+    args: argparse.Namespace,
+    opened: Callable[[argparse.Namespace, Any], Ready],
+    tell: Callable[[str, Ready, list[tuple[int, Any]], Usage], object],
+    change: Callable[[Parts], Callable[[Any], Any] | None] = lambda parts: None,
+) -> int:
+    """Work on all rows of --data, part by part, into --out.
+
+    opened: gives what is to be done, from the arguments and the module of the other engine, if that is asked for.
+    tell: gets what was written, in words, the notes of all parts and the use of time. change: gives what is done to
+    the columns of each part when they are joined, from all parts.
+    """
     from nescio.data.manifest import settled
     from nescio.data.parts import Parts, clean
     from nescio.study.jobs import identity, machine
@@ -112,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
 
     folder, ending = _out(args)
     ray = _on_ray(args)
-    ready = _opened(args, ray)
+    ready = opened(args, ray)
     if ready.training is not None:
         tell_problems(ready.training)
     total = len(ready.rows)
@@ -137,7 +159,7 @@ def run(args: argparse.Namespace) -> int:
             rows, notes = parts.rows, parts.notes
             if folder != Path(args.out):
                 clean(args.out)
-                parts.join(args.out)
+                parts.join(args.out, change(parts))
         except KeyboardInterrupt:
             end = "interrupted"
             parts.settle()
@@ -157,7 +179,7 @@ def run(args: argparse.Namespace) -> int:
             parts.remove()
     there = folder == Path(args.out) and rows == parts.before > 0
     words = f"All {rows} rows were in {args.out} already" if there else f"Wrote {rows} rows to {args.out}"
-    _tell(words, ready, notes, usage)
+    tell(words, ready, notes, usage)
     return 0
 
 
@@ -208,6 +230,11 @@ def _opened(args: argparse.Namespace, ray: Any) -> Ready:
         tell_opened(source, rows)
         tell_chosen(args.method)
 
+    return open_job(job, ray, tell)
+
+
+def open_job(job: Job, ray: Any, tell: Callable[[Source, Rows], object]) -> Ready:
+    """The job, opened by this engine."""
     ready: Ready = job.open(tell) if ray is None else ray.opened(job, tell)
     return ready
 

@@ -7,10 +7,11 @@ alone, and not on how they were parted (Parquet).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from nescio.data.tables import Columns, read_table, write_table
 from nescio.types import need
 
 GROUP = 1 << 16
@@ -52,6 +53,14 @@ def _join_parquet(files: Sequence[Path], joined: Path) -> None:
                 out.write_table(table.slice(0, GROUP))
                 table = table.slice(GROUP)
             held = [table]
+
+
+def rewritten(files: Sequence[Path], change: Callable[[Any], Columns], folder: str) -> list[Path]:
+    """The files with other columns, of the same names in another folder."""
+    found = [Path(folder, file.name) for file in files]
+    for old, new in zip(files, found, strict=True):
+        write_table(new, change(read_table(old)))
+    return found
 
 
 JOIN = {".parquet": _join_parquet, ".csv": _join_csv, ".json": _join_json}

@@ -25,14 +25,15 @@ import os
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from nescio.data.aside import Aside, Written, sha256_of, token
 from nescio.data.atomic import replacing
-from nescio.data.joining import JOIN
+from nescio.data.joining import JOIN, rewritten
 from nescio.data.manifest import FORMAT, MANIFEST, VERSION, gaps, merged, read
 from nescio.data.sources.rows import Problem
 from nescio.data.tables import Columns, check_ending, write_table
@@ -218,13 +219,17 @@ class Parts:
         with suppress(OSError), (self.folder / RUNS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
-    def join(self, file: str | os.PathLike[str]) -> None:
-        """All parts as one file, of the same kind as they are, written as a whole or not at all."""
+    @property
+    def files(self) -> list[Path]:
+        """The files of the parts that are there, in order."""
+        return [self.folder / self._entries[start]["file"] for start in sorted(self._entries)]
+
+    def join(self, file: str | os.PathLike[str], change: Callable[[Any], Columns] | None = None) -> None:
+        """All parts as one file of their kind, whole or not at all; change: from a part's columns to those written."""
         if self.missing or check_ending(Path(file)) != self.ending:
             raise InputError(f"expected all parts, as {self.ending}, to make {file} of, got others")
-        files = [self.folder / self._entries[start]["file"] for start in sorted(self._entries)]
-        with replacing(Path(file)) as joined:
-            JOIN[self.ending](files, joined)
+        with replacing(Path(file)) as joined, TemporaryDirectory() as changed:
+            JOIN[self.ending](self.files if change is None else rewritten(self.files, change, changed), joined)
 
     def remove(self) -> None:
         """Remove the folder, less what is not of these parts; the manifest goes last, for it says what was there."""

@@ -13,7 +13,10 @@ from torch import Tensor
 from nescio.data.prefetch import Read
 from nescio.data.sources import Problem
 from nescio.data.sources.arrays import ArrayRows
+from nescio.guard import Verdict
+from nescio.inputs import Inputs
 from nescio.models import Classifier
+from nescio.study import judging
 from nescio.study.jobs import Ready
 from nescio.study.scoring import score
 from nescio.types import InputError, Logits, Request, Scored
@@ -26,13 +29,14 @@ class Scores:
     """Scored rows: columns by their names, the rows that could not be used, and by method what is known of its error.
 
     index, name (where rows have one), the methods, predicted, probability, and where they are known predicted_class,
-    label and label_class. notes: for a method that estimates, the middle and the largest standard error, and on how
-    many inputs that were computed exactly too it was off by how much at most.
+    label and label_class; a guard has columns of its own (`nescio.study.judging`). notes: for a method that estimates,
+    the middle and the largest standard error, and on how many inputs that were computed exactly too it was off by how
+    much at most; of a guard what people are told.
     """
 
     columns: dict[str, Column]
     problems: list[Problem]
-    notes: dict[str, dict[str, float]]
+    notes: dict[str, Any]
 
 
 class Gathered:
@@ -45,36 +49,55 @@ class Gathered:
         self.index: list[Tensor] = []
         self.labels: list[Tensor] = []
         self.found: dict[str, list[Scored]] = {key: [] for key in (*self.keys, _Predicted.name, _Probability.name)}
+        self.verdicts: list[Verdict] = []
 
     def take(self, read: Read) -> None:
         """Score a batch that was read."""
         self.problems += read.problems
         if read.batch is None:
             return
-        model, batch = self.ready.source.model, read.batch
-        given = self.ready.job.model.classes
-        methods: list[Any] = [*self.ready.methods, _Predicted(None if given is None else len(given)), _Probability()]
-        output: Any = model.output if isinstance(model, Classifier) else None
-        for key, one in score(model, batch.inputs, methods, output=output, progress=False, report=True).items():
-            self.found[key].append(one)
+        batch = read.batch
+        if self.ready.guard is None:
+            self._score(batch.inputs)
+        else:
+            self.verdicts.append(self.ready.guard.check(batch.inputs, progress=False))
         self.index.append(batch.indices)
         self.names += batch.names
         self.labels += [] if batch.labels is None else [batch.labels]
 
+    def _score(self, x: Inputs) -> None:
+        model, given = self.ready.source.model, self.ready.job.model.classes
+        methods: list[Any] = [*self.ready.methods, _Predicted(None if given is None else len(given)), _Probability()]
+        output: Any = model.output if isinstance(model, Classifier) else None
+        for key, one in score(model, x, methods, output=output, progress=False, report=True).items():
+            self.found[key].append(one)
+
     def whole(self) -> Scores:
         """All of them as one table."""
-        source, rows, found = self.ready.source, self.ready.rows, self.found
+        rows = self.ready.rows
         columns: dict[str, Column] = {"index": _whole(self.index)}
         if not isinstance(rows.store, ArrayRows):  # the rows of an array have no names
             columns["name"] = np.array(self.names, dtype=np.str_)
-        columns |= {key: _numbers(found[key]) for key in self.keys}
-        predicted = _numbers(found[_Predicted.name]).astype(np.int64)
-        columns |= {"predicted": predicted, "probability": _numbers(found[_Probability.name])}
-        columns |= _named("predicted_class", predicted, source.classes)
+        judged = self.ready.guard is not None
+        columns |= self._verdicts() if judged else self._scores()
         if rows.labels is not None:
             columns["label"] = _whole(self.labels)
             columns |= _named("label_class", columns["label"], rows.classes)
-        return Scores(columns, self.problems, {key: note for key in self.keys if (note := _note(found[key]))})
+        notes = {key: note for key in self.keys if (note := _note(self.found[key]))}
+        return Scores(columns, self.problems, {"guard": judging.note(columns)} if judged else notes)
+
+    def _scores(self) -> dict[str, Column]:
+        columns = {key: _numbers(self.found[key]) for key in self.keys}
+        predicted = _numbers(self.found[_Predicted.name]).astype(np.int64)
+        columns |= {"predicted": predicted, "probability": _numbers(self.found[_Probability.name])}
+        return columns | _named("predicted_class", predicted, self.ready.source.classes)
+
+    def _verdicts(self) -> dict[str, Column]:
+        assert self.ready.guard is not None
+        assert self.ready.job.guard is not None
+        own = judging.columns(self.verdicts, self.ready.guard, self.ready.job.guard.level)
+        named = _named("predicted_class", own["predicted"], self.ready.source.classes)
+        return {"predicted": own.pop("predicted"), **named, **own}
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ from nescio.data.prefetch import read_ahead
 from nescio.data.sources import Rows, open_data
 from nescio.data.sources.numbered import stamp
 from nescio.data.sources.rows import OnError
+from nescio.guard import Guard
+from nescio.guard.saving import BUNDLE
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
@@ -40,7 +42,7 @@ from nescio.modes import preserved
 from nescio.posteriors.saving import fingerprint, pack
 from nescio.study.opening import open_source
 from nescio.study.scoring import fit
-from nescio.types import InputError, Method, Posterior
+from nescio.types import InputError, Method, ModelError, Posterior
 
 RAMP = (1, 2, 4, 16, 64)
 """Where the first batches end that are timed, as far as they are smaller than a batch."""
@@ -102,8 +104,27 @@ class DataAt:
 
 
 @dataclass(frozen=True)
+class GuardAt:
+    """Where a guard was saved, and at which level it flags."""
+
+    folder: str
+    level: float = 0.05
+
+    def open(self, source: Source) -> Guard:
+        """The guard, for the model that it was fitted with."""
+        if not isinstance(source.model, Classifier):
+            raise ModelError(f"expected a network to guard, got {source.about}; name the network itself (--model)")
+        return Guard.load(self.folder, source.model)
+
+    @property
+    def identity(self) -> list[Any]:
+        """What verdicts depend on."""
+        return [_short((Path(self.folder) / BUNDLE.record).read_bytes()), self.level]
+
+
+@dataclass(frozen=True)
 class Job:
-    """A model, data, methods, and labelled data for those that have to be fitted.
+    """A model, data, methods, and labelled data for those that have to be fitted; or a guard in the place of methods.
 
     Rows go to the model `batch` at a time, from row 0 on; where work is divided, it is at a multiple of that, because
     numbers are the same bit for bit in the same batch alone. ramp: the first batches are smaller, so that they can be
@@ -118,6 +139,7 @@ class Job:
     batch: int = 256
     workers: int | None = None
     ramp: bool = False
+    guard: GuardAt | None = None
 
     def batches(self, places: range) -> Iterator[range]:
         """The places batch by batch; they begin where a batch does."""
@@ -129,7 +151,8 @@ class Job:
         rows = self.data.open(source)
         tell(source, rows)
         if self.fit is None:
-            return Ready(self, source, rows, self.methods, None)
+            guard = None if self.guard is None else self.guard.open(source)
+            return Ready(self, source, rows, self.methods, None, guard)
         data, training = labelled(self.fit, source, self.batch, self.workers)
         output: Any = source.model.output if isinstance(source.model, Classifier) else None
         methods = tuple(fit(source.model, list(self.methods), data, output=output))
@@ -146,6 +169,7 @@ class Ready:
     methods: tuple[Method, ...]
     training: Rows | None
     """The rows that methods were fitted to, where they are such, for what they have of problems."""
+    guard: Guard | None = None
 
     @property
     def columns(self) -> dict[str, Method]:
@@ -172,6 +196,7 @@ def identity(job: Job, ready: Ready) -> dict[str, Any]:
         "training data": None if given is None else _short(*_fitted_to(given, ready)),
         "batch size": f"{job.batch}{FOUND}" if job.ramp else job.batch,
         "classes": None if ready.source.classes is None else _short(ready.source.classes),
+        **({} if job.guard is None else {"guard": job.guard.identity}),
     }
 
 

@@ -68,7 +68,8 @@ def opened(job: Job, tell: Callable[[Source, Rows], object] = lambda source, row
     rows = job.data.open(source)
     tell(source, rows)
     training = None if job.fit is None else jobs.labelled(job.fit, source, job.batch)[1]
-    return Ready(job, source, rows, job.methods, training)
+    guard = None if job.guard is None else job.guard.open(source)
+    return Ready(job, source, rows, job.methods, training, guard)
 
 
 def can_begin(ready: Ready) -> bool:

@@ -32,7 +32,7 @@ from nescio.zoo.trained import FACTS, WEIGHTS, named
 
 MODEL = "model.json"
 _SIDES = {"mnist": 28, "digits": 8}
-_KEPT = ("model", "weights", "output", "size", "crop", "mean", "std")
+_KEPT = ("model", "weights", "output", "size", "crop", "mean", "std", "class_names")
 
 
 def open_source(
@@ -87,9 +87,9 @@ def names_code(spec: str) -> bool:
 def remember(
     folder: str | os.PathLike[str], spec: str, weights: str | os.PathLike[str] | None = None, **settings: Any
 ) -> None:
-    """Write beside a saved posterior which model it belongs to, so that `open_source(folder)` needs nothing more.
+    """Write beside a saved posterior or guard which model it belongs to, so that opening it needs nothing more.
 
-    settings: output, size, crop, mean, std, as given to `open_source`.
+    settings: output, size, crop, mean, std, as given to `open_source`; class_names, a file of them.
     """
     if unknown := settings.keys() - set(_KEPT):
         raise InputError(f"expected settings of {', '.join(_KEPT[2:])}, got {', '.join(sorted(unknown))}")
@@ -102,6 +102,15 @@ def remember(
     record = {"format": "nescio.model", "version": 1, "model": spec, "weights": path, **settings}
     with replacing(Path(folder) / MODEL) as part:
         part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def remembered(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """What `remember` wrote there, by the names of its arguments; None where it wrote nothing."""
+    file = Path(folder) / MODEL
+    if not file.is_file():
+        return None
+    record = _record(file)
+    return {name: _plain(record[name]) for name in _KEPT if record.get(name) is not None}
 
 
 def _posterior(
