@@ -100,7 +100,7 @@ def test_a_saved_posterior_remembers_its_model(factory, tmp_path):
         assert source.about.startswith("MCDropout of ")
         assert f"over {factory}" in source.about
         assert (nescio.score(source.model, x, "mutual_information") >= 0).all()
-    with pytest.raises(InputError, match="expected settings of output, size, crop, mean, std, got sizes"):
+    with pytest.raises(InputError, match="expected settings of output, size, crop, mean, std, class_names, got sizes"):
         remember(tmp_path / "kept", factory, sizes=3)
     for text, words in (("{}", "expected the name of a model in"), ("[" * 100_000, "it is damaged")):
         (tmp_path / "kept" / "model.json").write_text(text)
