@@ -1,19 +1,21 @@
-"""Do the promises of nescio.decide hold? Simulated repetitions with a known truth.
+"""Do the promises of nescio.decide, and of the guard, hold? Simulated repetitions with a known truth.
 
     python benchmarks/promises.py                     # 500 repetitions of each case: a minute or two on one core
     python benchmarks/promises.py --repetitions 20    # does it run at all?
+    python benchmarks/promises.py --part guard --repetitions 200    # that part alone; what others found stays
 
 *threshold*: scores uniform on [0, 1] (or on eight values), and an error rate η(s) of which R(t) = P(wrong | score ≤
 t) is known exactly; a repetition holds when R(threshold) ≤ risk, or when nothing is promised. η is a multiple of the
 risk asked for: sharp and weak scores, a useless one just above the risk, one that is turned round, one whose R
 crosses the risk many times. *quantile* and *conformal*: the probability of acceptance, and of the true class in the
 set, on average over repetitions. *monitor*: the share of streams that ever raise an alarm, without drift; and inputs
-until the alarm after a change.
+until the alarm after a change. *guard*: the share of known inputs that is not flagged (`guard_promise.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from guard_promise import rows as guard_rows
 from measure import RESULTS, machine, save
 from numpy.typing import NDArray
 
@@ -179,6 +182,10 @@ def rows(repetitions: int) -> Iterator[Row]:
         yield batch_case(n, m, False, 0.5, repetitions)
 
 
+PARTS: dict[str, Callable[[int], Iterator[Row]]] = {"decide": lambda count: rows(count), "guard": guard_rows}
+"""What can be run alone."""
+
+
 def broken(row: Row) -> bool:
     """Whether a promise was not held, beyond three standard errors of the simulation."""
     if "held" not in row:
@@ -205,7 +212,7 @@ def draw(result: list[Row]) -> Any:
     for y, rows in enumerate(reversed(groups.values())):
         for row in rows:
             ax.plot([row["promised"]] * 2, [y - 0.35, y + 0.35], color=style.INK, linewidth=1.6, zorder=1)
-            colour, size = style.COLOURS[parts.index(row["part"])], 3 + 1.2 * math.log10(row["n"])
+            colour, size = style.COLOURS[parts.index(row["part"]) % len(style.COLOURS)], 3 + 1.2 * math.log10(row["n"])
             ax.plot(row["held"], y, "o", color=colour, markersize=size, alpha=0.7, markeredgewidth=0, zorder=3)
     ax.set_yticks(range(len(groups)), list(reversed(groups)), fontsize=8)
     ax.set(xlim=(0.88, 1.003), ylim=(-0.7, len(groups) - 0.3))
@@ -233,15 +240,23 @@ def _softmax(z: Floats) -> Floats:
 
 
 def main(arguments: list[str] | None = None) -> list[Row]:
-    parser = argparse.ArgumentParser(description="Do the promises of nescio.decide hold?")
+    parser = argparse.ArgumentParser(description="Do the promises of nescio.decide and of the guard hold?")
     parser.add_argument("--repetitions", type=int, default=500)
+    parser.add_argument("--part", choices=tuple(PARTS), help="run this part alone, and keep what the others found")
     parser.add_argument("--folder", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    result = list(rows(options.repetitions))
+    file = options.folder / "promises.json"
+    found = json.loads(file.read_text()) if file.exists() else {"machines": {}, "rows": []}
+    for part in PARTS if options.part is None else (options.part,):
+        others = [row for row in found["rows"] if (row["part"] == "guard") != (part == "guard")]
+        own = list(PARTS[part](options.repetitions))
+        found["rows"] = [*others, *own] if part == "guard" else [*own, *others]
+        found["machines"][part] = machine(torch.device("cpu"))
+    result = found["rows"]
     print(table(result))
     failed = [_name(row) for row in result if broken(row)]
     print(f"\nBroken: {'; '.join(failed)}" if failed else "\nEvery promise held.")
-    save("promises", {"machine": machine(torch.device("cpu")), "rows": result}, options.folder)
+    save("promises", found, options.folder)
     draw(result).savefig(options.folder / "promises.png", dpi=120)
     return result
 

@@ -252,7 +252,7 @@ def test_every_method_is_in_the_table(building: dict[str, ModuleType]) -> None:
 
 def test_every_command_is_on_its_page(building: dict[str, ModuleType]) -> None:
     page = building["tables"].command_line()
-    for name in ("score", "explain", "decide", "apply", "audit", "calibrate"):
+    for name in ("guard", "check", "score", "explain", "decide", "apply", "audit", "calibrate"):
         assert f"\n## nescio {name}\n" in page and f"usage: nescio {name}" in page
 
 

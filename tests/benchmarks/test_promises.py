@@ -23,6 +23,7 @@ def test_it_runs_from_end_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
+    import guard_promise
     import promises
 
     cases = [
@@ -33,10 +34,16 @@ def test_it_runs_from_end_to_end(
         promises.drift_case(50, 2.0, 2),
         promises.batch_case(50, 20, True, 0.0, 3),
     ]
+    guards = guard_promise.guard_rows(40, 2, new=10) + guard_promise.guard_rows(40, 2, harmless=True, new=10)
+    monkeypatch.setitem(promises.PARTS, "guard", lambda repetitions: iter(guards))
     monkeypatch.setattr(promises, "rows", lambda repetitions: iter(cases))
-    assert promises.main(["--repetitions", "3", "--folder", str(tmp_path)]) == cases
+    assert promises.main(["--repetitions", "3", "--folder", str(tmp_path)]) == [*cases, *guards]
     assert "promised" in capsys.readouterr().out
-    assert json.loads((tmp_path / "promises.json").read_text())["rows"] == cases
+    monkeypatch.setitem(promises.PARTS, "guard", lambda repetitions: iter(guards[:3]))
+    assert promises.main(["--part", "guard", "--folder", str(tmp_path)]) == [*cases, *guards[:3]]
+    found = json.loads((tmp_path / "promises.json").read_text())
+    assert found["rows"] == [*cases, *guards[:3]]
+    assert set(found["machines"]) == {"decide", "guard"}
     assert (tmp_path / "promises.png").stat().st_size > 1000
     assert cases[3]["detected"] == cases[4]["detected"] == 1.0
 
@@ -63,8 +70,10 @@ def test_the_committed_result_has_no_broken_promise() -> None:
     import promises
 
     rows = json.loads((BENCHMARKS / "results" / "promises.json").read_text())["rows"]
-    assert {row["part"] for row in rows} == {"threshold", "quantile", "conformal", "monitor", "drift", "drift test"}
-    assert all(row["repetitions"] == 500 and not promises.broken(row) for row in rows)
+    parts = {row["part"] for row in rows}
+    assert parts == {"threshold", "quantile", "conformal", "monitor", "drift", "drift test", "guard"}
+    assert all(row["repetitions"] >= (200 if row["part"] == "guard" else 500) for row in rows)
+    assert not any(promises.broken(row) for row in rows)
 
 
 @pytest.mark.slow
