@@ -1,8 +1,8 @@
 """Does the guard's promise hold: P(p ≤ α) ≤ α for inputs like the reference? A part of `promises.py`.
 
 Each repetition draws a small network with random weights, a reference and new inputs from the same source: a mixture of
-three clusters, one of them with heavy tails. Below 400 inputs the ranks are crossed, which is proved up to a factor of 2
-alone; from 400 on half of the reference fits, which is proved. *harmless changes*: with changed copies of the reference.
+three clusters, one of them with heavy tails. Below 400 inputs the ranks are crossed, which is proved up to a factor of
+two alone; from 400 on half of the reference fits, which is proved. *harmless changes*: with changed copies of it.
 """
 
 from __future__ import annotations
