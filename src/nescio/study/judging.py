@@ -21,7 +21,7 @@ CHANCE = "It is unusual, but among so many inputs that may be chance."
 def columns(verdicts: Sequence[Verdict], guard: Guard, level: float) -> dict[str, Column]:
     """The columns of some verdicts, in order, of none too: the guard says which there are.
 
-    predicted, confidence, p_value, foreign (at this level), the vote of each witness and, where the reference had
+    predicted, confidence, p_value, foreign (at this level), what each witness says, as z, and where the reference had
     labels, wrong with wrong_low and wrong_high; then words.
     """
     found = guard.fitted
@@ -35,7 +35,7 @@ def columns(verdicts: Sequence[Verdict], guard: Guard, level: float) -> dict[str
         whole = joined(verdicts)
         own = {name: getattr(whole, name).numpy() for name in ("predicted", "confidence", "p_value")}
         own |= {"foreign": whole.foreign(level).numpy(), "words": np.array(whole.words(level), dtype=np.str_)}
-        own |= {name: vote.numpy() for name, vote in whole.witnesses.items()}
+        own |= {name: z.numpy() for name, z in whole.witnesses.items()}
         if whole.wrong is not None:
             parts = (whole.wrong.probability, whole.wrong.low, whole.wrong.high)
             own |= {name: part.numpy() for name, part in zip(wrong, parts, strict=True)}
@@ -43,17 +43,17 @@ def columns(verdicts: Sequence[Verdict], guard: Guard, level: float) -> dict[str
 
 
 def note(table: dict[str, Column]) -> dict[str, Any]:
-    """How many of these rows are foreign, and the worst of them: p-value, how far the votes go, name, words."""
+    """How many of these rows are foreign, and the worst of them: p-value, how far the witnesses go, name, words."""
     foreign = np.flatnonzero(table["foreign"])
-    votes = _votes(table)
-    order = sorted(foreign.tolist(), key=lambda i: (table["p_value"][i], -votes[i]))[:WORST]
+    said = _said(table)
+    order = sorted(foreign.tolist(), key=lambda i: (table["p_value"][i], -said[i]))[:WORST]
     names = table.get("name", table["index"])
-    worst = [[float(table["p_value"][i]), float(votes[i]), str(names[i]), str(table["words"][i])] for i in order]
+    worst = [[float(table["p_value"][i]), float(said[i]), str(names[i]), str(table["words"][i])] for i in order]
     return {"foreign": len(foreign), "worst": worst}
 
 
-def _votes(table: dict[str, Column]) -> Column:
-    """The sum of the votes, which stand after `foreign`."""
+def _said(table: dict[str, Column]) -> Column:
+    """The sum of what the witnesses say, which stands after `foreign`."""
     names = list(table)
     start = names.index("foreign") + 1
     stop = names.index("wrong") if "wrong" in names else names.index("words")
