@@ -4,7 +4,7 @@
     run(engine, Settings(port=8000, token="…"))                        # until SIGTERM or Ctrl-C
     application(engine, Settings())                                    # the ASGI application, for a server of one's own
 
-    request ─► guard ─► reading ─► batching ─► engine ─► answers
+    request ─► gate  ─► reading ─► batching ─► engine ─► answers
                token,   bytes to   requests    probabilities, doubt,
                limits   rows       joined      scores, maps
 

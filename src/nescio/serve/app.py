@@ -21,7 +21,7 @@ from nescio.report.html import facts
 from nescio.serve import answers, drawing, schemas
 from nescio.serve.engine import MAPS, Engine
 from nescio.serve.errors import KINDS, Problem, ending, of_input
-from nescio.serve.guard import Guard
+from nescio.serve.gate import Gate
 from nescio.serve.metrics import Drift
 from nescio.serve.page import page
 from nescio.serve.service import Service, first, sent
@@ -53,12 +53,12 @@ def make(engine: Engine, settings: Settings, drift_path: str | Path | None = Non
     """The application. drift_path: where the drift monitor keeps its counts; None: they are forgotten at the end."""
     drift = Drift(engine.policy, drift_path)
     service = Service(engine, settings, drift)
-    guard: list[Guard] = []
+    gate: list[Gate] = []
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.start()
-        app.state.guard, app.state.batcher = guard[0], service.batcher
+        app.state.gate, app.state.batcher = gate[0], service.batcher
         yield
         await run_in_threadpool(service.batcher.close, LAST)
 
@@ -66,11 +66,11 @@ def make(engine: Engine, settings: Settings, drift_path: str | Path | None = Non
         title="nescio", version=__version__, description=ABOUT, lifespan=lifespan, docs_url=None, redoc_url=None
     )
 
-    def guarded(inner: Any) -> Guard:
-        guard.append(Guard(inner, settings, service.metrics))
-        return guard[0]
+    def gated(inner: Any) -> Gate:
+        gate.append(Gate(inner, settings, service.metrics))
+        return gate[0]
 
-    app.add_middleware(guarded)
+    app.add_middleware(gated)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.origins, allow_methods=["GET", "POST"],
@@ -78,16 +78,16 @@ def make(engine: Engine, settings: Settings, drift_path: str | Path | None = Non
         )  # fmt: skip
 
     async def refused(request: Request, error: Exception) -> Response:
-        raise _problem(error) from None  # the guard answers it, as it does every other
+        raise _problem(error) from None  # the gate answers it, as it does every other
 
     for kind in (RequestValidationError, HTTPException):
         app.add_exception_handler(kind, refused)
-    _routes(app, service, guard)
+    _routes(app, service, gate)
     _documents(app, engine, settings)
     return app
 
 
-def _routes(app: FastAPI, service: Service, guard: list[Guard]) -> None:
+def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
     engine = service.engine
     errors: dict[int | str, dict[str, Any]] = {
         code: {"model": schemas.Refused, "description": words}
@@ -158,7 +158,7 @@ def _routes(app: FastAPI, service: Service, guard: list[Guard]) -> None:
     async def health(request: Request) -> schemas.Health:
         if not service.batcher.alive:
             raise ending()
-        if not guard[0].authorized(dict(request.headers.raw)):
+        if not gate[0].authorized(dict(request.headers.raw)):
             return schemas.Health(status="ok", version=__version__)
         return schemas.Health(
             status="ok",

@@ -100,6 +100,6 @@ def run(engine: Engine, settings: Settings | None = None, *, drift_path: str | P
         try:
             server(app, settings).run(sockets=[place])
         except KeyboardInterrupt:
-            raise Ended(app.state.guard.broken_off, app.state.batcher.busy) from None
+            raise Ended(app.state.gate.broken_off, app.state.batcher.busy) from None
         finally:
             sys.setswitchinterval(before)

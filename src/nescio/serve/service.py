@@ -28,7 +28,7 @@ from nescio.serve.batching import Batcher, Closed, Full
 from nescio.serve.bodies import Share
 from nescio.serve.engine import Engine
 from nescio.serve.errors import Problem, ending, of_input
-from nescio.serve.guard import SHARE
+from nescio.serve.gate import SHARE
 from nescio.serve.metrics import Drift, Metrics
 from nescio.serve.reading import Reader, check_json
 from nescio.serve.settings import Settings

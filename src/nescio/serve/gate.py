@@ -27,7 +27,7 @@ SHARE = "nescio.share"
 log = logging.getLogger("nescio.serve")
 
 
-class Guard:
+class Gate:
     """An ASGI application around another."""
 
     def __init__(self, app: Any, settings: Settings, metrics: Metrics) -> None:
