@@ -4,6 +4,7 @@ import base64
 import io
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from nescio import zoo
+from nescio.guard import Guard
 from nescio.models import Classifier
 from nescio.models.sources import Numbers, Pictures, Source, Texts
 from nescio.serve import Engine, Settings, application, listening
@@ -86,6 +88,25 @@ def slow() -> nn.Module:
     """For `nescio serve --model tests.serve.models:slow`."""
     torch.manual_seed(0)
     return Slow()
+
+
+def quick() -> nn.Module:
+    """For `nescio serve --model tests.serve.models:quick`."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+
+
+def guard(source: Source, labelled: bool = True) -> Guard:
+    """A guard of dim pictures of noise, or of small numbers; every third label is wrong."""
+    random = torch.Generator().manual_seed(1)
+    shape = (1, 8, 8) if source.kind == "pictures" else (5,)
+    x = 0.3 * torch.rand(120, *shape, generator=random)
+    with torch.no_grad():
+        y = source.model.logits(x).argmax(1)
+    y[::3] = (y[::3] + 1) % 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a small reference
+        return Guard(source.model).fit((x, y) if labelled else x, nuisances=None, progress=False)
 
 
 def png(seed: int = 0, size: tuple[int, int] = (8, 8)) -> bytes:

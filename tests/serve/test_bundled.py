@@ -16,4 +16,6 @@ def test_the_digits_are_trained_once_and_found_again(tmp_path, monkeypatch):
     one, other = (engine.assess([x], ["entropy"])[0] for engine in (first, again))
     assert torch.equal(one.probabilities, other.probabilities)
     assert one.samples == 20 and one.epistemic > 0
-    assert len(again.reference.total) == 300
+    assert again.guard.fitted.count == 290 and again.guard.fitted.mistakes is not None
+    noise = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert again.assess([noise], check=True)[0].verdict.states() == ["foreign"]

@@ -11,12 +11,15 @@ import time
 from contextlib import contextmanager
 
 import httpx
+import numpy as np
 import pytest
+import torch
 
 from nescio import serve
 from nescio.cli import main, parser
 from nescio.cli.app import _source
 from nescio.cli.serve import _amount, _engine, _seconds
+from nescio.types import InputError
 
 SECRET = 271828.1828
 
@@ -120,7 +123,7 @@ def test_classes_by_the_names_of_a_file(command, tmp_path):
 
 
 def test_a_model_that_cannot_be_stopped_does_not_hold_the_process(monkeypatch, capsys):
-    def ended(engine, settings, drift_path):
+    def ended(engine, settings, **more):
         raise serve.Ended(broken_off=2, busy=True)
 
     exits = []
@@ -143,3 +146,26 @@ def test_sizes_and_times():
     for call, text in ((_amount, "ten"), (_amount, "-1"), (_seconds, "1h"), (_seconds, "")):
         with pytest.raises(argparse.ArgumentTypeError, match="expected a"):
             call(text)
+
+
+def test_a_guard_is_made_of_a_reference_or_loaded(tmp_path, capsys):
+    torch.manual_seed(0)
+    np.savez(tmp_path / "x.npz", x=torch.randn(120, 5).numpy(), y=np.arange(120) % 3)
+    model = ["serve", "--model", "tests.serve.models:quick", "--method", "entropy"]
+    known = [*model, "--reference", str(tmp_path / "x.npz")]
+    with pytest.warns(UserWarning, match="the reference has 120 different inputs"):
+        engine = _engine(parser().parse_args(known))
+    assert engine.guard.fitted.count == 120 and engine.guard.fitted.mistakes is not None
+    assert "a guard is fitted to" in capsys.readouterr().err
+    with pytest.warns(UserWarning, match="the reference has 120 different inputs"):
+        assert _engine(parser().parse_args([*known, "--label", "none"])).guard.fitted.mistakes is None
+    engine.guard.save(tmp_path / "guard")
+    loaded = _engine(parser().parse_args([*model, "--guard", str(tmp_path / "guard")]))
+    assert loaded.guard.fitted.count == 120
+    for wrong, words in (
+        ([*known, "--guard", str(tmp_path / "guard")], "--reference: expected it in the place of --guard, got both"),
+        ([*model, "--watch", "w.json"], "--watch: expected a guard whose verdicts are watched, got none"),
+        (["serve", "--reference", "x.npz"], "--reference: expected --model with it, got none"),
+    ):
+        with pytest.raises(InputError, match=words):
+            _engine(parser().parse_args(wrong))

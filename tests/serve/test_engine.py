@@ -9,7 +9,7 @@ from nescio.models import Classifier
 from nescio.models.sources import Pictures, Source
 from nescio.posteriors import DeepEnsemble, InsertedDropout, Laplace
 from nescio.serve import Engine
-from nescio.types import InputError
+from nescio.types import InputError, ModelError
 from tests.serve import models
 
 
@@ -58,14 +58,42 @@ def test_results_are_those_of_the_library():
     assert {one.samples for one in found} == {3}
 
 
-def test_passes_have_one_size(monkeypatch):
+def test_passes_have_one_size():
     source = models.numbers()
-    engine = Engine(source, ["entropy"], rows=4)
+    guard = models.guard(source)
     sizes = []
-    plain = engine.predict
-    monkeypatch.setattr(engine, "predict", lambda batch: sizes.append(len(batch)) or plain(batch))
-    assert len(engine.assess(list(torch.randn(9, 5)))) == 9
-    assert sizes == [4, 4, 4]
+    source.model.model[0].register_forward_pre_hook(lambda layer, given: sizes.append(len(given[0])))
+    engine = Engine(source, ["entropy", "energy"], rows=4, guard=guard)
+    assert len(engine.assess(list(torch.randn(9, 5)), ["entropy", "energy"], check=True)) == 9
+    assert sizes == [4, 4, 4]  # answers, scores and verdicts from one forward pass each
+
+
+def test_verdicts_are_those_of_the_library_whatever_is_joined():
+    source, x = models.pictures(), torch.rand(11, 1, 8, 8)
+    guard = models.guard(source)
+    engine = Engine(source, ["entropy"], guard=guard)
+    found = [one.verdict for one in engine.assess(list(x), check=True)]
+    library = guard.check(x, progress=False)
+    assert torch.cat([one.p_value for one in found]).tolist() == library.p_value.tolist()
+    assert [one.words()[0] for one in found] == library.words()
+    alone = engine.assess([x[5]], check=True)[0].verdict
+    assert alone.score.item() == found[5].score.item()
+    assert engine.assess([x[0]])[0].verdict is None
+    with pytest.raises(InputError, match=r"expected inputs of shape \[1, 8, 8\] as in the reference"):
+        engine.assess([torch.rand(1, 9, 9)], check=True)
+
+
+def test_a_distribution_is_guarded_by_its_network():
+    source = models.pictures()
+    guard, posterior = models.guard(source), InsertedDropout(source.model, samples=3)
+    engine = Engine(source, ["entropy"], posterior=posterior, guard=guard)
+    (found,) = engine.assess([torch.rand(1, 8, 8)], check=True)
+    assert (found.samples, len(found.verdict)) == (3, 1)
+    with pytest.raises(ModelError, match="expected the model that the guard was fitted with"):
+        Engine(models.pictures(seed=1), guard=guard)
+    several = Source(DeepEnsemble([models.pictures(seed).model for seed in range(3)]), None, "three")
+    with pytest.raises(ModelError, match="expected a single network for a guard, got three, which has 3"):
+        Engine(several, guard=guard)
 
 
 def test_a_single_network_has_no_parts():

@@ -24,7 +24,8 @@ CHECKS = [
     negative_data_rejection,
     unsupported_method,
 ]
-ENDPOINTS = [("/predict", "POST"), ("/score", "POST"), ("/explain", "POST"), ("/health", "GET"), ("/metrics", "GET")]
+POSTS = ("/check", "/predict", "/score", "/explain")
+ENDPOINTS = [*((path, "POST") for path in POSTS), ("/health", "GET"), ("/metrics", "GET")]
 
 
 @pytest.fixture(scope="module", params=["pictures", "numbers", "texts"])
@@ -32,7 +33,8 @@ def schema(request):
     source = getattr(models, request.param)()
     policy = decide.quantile([0.1 * i for i in range(60)], 0.9, about={"score": "entropy"})
     settings = Settings(port=0, max_body=100_000, max_inputs=16, timeout=300.0)  # also on a machine that has much to do
-    with models.served(Engine(source, ["entropy"], policy=policy), settings) as client:
+    guard = None if request.param == "texts" else models.guard(source)
+    with models.served(Engine(source, ["entropy"], policy=policy, guard=guard), settings) as client:
         yield schemathesis.openapi.from_url(f"{client.base_url}/openapi.json")
 
 

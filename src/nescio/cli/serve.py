@@ -9,24 +9,21 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nescio.cli.asked import add_methods, chosen, configured, tell_chosen
+from nescio.cli.guarding import add_guard, given_guard
 from nescio.cli.own_model import (
     SPEC,
     _channels,
     _size,
     add_class_names,
     add_trust,
-    opened_data,
     opened_model,
     positive,
-    tell_problems,
     until_told,
 )
 from nescio.cli.score import training_data
 
 if TYPE_CHECKING:
-    from nescio.models.sources import Source
     from nescio.serve import Engine
-    from nescio.types import Decomposition
 
 TOKEN = "NESCIO_TOKEN"
 LIMITS = (
@@ -67,7 +64,11 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for the methods that need them")
     command.add_argument("--policy", metavar="FILE", help="which answers to accept: what `nescio decide` wrote")
     command.add_argument("--monitor", metavar="FILE", help="keep the counts of the drift monitor here")
-    command.add_argument("--reference", metavar="PATH", help="known inputs, which new ones are compared with in words")
+    add_guard(command)
+    command.add_argument(
+        "--label", default="auto", metavar="NAME", help="labels of the reference, or none (default: usual names)"
+    )
+    command.add_argument("--watch", metavar="FILE", help="keep what the guard's watch over all inputs has seen here")
     command.add_argument("--host", default="127.0.0.1", help="default: %(default)s, this machine alone")
     command.add_argument("--port", type=int, default=8000, help="0 for any free one (default: %(default)s)")
     command.add_argument("--token", help=f"what callers have to send (default: the environment variable {TOKEN})")
@@ -139,9 +140,10 @@ def run(args: argparse.Namespace) -> int:
     print(f"methods: {', '.join(engine.methods)}", file=sys.stderr)
     tell_chosen(args.method)
     print(f"policy: {'none' if engine.policy is None else engine.policy}", file=sys.stderr)
+    print(f"guard: {engine.about_guard or 'none; /check needs one (--reference, --guard)'}", file=sys.stderr)
     with until_told():
         try:
-            serve.run(engine, settings, drift_path=args.monitor)
+            serve.run(engine, settings, drift_path=args.monitor, watch_path=args.watch)
         except serve.Ended as ended:
             print(ended, file=sys.stderr, flush=True)
             if ended.busy:  # in the middle of a map that nobody waits for; Python would wait or crash
@@ -161,7 +163,7 @@ def _engine(args: argparse.Namespace) -> Engine:
         raise InputError("--monitor: expected a policy to watch, got none; name one with --policy")
     methods: Any = configured(chosen(args.method), args.set)
     if args.model is None:
-        options = ("weights", "posterior", "reference", "fit", "device", "class_names")
+        options = ("weights", "posterior", "guard", "reference", "fit", "device", "class_names")
         given = [name.replace("_", "-") for name in options if getattr(args, name) is not None]
         if given:
             raise InputError(f"--{given[0]}: expected --model with it, got none")
@@ -171,25 +173,13 @@ def _engine(args: argparse.Namespace) -> Engine:
     else:
         source = opened_model(argparse.Namespace(**{**vars(args), "model": args.posterior, "base": args.model}))
     if args.fit is not None:
-        data = training_data(argparse.Namespace(**vars(args), **READING), source)
+        data = training_data(argparse.Namespace(**{**vars(args), **READING}), source)
         under = getattr(source.model, "classifiers", [source.model])
         methods = fit(under[0], methods, data)
-    engine = Engine(source, methods, policy=policy)
-    if args.reference is not None:
-        engine.reference = _reference(args, engine, source)
-    return engine
-
-
-def _reference(args: argparse.Namespace, engine: Engine, source: Source) -> Decomposition:
-    """The doubt of known inputs."""
-    import torch
-
-    from nescio.scores.decomposition import decompose
-
-    rows = opened_data(argparse.Namespace(**{**READING, "label": "none", "data": args.reference}), source)
-    found = [engine.predict(part.inputs) for part in rows.batches(64)]
-    tell_problems(rows)
-    return decompose(torch.cat(found, dim=1))
+    guard, _ = given_guard(argparse.Namespace(**{**READING, **vars(args)}), source)
+    if args.watch is not None and guard is None:
+        raise InputError("--watch: expected a guard whose verdicts are watched, got none; give --guard or --reference")
+    return Engine(source, methods, policy=policy, guard=guard)
 
 
 def _amount(text: str) -> int:

@@ -56,6 +56,11 @@ class Fitted:
     weights: str | None
     """The fingerprint of the model."""
 
+    @property
+    def ranks(self) -> int:
+        """Inputs that a new one is compared with."""
+        return sum(len(jury.ranks) for jury in self.juries)
+
 
 class Heard:
     """What is kept of the reference, block by block; of changed copies too, where the answer stays."""

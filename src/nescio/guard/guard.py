@@ -158,9 +158,8 @@ class Guard:
                 z[name] = z.get(name, 0.0) + own / len(found.juries)
                 votes[name] = votes.get(name, 0.0) + heard.votes[name] / len(found.juries)
                 beyond[name] = beyond.get(name, 0) + len(jury.ranks) - at_least(jury.z[name], own)
-        ranks = sum(len(jury.ranks) for jury in found.juries)
         copies = sum(len(jury.copies) for jury in found.juries)
-        p = (1.0 + rank) / (1.0 + ranks)
+        p = (1.0 + rank) / (1.0 + found.ranks)
         if copies:  # the promise holds for inputs as they are, and for changed ones
             p = torch.maximum(p, (1.0 + changed) / (1.0 + copies))
         doubt = scores.get("max_probability")(logits)
@@ -170,7 +169,7 @@ class Guard:
             witnesses=z,
             votes=votes,
             beyond=beyond,
-            ranks=ranks,
+            ranks=found.ranks,
             predicted=logits.argmax(1),
             confidence=1.0 - doubt,
             wrong=None if found.mistakes is None else found.mistakes(doubt),

@@ -19,6 +19,7 @@ from torch import Tensor
 from nescio.types import InputError
 
 ENOUGH = 5  # ranks for each expected false alarm: `foreign(0.05)` needs 5/0.05 = 100 of them
+LEVEL = 0.05  # the share of false alarms where nobody chose one
 _SAME = 1e-9  # differences that are round-off: an input that is in the reference ties with itself
 
 
@@ -39,6 +40,11 @@ def check_level(alpha: float, ranks: int) -> None:
             f"alarms could be far from {alpha:g}. Give a reference of {reference_size(needed)} inputs or more, take a "
             f"level of at least {ENOUGH / max(ranks, 1):.2g}, or look at p_value itself"
         )
+
+
+def usual_level(ranks: int) -> float:
+    """The level where nobody chose one: `LEVEL`, or the least full hundredth that so few ranks can hold."""
+    return max(LEVEL, math.ceil(100 * ENOUGH / ranks) / 100)
 
 
 def reference_size(ranks: int) -> int:

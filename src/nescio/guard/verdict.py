@@ -72,14 +72,15 @@ class Verdict:
         An answer is in doubt where labels say that it is wrong more often than right; without labels, where the witness
         of doubt finds it more doubtful than a share 1 − alpha of the reference.
         """
-        foreign = self.foreign(alpha)
+        pairs = zip(self.foreign(alpha), self._doubtful(alpha), strict=True)
+        return ["foreign" if foreign else "unsure" if doubtful else "fine" for foreign, doubtful in pairs]
+
+    def _doubtful(self, alpha: float) -> Tensor:
         if self.wrong is not None:
-            unsure = self.wrong.probability > 0.5
-        elif "doubt" in self.beyond:
-            unsure = self.beyond["doubt"] >= (1.0 - alpha) * self.ranks
-        else:
-            unsure = torch.zeros_like(foreign)
-        return ["foreign" if f else "unsure" if u else "fine" for f, u in zip(foreign, unsure, strict=True)]
+            return self.wrong.probability > 0.5
+        if "doubt" in self.beyond:
+            return self.beyond["doubt"] >= (1.0 - alpha) * self.ranks
+        return torch.zeros(len(self), dtype=torch.bool)
 
     def words(self, alpha: float = 0.05) -> list[str]:
         """For each input a sentence that says what is unusual about it, from the witness that objects most.
@@ -88,14 +89,17 @@ class Verdict:
             >>> guard.check(x).words()[0]
             'Its edges and textures are unlike anything in the reference (further out than 499 of 500).'
         """
-        return [self._sentence(i, bool(self.p_value[i] <= alpha)) for i in range(len(self))]
+        doubtful = self._doubtful(alpha).tolist()
+        return [self._sentence(i, bool(self.p_value[i] <= alpha), doubtful[i]) for i in range(len(self))]
 
-    def _sentence(self, i: int, foreign: bool) -> str:
+    def _sentence(self, i: int, foreign: bool, doubtful: bool) -> str:
         loudest = max(self.votes, key=lambda name: float(self.votes[name][i]))
+        if not foreign and doubtful and self.wrong is not None:
+            share = f"{100 * float(self.wrong.probability[i]):.0f} %"
+            return f"It looks like the reference, but {share} of answers as doubtful as this one were wrong there."
+        if not foreign and doubtful:
+            return f"It looks like the reference, but the model is unsure of its answer{self._count('doubt', i)}."
         if not foreign:
-            doubtful = "doubt" in self.beyond and int(self.beyond["doubt"][i]) >= 0.95 * self.ranks
-            if doubtful:
-                return f"It looks like the reference, but the model is unsure of its answer{self._count('doubt', i)}."
             return "It looks like the reference."
         extreme = int(self.beyond[loudest][i]) >= 0.99 * self.ranks
         reason = self.reasons.get(loudest, loudest)

@@ -1,38 +1,40 @@
-"""From what the engine knows of inputs to what callers get: classes by name, the policy's decision, words."""
+"""From what the engine knows of inputs to what callers get: classes by name, verdicts, decisions of a policy, words."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-import torch
-
-from nescio import decide
-from nescio.decide import ConformalPolicy, Explanation, Policy
+from nescio.decide import ConformalPolicy, Policy
 from nescio.decide.policy import percent
+from nescio.guard import Verdict
 from nescio.serve.engine import Assessed, Engine
-from nescio.serve.schemas import Class, Decision, Doubt, Predicted, Scored
-from nescio.types import Decomposition
+from nescio.serve.schemas import Checked, Class, Decision, Doubt, Judged, Predicted, Scored, Wrong
 
 SINGLE = (
     "The model is a single network: its doubt is one total. To tell apart what more training data could remove, serve "
     "it with a distribution (--posterior)."
 )
+UNGUARDED = (
+    "expected a service with a guard, got one without: whether an input is foreign can only be told beside known ones. "
+    "Start it with some hundred of the kind that the model is meant for (--reference FOLDER), or with a guard that "
+    "`nescio guard` made of them (--guard FOLDER)"
+)
 
 
 def predicted(engine: Engine, found: Sequence[Assessed], top: int) -> list[Predicted]:
     """Answers with their doubt."""
-    decisions = [decision(engine, one) for one in found]
-    judged = _judged(engine, found)
     results = []
-    for at, one in enumerate(found):
+    for one in found:
+        decided, verdict = decision(engine, one), judged(engine, one)
         order = one.probabilities.argsort(descending=True, stable=True)[:top].tolist()
         likeliest = [_class(engine, one, place) for place in order]
         several = one.samples > 1
         results.append(
             Predicted(
                 answer=answer(engine, one),
-                decision=decisions[at],
+                decision=decided,
                 likeliest=likeliest,
                 doubt=Doubt(
                     total=one.total,
@@ -41,11 +43,52 @@ def predicted(engine: Engine, found: Sequence[Assessed], top: int) -> list[Predi
                     most=math.log(len(one.probabilities)),
                     samples=one.samples,
                 ),
-                kind=None if judged is None else judged[at].kind,
-                words=_words(engine, one, decisions[at], None if judged is None else judged[at]),
+                verdict=verdict,
+                words=_words(engine, one, decided, verdict),
             )
         )
     return results
+
+
+def checked(engine: Engine, found: Sequence[Assessed], level: float) -> list[Checked]:
+    """Verdicts at this level, with the answers that they are about."""
+    results = []
+    for one in found:
+        assert one.verdict is not None
+        place = int(one.verdict.predicted[0])
+        results.append(
+            Checked(
+                predicted=place,
+                predicted_class=engine.name(place),
+                confidence=float(one.verdict.confidence[0]),
+                **_of_verdict(one.verdict, level),
+            )
+        )
+    return results
+
+
+def judged(engine: Engine, one: Assessed) -> Judged | None:
+    """The verdict at the usual level; None without a guard."""
+    if one.verdict is None or engine.level is None:
+        return None
+    return Judged(**_of_verdict(one.verdict, engine.level))
+
+
+def _of_verdict(one: Verdict, level: float) -> dict[str, Any]:
+    """The fields of `Judged`, of a verdict on one input."""
+    wrong = None
+    if one.wrong is not None:
+        parts = (one.wrong.probability, one.wrong.low, one.wrong.high)
+        wrong = Wrong(**dict(zip(("probability", "low", "high"), (float(part[0]) for part in parts), strict=True)))
+    return {
+        "p_value": float(one.p_value[0]),
+        "level": level,
+        "foreign": bool(one.foreign(level)[0]),
+        "state": one.states(level)[0],
+        "witnesses": {name: float(z[0]) for name, z in one.witnesses.items()},
+        "words": one.words(level)[0],
+        "wrong": wrong,
+    }
 
 
 def scored(engine: Engine, found: Sequence[Assessed], methods: Sequence[str]) -> list[Scored]:
@@ -95,30 +138,13 @@ def _class(engine: Engine, one: Assessed, place: int) -> Class:
     return Class(index=place, name=engine.name(place), probability=float(one.probabilities[place]))
 
 
-def _judged(engine: Engine, found: Sequence[Assessed]) -> list[Explanation] | None:
-    """Words by the ranks among known inputs; None where none are known."""
-    if engine.reference is None:
-        return None
-    p = torch.stack([one.probabilities for one in found])
-    parts = {name: torch.tensor([getattr(one, name) for one in found]) for name in ("total", "aleatoric", "epistemic")}
-    rest = {name: parts["total"] for name in ("variance", "max_probability", "bregman")}  # not looked at
-    policy = engine.policy if isinstance(engine.policy, Policy) else None
-    return decide.explain(
-        Decomposition(**parts, **rest),
-        engine.reference,
-        policy,
-        scores=None if policy is None else [one.scores[str(engine.decider)] for one in found],
-        probabilities=p,
-        class_names=engine.source.classes,
-    )
-
-
-def _words(engine: Engine, one: Assessed, decided: Decision | None, judged: Explanation | None) -> str:
+def _words(engine: Engine, one: Assessed, decided: Decision | None, verdict: Judged | None) -> str:
     found = answer(engine, one)
     name = f"“{found.name}”" if found.name is not None else f"class {found.index}"
     first = f"The answer is {name}, with a probability of {percent(round(found.probability, 4))}."
-    if judged is not None:
-        return f"{first} {judged.text}"
+    if verdict is not None:
+        warning = " The input is foreign: do not trust the answer." if verdict.foreign else ""
+        first = f"{first}{warning} {verdict.words}"
     total = f" Doubt: {one.total:.3g} of at most {math.log(len(one.probabilities)):.3g} nats"
     if one.samples > 1:
         total += f", of which {one.epistemic:.3g} could be removed by more training data (epistemic)"

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from nescio import __version__
+from nescio.guard.promise import LEVEL, check_level
 from nescio.inputs import Inputs
 from nescio.report.html import facts
 from nescio.serve import answers, drawing, schemas
@@ -26,6 +27,8 @@ from nescio.serve.metrics import Drift
 from nescio.serve.page import page
 from nescio.serve.service import Service, first, sent
 from nescio.serve.settings import Settings
+from nescio.serve.watch import Watch
+from nescio.types import InputError
 
 ABOUT = "How sure a classifier is of each input, what kind of doubt it is, why, and what to do."
 _FILE = {"type": "string", "format": "binary", "description": "A picture"}
@@ -49,10 +52,18 @@ _Of = Literal["epistemic", "aleatoric", "total"]
 _Show = Literal["overlay", "numbers", "both"]
 
 
-def make(engine: Engine, settings: Settings, drift_path: str | Path | None = None) -> FastAPI:
-    """The application. drift_path: where the drift monitor keeps its counts; None: they are forgotten at the end."""
-    drift = Drift(engine.policy, drift_path)
-    service = Service(engine, settings, drift)
+def make(
+    engine: Engine,
+    settings: Settings,
+    drift_path: str | Path | None = None,
+    watch_path: str | Path | None = None,
+) -> FastAPI:
+    """The application.
+
+    drift_path, watch_path: where the monitor of the policy and the watch of the guard keep what they have seen; None:
+    it is forgotten at the end.
+    """
+    service = Service(engine, settings, Drift(engine.policy, drift_path), Watch(engine.guard, watch_path))
     gate: list[Gate] = []
 
     @asynccontextmanager
@@ -98,6 +109,34 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
     posts: dict[str, Any] = {"responses": errors, "openapi_extra": {"requestBody": BODY}}
 
     @app.post(
+        "/check",
+        summary="Whether each input is of the kind that the model is meant for",
+        response_model=schemas.Verdicts,
+        **posts,
+    )
+    async def check(
+        request: Request,
+        level: Annotated[
+            float | None,
+            Query(gt=0, lt=1, description=f"The share of known inputs that may be called foreign; {LEVEL} where none"),
+        ] = None,
+    ) -> Response:
+        if engine.guard is None or engine.level is None:
+            raise Problem(409, answers.UNGUARDED)
+        share, ranks = engine.level if level is None else level, engine.guard.fitted.ranks
+        try:
+            check_level(share, ranks)
+        except InputError as error:
+            raise of_input(f"query.level: {error}") from None
+
+        def made(rows: list[Inputs], found: list[Any]) -> schemas.Verdicts:
+            return schemas.Verdicts(results=answers.checked(engine, found, share), reference=ranks)
+
+        verdicts = await service.answer(request, ("assess", True), made)
+        await service.judged(verdicts.results)
+        return await sent(verdicts)
+
+    @app.post(
         "/predict",
         summary="The answer to each input, and how doubtful it is",
         response_model=schemas.Predictions,
@@ -111,8 +150,9 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
             note = answers.SINGLE if found[0].samples == 1 else None
             return schemas.Predictions(results=answers.predicted(engine, found, top), note=note)
 
-        predictions = await service.answer(request, ("assess", *service.judges), made)
+        predictions = await service.answer(request, ("assess", engine.guard is not None, *service.judges), made)
         await service.decided(predictions.results)
+        await service.judged([one.verdict for one in predictions.results if one.verdict is not None])
         return await sent(predictions)
 
     known = Literal[tuple(engine.methods)]  # type: ignore[valid-type]
@@ -135,7 +175,7 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
         def made(rows: list[Inputs], found: list[Any]) -> schemas.Scores:
             return schemas.Scores(results=answers.scored(engine, found, wanted))
 
-        scores = await service.answer(request, ("assess", *dict.fromkeys((*wanted, *service.judges))), made)
+        scores = await service.answer(request, ("assess", False, *dict.fromkeys((*wanted, *service.judges))), made)
         await service.decided(scores.results)
         return await sent(scores)
 
@@ -170,13 +210,16 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
             methods=list(engine.methods),
             policy=None if engine.policy is None else str(engine.policy),
             drift=str(service.drift),
+            guard=engine.about_guard,
+            stream=str(service.watch),
         )
 
     plain: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
     @app.get("/metrics", summary="Counts and times for Prometheus", response_class=Response, responses=gets | plain)
     async def metrics() -> Response:
-        return Response(service.metrics.text(), media_type=service.metrics.content_type)
+        text = await run_in_threadpool(service.metrics.text)  # a test of the latest inputs may take a moment
+        return Response(text, media_type=service.metrics.content_type)
 
 
 def _documents(app: FastAPI, engine: Engine, settings: Settings) -> None:
@@ -202,6 +245,7 @@ def _documents(app: FastAPI, engine: Engine, settings: Settings) -> None:
     async def docs(request: Request) -> HTMLResponse:
         served = {"model": engine.about, "methods": ", ".join(engine.methods)}
         served |= {} if engine.policy is None else {"policy": str(engine.policy)}
+        served |= {} if engine.about_guard is None else {"guard": engine.about_guard}
         told = "" if settings.token is not None else facts(served)
         base = f"{request.url.scheme}://{request.url.netloc}"
         return HTMLResponse(page(described(), base, told, engine.kind, settings.token is not None))
@@ -234,7 +278,7 @@ def _problem(error: Exception) -> Problem:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == 404:
-        return Problem(404, "expected /predict, /score, /explain, /health, /metrics or /docs, got another path")
+        return Problem(404, "expected /check, /predict, /score, /explain, /health, /metrics or /docs, got another path")
     if error.status_code == 405:
         return Problem(405, f"expected the method {headers.get('Allow')} here, got another; see /docs", headers)
     return Problem(error.status_code, str(error.detail), headers)

@@ -1,4 +1,4 @@
-"""What the service knows of an input: probabilities, kinds of doubt, scores, maps; the same whatever it is joined with.
+"""What the service knows of an input: probabilities, doubt, scores, verdict, map; the same whatever it is joined with.
 
 **Batches.** Sums in float32 are added in another order for another shape of batch, which moves a score by some 1e-6. So
 every pass has exactly `rows` inputs of one shape: more are cut, and what is missing is filled up with copies of the
@@ -8,6 +8,8 @@ A distribution predicts each input alone: its sums over samples are added in an 
 
 **Doubt.** With a distribution over predictions: total, aleatoric and epistemic. A single network has the total alone.
 Methods that need nothing but probabilities score the distribution where there is one, the others the network.
+
+**The guard** judges the network. Probabilities, scores and the verdict come from one forward pass of it.
 """
 
 from __future__ import annotations
@@ -23,13 +25,16 @@ from torch import Tensor
 from nescio import attribution, inputs, scores
 from nescio.attribution import Attribution
 from nescio.decide import ConformalPolicy, Policy
+from nescio.decide.policy import percent
+from nescio.guard import Guard, Verdict, joined
+from nescio.guard.promise import usual_level
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.posteriors import Deterministic
 from nescio.scores.decomposition import decompose
 from nescio.study.scoring import score
-from nescio.types import Decomposition, InputError, Logits, Method, ModelError, Predictions, need
+from nescio.types import InputError, Logits, Method, ModelError, Predictions, Request, need
 
 ROWS = 8
 """Inputs of a pass on a CPU: a lone request pays for so many, and more at once would gain little."""
@@ -42,7 +47,7 @@ _FOLDERS = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?[/\\](?:[^/\\,;:]+[/\\])*")
 
 @dataclass(frozen=True)
 class Assessed:
-    """What is known of one input: probabilities ``[C]``, doubt in nats, scores by method."""
+    """What is known of one input: probabilities ``[C]``, doubt in nats, scores by method, and the guard's verdict."""
 
     probabilities: Tensor
     total: float
@@ -50,15 +55,16 @@ class Assessed:
     epistemic: float
     samples: int
     scores: Mapping[str, float]
+    verdict: Verdict | None = None
 
 
 class Engine:
-    """A model with the methods, the policy and the known inputs that it is asked by.
+    """A model with the methods, the policy and the guard that it is asked by.
 
     source: the model, or a distribution over it, as `nescio.study.opening.open_source` gives it. methods: names or
     objects, fitted where they need it; None: that of `nescio.scores.default_method`. posterior: a distribution for the
-    doubt, where the source is a single network. policy: which answers to accept. reference: the doubt of known,
-    held-out inputs, which new ones are ranked among. rows: inputs of a pass; None: 8 on a CPU, else 32.
+    doubt, where the source is a single network. policy: which answers to accept. guard: which inputs are foreign;
+    fitted to the same network. rows: inputs of a pass; None: 8 on a CPU, else 32.
     """
 
     def __init__(
@@ -68,16 +74,19 @@ class Engine:
         *,
         posterior: Any = None,
         policy: Policy | ConformalPolicy | None = None,
-        reference: Decomposition | None = None,
+        guard: Guard | None = None,
         rows: int | None = None,
     ) -> None:
         single = isinstance(source.model, Classifier)
         if not single and posterior is not None:
             raise InputError("expected one distribution, got a source that is one already and a posterior beside it")
-        self.source, self.policy, self.reference = source, policy, reference
+        self.source, self.policy, self.guard = source, policy, guard
         self.posterior: Any = posterior if single else source.model
-        under: list[Classifier] = list(getattr(source.model, "classifiers", [source.model] if single else []))
+        under = networks(source)
         self.network = under[0] if len(under) == 1 else None
+        if guard is not None:
+            guarded(source)
+            guard.check_model(under[0])
         self._predicts: Any = Deterministic(under[0]) if self.posterior is None else self.posterior
         device = under[0].device if under else None
         self.rows = rows or (ROWS if device is None or device.type == "cpu" else 32)
@@ -112,8 +121,23 @@ class Engine:
         found: Tensor = self._predicts.predict(batch, progress=False)
         return found
 
-    def assess(self, rows: Sequence[Inputs], methods: Sequence[str] = ()) -> list[Assessed]:
-        """What is known of each of the rows, with the scores of these methods."""
+    @property
+    def level(self) -> float | None:
+        """The share of known inputs that the guard flags where nobody asks another; None without a guard."""
+        return None if self.guard is None else usual_level(self.guard.fitted.ranks)
+
+    @property
+    def about_guard(self) -> str | None:
+        """What inputs are compared with, in a phrase; None without a guard."""
+        if self.guard is None or self.level is None:
+            return None
+        found = self.guard.fitted
+        names = ", ".join(witness.name for witness in found.witnesses)
+        flagged = f"at most {percent(self.level)} of inputs like it are flagged"
+        return f"a reference of {found.count} inputs; {flagged}; witnesses: {names}"
+
+    def assess(self, rows: Sequence[Inputs], methods: Sequence[str] = (), check: bool = False) -> list[Assessed]:
+        """What is known of each of the rows, with the scores of these methods; check: with the guard's verdict."""
         groups: dict[Any, list[int]] = {}
         for place, row in enumerate(rows):
             groups.setdefault(_shape(row), []).append(place)
@@ -121,7 +145,7 @@ class Engine:
         for places in groups.values():
             for start in range(0, len(places), self.rows):
                 some = places[start : start + self.rows]
-                found.update(zip(some, self._pass([rows[place] for place in some], methods), strict=True))
+                found.update(zip(some, self._pass([rows[place] for place in some], methods, check), strict=True))
         return [found[place] for place in range(len(rows))]
 
     def explain(self, row: Inputs, of: Any = None, method: str = "ua_backprop") -> tuple[Assessed, Attribution]:
@@ -144,27 +168,39 @@ class Engine:
             return None
         blank = "blank" if preprocess.kind == "texts" else need("PIL.Image", "serve").new("RGB", (64, 64))
         try:
-            self.assess([preprocess(blank)], list(self.methods))
+            self.assess([preprocess(blank)], list(self.methods), self.guard is not None)
         except (InputError, ModelError) as error:
             return f"a blank input could not be scored: {error}"
         return None
 
-    def _pass(self, rows: Sequence[Inputs], methods: Sequence[str]) -> list[Assessed]:
+    def _pass(self, rows: Sequence[Inputs], methods: Sequence[str], check: bool) -> list[Assessed]:
         """What is known of at most `self.rows` rows of one shape."""
         batch = stacked(rows, self.rows)
+        guard = self.guard if check else None
+        if guard is not None:
+            guard.refuse_another_form(batch)
+        asked: list[Any] = [self.methods[name] for name in methods if self._whose(name) is self.network]
+        beside = _Beside(() if guard is None else guard.requests)
         try:
+            if self.posterior is None or guard is not None:
+                asked.append(beside)
+            values = score(self.network, batch, asked, progress=False) if asked else {}
             if self.posterior is None:
-                each = self.predict(batch).split(1, dim=1)[: len(rows)]
+                each = beside.logits.softmax(-1).unsqueeze(0).split(1, dim=1)[: len(rows)]
             else:
                 each = tuple(self.predict(stacked([row], 1)) for row in rows)
         except InputError as error:
             raise InputError(f"{error} (the first dimension is the number of inputs handled together)") from error
-        own = [self.methods[name] for name in methods if self._whose(name) is self.network]
-        values = score(self.network, batch, own, progress=False) if own else {}
-        known = [{name: float(found[at]) for name, found in values.items()} for at in range(len(rows))]
-        return [self._row(p.contiguous(), some, methods) for p, some in zip(each, known, strict=True)]
+        verdict = None if guard is None else joined([guard.judge(part) for part in beside.parts])
+        values.pop(beside.name, None)
+        results = []
+        for at, p in enumerate(each):
+            known = {name: float(found[at]) for name, found in values.items()}
+            own = None if verdict is None else verdict[at : at + 1]
+            results.append(self._row(p.contiguous(), known, methods, own))
+        return results
 
-    def _row(self, p: Tensor, values: dict[str, float], methods: Sequence[str]) -> Assessed:
+    def _row(self, p: Tensor, values: dict[str, float], methods: Sequence[str], verdict: Verdict | None) -> Assessed:
         """What follows from the probabilities ``[S, 1, C]`` of one input, with the network's scores of it."""
         own = [self.methods[name] for name in methods if name not in values]
         found = score(_Given(p), torch.zeros(1, 1), own, progress=False) if own else {}
@@ -172,7 +208,7 @@ class Engine:
         doubt = decompose(p)
         total, aleatoric, epistemic = (float(part) for part in (doubt.total, doubt.aleatoric, doubt.epistemic))
         scored = {name: values[name] for name in methods}
-        return Assessed(p.mean(0)[0], total, aleatoric, epistemic, len(p), scored)
+        return Assessed(p.mean(0)[0], total, aleatoric, epistemic, len(p), scored, verdict)
 
     def _settled(self, method: Any) -> Any:
         """The method without a tolerance, which is kept by looking at a batch, and for texts without noise."""
@@ -196,6 +232,25 @@ class Engine:
         return self.network
 
 
+class _Beside:
+    """In the list of methods, it keeps what the pass finds besides their scores: logits, and what a guard looks at."""
+
+    name = "beside"
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.needs = tuple(dict.fromkeys((Logits(), *requests)))
+        self.parts: list[dict[Request, Any]] = []
+
+    def __call__(self, *values: Any) -> Tensor:
+        self.parts.append(dict(zip(self.needs, values, strict=True)))
+        return torch.zeros(len(values[0]), dtype=torch.float64)
+
+    @property
+    def logits(self) -> Tensor:
+        """Those of the whole pass."""
+        return torch.cat([part[Logits()] for part in self.parts])
+
+
 class _Given:
     """Probabilities that are known, as a distribution."""
 
@@ -207,6 +262,23 @@ class _Given:
     def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
         """Those."""
         return self._p
+
+
+def networks(source: Source) -> list[Classifier]:
+    """The networks under a source: its model, or those that a distribution runs."""
+    single = isinstance(source.model, Classifier)
+    return list(getattr(source.model, "classifiers", [source.model] if single else []))
+
+
+def guarded(source: Source) -> Classifier:
+    """The network that a guard of this source judges; a ModelError where there is not one."""
+    under = networks(source)
+    if len(under) != 1:
+        raise ModelError(
+            f"expected a single network for a guard, got {source.about}, which has {len(under)}; leave the guard out, "
+            "or name one network"
+        )
+    return under[0]
 
 
 def stacked(rows: Sequence[Inputs], count: int) -> Inputs:

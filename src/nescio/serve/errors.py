@@ -16,6 +16,7 @@ KINDS: dict[int, tuple[str, str]] = {
     404: ("not_found", "there is nothing at this path"),
     405: ("method_not_allowed", "the path is there, but not for this method"),
     408: ("slow_request", "the request did not arrive in time"),
+    409: ("no_guard", "the service has no guard, so it cannot check"),
     413: ("too_large", "more bytes, pixels or inputs than are allowed"),
     415: ("unsupported_type", "a content type that is not known here"),
     421: ("wrong_host", "the service was addressed by a foreign name"),

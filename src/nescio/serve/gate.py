@@ -20,7 +20,7 @@ from nescio.types import need
 
 OPEN = ("/health", "/docs", "/openapi.json")
 """What needs no token."""
-ENDPOINTS = ("/predict", "/score", "/explain", "/metrics", *OPEN)
+ENDPOINTS = ("/check", "/predict", "/score", "/explain", "/metrics", *OPEN)
 SHARE = "nescio.share"
 """Where a request's scope has its share of the memory."""
 

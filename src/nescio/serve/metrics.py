@@ -1,4 +1,4 @@
-"""What Prometheus reads: counts, times, errors by kind, decisions, and the drift monitor of `nescio.decide`."""
+"""What Prometheus reads: counts, times, errors by kind, decisions, the policy's monitor and the guard's watch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nescio.decide import Monitor, Policy, Verdict, monitor
+from nescio.serve.watch import Watch
 from nescio.types import InputError, need
 
 TIMES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -55,7 +56,7 @@ class Drift:
 class Metrics:
     """The numbers of one service, in a registry of their own."""
 
-    def __init__(self, drift: Drift, waiting: Callable[[], float]) -> None:
+    def __init__(self, drift: Drift, watch: Watch, waiting: Callable[[], float]) -> None:
         prometheus = need("prometheus_client", "serve")
         self._text = prometheus.generate_latest
         self.content_type: str = prometheus.CONTENT_TYPE_LATEST
@@ -78,7 +79,9 @@ class Metrics:
             "nescio_batch_seconds", "The model's time for a batch", buckets=TIMES, **own
         )
         prometheus.Gauge("nescio_waiting_inputs", "Inputs that wait or are worked on", **own).set_function(waiting)
-        self.registry.register(_DriftCollector(drift, need("prometheus_client.core", "serve")))
+        core = need("prometheus_client.core", "serve")
+        self.registry.register(_DriftCollector(drift, core))
+        self.registry.register(_WatchCollector(watch, core))
 
     def answered(self, endpoint: str, status: int, seconds: float) -> None:
         """A request has ended."""
@@ -95,6 +98,17 @@ class Metrics:
         """What Prometheus reads."""
         found: bytes = self._text(self.registry)
         return found
+
+
+class _WatchCollector:
+    """The guard's watch at the moment it is asked for."""
+
+    def __init__(self, watch: Watch, core: Any) -> None:
+        self._watch, self._core = watch, core
+
+    def collect(self) -> Iterator[Any]:
+        """Its numbers."""
+        return self._watch.collect(self._core)
 
 
 class _DriftCollector:

@@ -74,6 +74,41 @@ class Decision(BaseModel):
     answers: list[Class] | None = Field(description="A set that holds the true class as promised, or null.")
 
 
+class Wrong(BaseModel):
+    """How often answers as doubtful as this one were wrong for the reference, with a 90 % interval."""
+
+    probability: float
+    low: float
+    high: float
+
+
+class Judged(BaseModel):
+    """What the guard says of an input: whether it is like the reference."""
+
+    p_value: float = Field(description="Of inputs like the reference, at most a share α has p ≤ α.")
+    level: float = Field(description="The share of inputs like the reference that are called foreign by mistake.")
+    foreign: bool = Field(description="Whether p_value is at most the level.")
+    state: Literal["foreign", "unsure", "fine"] = Field(description="unsure: it is known, but its answer is in doubt.")
+    witnesses: dict[str, float] = Field(description="As z: about 0 for a usual input, 2 for one in forty.")
+    words: str = Field(description="What is unusual about it, in a sentence.")
+    wrong: Wrong | None = Field(description="Null where the reference had no labels; says nothing of a foreign input.")
+
+
+class Checked(Judged):
+    """A verdict with the answer of the network that it is about."""
+
+    predicted: int
+    predicted_class: str | None = Field(description="Where the model's classes have names.")
+    confidence: float = Field(description="The probability of that class.")
+
+
+class Verdicts(BaseModel):
+    """One for each input, in their order."""
+
+    results: list[Checked]
+    reference: int = Field(description="How many known inputs each was compared with.")
+
+
 class Known(BaseModel):
     """What every endpoint says of an input."""
 
@@ -86,9 +121,7 @@ class Predicted(Known):
 
     likeliest: list[Class]
     doubt: Doubt
-    kind: Literal["sure", "unfamiliar", "ambiguous", "both"] | None = Field(
-        description="By the ranks among known inputs; null where none were given."
-    )
+    verdict: Judged | None = Field(description="Whether the input is foreign; null where no guard was given.")
     words: str = Field(description="The answer, its doubt and what to do, in plain words.")
 
 
@@ -143,6 +176,8 @@ class Health(BaseModel):
     methods: list[str] | None = None
     policy: str | None = None
     drift: str | None = None
+    guard: str | None = None
+    stream: str | None = None
 
 
 class Error(BaseModel):

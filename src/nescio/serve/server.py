@@ -6,7 +6,6 @@ import os
 import socket
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 from nescio.serve.connections import protocol
@@ -74,15 +73,15 @@ class Ended(KeyboardInterrupt):
         """Requests without an answer; whether the model is still at work for one of them."""
 
 
-def run(engine: Engine, settings: Settings | None = None, *, drift_path: str | Path | None = None) -> None:
+def run(engine: Engine, settings: Settings | None = None, **more: Any) -> None:
     """Serve until the process is told to end, by Ctrl-C or SIGTERM; `Ended` then says how it went.
 
-    Others can connect once the model is ready, and not before.
+    Others can connect once the model is ready, and not before. more: see `nescio.serve.app.make`.
     """
     from nescio.serve import application
 
     settings = settings or Settings()
-    app = application(engine, settings, drift_path=drift_path)
+    app = application(engine, settings, **more)
     if wrong := engine.warm_up():
         warnings.warn(wrong, UserWarning, stacklevel=2)
     with listening(settings) as place:

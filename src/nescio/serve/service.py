@@ -8,7 +8,7 @@ This module is loaded when a service is made: its functions are typed with FastA
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ from nescio.serve.gate import SHARE
 from nescio.serve.metrics import Drift, Metrics
 from nescio.serve.reading import Reader, check_json
 from nescio.serve.settings import Settings
+from nescio.serve.watch import Watch
 
 TYPES = "application/json, multipart/form-data with files, or a picture itself (image/png, image/jpeg …)"
 READERS = 2
@@ -42,10 +43,10 @@ T = TypeVar("T")
 class Service:
     """An engine with its thread, its metrics and its limits."""
 
-    def __init__(self, engine: Engine, settings: Settings, drift: Drift) -> None:
-        self.engine, self.settings, self.drift = engine, settings, drift
+    def __init__(self, engine: Engine, settings: Settings, drift: Drift, watch: Watch) -> None:
+        self.engine, self.settings, self.drift, self.watch = engine, settings, drift, watch
         self.reader = Reader(engine.source, settings.max_pixels, settings.max_text)
-        self.metrics = Metrics(drift, lambda: self.batcher.waiting if hasattr(self, "batcher") else 0)
+        self.metrics = Metrics(drift, watch, lambda: self.batcher.waiting if hasattr(self, "batcher") else 0)
         self.judges = () if engine.decider is None else (engine.decider,)
 
     def start(self) -> None:
@@ -57,7 +58,8 @@ class Service:
     def _work(self, key: Any, rows: list[Inputs]) -> list[Any]:
         what, *settings = key
         if what == "assess":
-            return self.engine.assess(rows, settings)
+            check, *methods = settings
+            return self.engine.assess(rows, methods, check)
         return [self.engine.explain(row, *settings) for row in rows]
 
     async def answer(self, request: Request, key: tuple[Any, ...], then: Callable[[list[Inputs], list[Any]], T]) -> T:
@@ -101,6 +103,12 @@ class Service:
         scores = [one.score for one in made if one.score is not None]
         if scores and self.drift.monitor is not None:
             await run_in_threadpool(self.drift.update, scores)
+
+    async def judged(self, verdicts: Sequence[schemas.Judged]) -> None:
+        """Count what the guard said, and let the watch see it."""
+        if verdicts:
+            p, states = [one.p_value for one in verdicts], [one.state for one in verdicts]
+            await run_in_threadpool(self.watch.update, p, states)
 
     async def _rows(self, request: Request, kind: str, body: bytes, most: int) -> list[Inputs]:
         """The inputs of a request, at most so many."""
