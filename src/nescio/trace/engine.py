@@ -22,14 +22,15 @@ from torch.utils.checkpoint import CheckpointError
 from nescio import inputs
 from nescio.models import Classifier
 from nescio.models.structure import replaced
-from nescio.modes import full_products
+from nescio.modes import current, full_products
 from nescio.trace import cotangents, general
 from nescio.trace.backward import NotFolded, visit
-from nescio.trace.graph import Graph
+from nescio.trace.forms import Form
+from nescio.trace.graph import Graph, Use
 from nescio.trace.layers import Layers
 from nescio.trace.layout import Layout
 from nescio.trace.memory import exhausted
-from nescio.trace.plan import Plan, followed, forms, leaf, probe
+from nescio.trace.plan import Plan, carry, followed, forms, leaf, probe
 from nescio.trace.sound import Sound
 from nescio.trace.steady import prove_own
 from nescio.trace.substitutes import folding
@@ -220,7 +221,16 @@ def _trace(classifier: Classifier, x: Any, check: bool, wanted: Collection[str] 
     finally:
         for parameter in others:
             parameter.requires_grad_(True)
-    return logits, Graph(logits, parameters, roots)
+    tracked = wanted is None and len(roots) == len(inputs.tensors(x))
+    return logits, Graph(logits, parameters, roots, tracked, _held(classifier))
+
+
+def _held(classifier: Classifier) -> set[int]:
+    """Memory of the whole numbers that the model holds, such as indices."""
+    buffers = () if classifier.module is None else classifier.module.buffers()
+    loose = current()
+    own = [*buffers, *(() if loose is None else loose.tensors)]
+    return {t.untyped_storage().data_ptr() for t in own if t.dtype in (torch.int64, torch.int32)}
 
 
 def _block(
@@ -261,6 +271,8 @@ class _Reader:
         self.nodes = {i: run.graph.nodes[i] for i in sorted(self.users)}
         self.waiting: dict[str, dict[int, Tensor]] = {name: {} for name in self.layouts}
         self.powers: Powers = {}
+        self.beyond: dict[str, tuple[list[Use], list[Form]]] = {}
+        """For parameters that go `through` a part of the network, the gradients where they come out."""
 
     def read(self, node: int, delta: Tensor) -> None:
         """Take the gradient at a node's output."""
@@ -274,6 +286,9 @@ class _Reader:
         """What was found; a parameter that some cotangents' paths do not reach is worked out from those that came."""
         for name in [n for n, deltas in self.waiting.items() if deltas]:
             self._reduce(name, {})
+        for name, (uses, parts) in self.beyond.items():
+            whole = carry(self.run.graph, uses, parts, self.run.graph.parameters[name])
+            self.powers[name] = whole.power(self.settings.norm)
         return self.powers
 
     def _reduce(self, name: str, shared: dict[int, dict[str, Any]]) -> None:
@@ -282,9 +297,13 @@ class _Reader:
         uses = [(use, where) for use, where in pairs if use.node in deltas]
         with torch.no_grad(), torch.autocast(self.run.logits.device.type, enabled=False):
             parts = forms(self.run.graph, [u for u, _ in uses], [w for _, w in uses], deltas, shared)
-            if parts is not None:
-                merged = [part.merge(self.settings.copies).power(self.settings.norm) for part in parts]
-                self.powers[name] = torch.stack(merged).sum(0)
+            if parts is None:
+                return
+            merged = [part.merge(self.settings.copies) for part in parts]
+            if uses[0][0].through:
+                self.beyond[name] = [use for use, _ in uses], merged
+            else:
+                self.powers[name] = torch.stack([part.power(self.settings.norm) for part in merged]).sum(0)
 
 
 def _fitting(run: Pass, name: str) -> list[Layout] | None:

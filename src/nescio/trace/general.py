@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs
@@ -135,3 +136,24 @@ def _one(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) 
         name: (vectors.new_zeros(shape) if g is None else g).unsqueeze(1)
         for name, g, shape in zip(names, found, shapes, strict=True)
     }
+
+
+def pulled_through(edges: Sequence[GradientEdge], parameter: Tensor, vectors: Sequence[Tensor]) -> Tensor:
+    """Gradients [B, *shape] of a parameter for B gradients at edges of the graph that no input lies below."""
+    each = parameter.numel() * parameter.element_size() + sum(v[0].numel() * v.element_size() for v in vectors)
+    width = max(1, VMAP_BYTES.get(parameter.device.type, 1 << 28) // max(each, 1))
+
+    def back(*own: Tensor) -> Tensor:
+        (g,) = torch.autograd.grad(list(edges), [parameter], list(own), retain_graph=True)
+        return g.to_dense() if g.is_sparse else g
+
+    parts = []
+    for some in zip(*(v.split(width) for v in vectors), strict=True):
+        try:
+            with quiet():
+                parts.append(torch.func.vmap(back)(*some))
+        except FALLBACK as error:
+            if exhausted(error):
+                raise
+            parts.append(torch.stack([back(*own) for own in zip(*some, strict=True)]))
+    return torch.cat(parts)

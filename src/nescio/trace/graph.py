@@ -6,6 +6,10 @@ re-arrange the parameter (transpose, view, cast, split …) and so keep the norm
 that *uses* it: a matrix product, a convolution, a norm. A parameter may have many uses (a module called twice, tied
 weights, the steps of a recurrent cell).
 
+A parameter may also go through a part of the network that no input enters before it meets one: a table of attention
+biases that is looked up at fixed places, a small network that makes it from coordinates. Such a use is at the operation
+where the inputs come in, and what is in between is left to autograd (`through`).
+
 The walk is complete by construction: a parameter without a leaf in it has no path to the logits. One that is used below
 an operation without a derivative (a quantised layer) has a path along which its gradient is lost, and no use here.
 """
@@ -19,7 +23,8 @@ from typing import Any
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from nescio.trace.moves import looks_up, moves
+from nescio.trace import rules
+from nescio.trace.moves import constant, looks_up, moves
 from nescio.types import ModelError
 
 CHAIN = {
@@ -30,6 +35,15 @@ CHAIN = {
     "SliceBackward0", "SelectBackward0",
 }  # fmt: skip
 """Operations that only re-arrange one tensor."""
+
+UNARY = {
+    "SigmoidBackward0", "TanhBackward0", "ExpBackward0", "LogBackward0", "NegBackward0", "ReluBackward0",
+    "SoftplusBackward0", "ClampBackward0", "ClampBackward1", "ClampMinBackward0", "ClampMaxBackward0",
+}  # fmt: skip
+"""Operations on one tensor alone."""
+
+PRODUCTS = {"AddmmBackward0", "MmBackward0", "LinearBackward0"}
+"""Operations that no input enters if none is seen to, though they have a rule."""
 
 SPLITS = {"SplitBackward0", "SplitWithSizesBackward0", "UnsafeSplitBackward0", "UnbindBackward0"}
 """The part of `CHAIN` that cuts a parameter into disjoint blocks."""
@@ -59,6 +73,8 @@ class Use:
     """Shape of the operand, after the chain."""
     moved: bool
     """Whether rows may have been moved between inputs (`moves`) before the operation, or are after it."""
+    through: bool = False
+    """Whether more than `CHAIN` lies between, but no input."""
 
     @property
     def block(self) -> tuple[tuple[str, int], ...]:
@@ -69,7 +85,16 @@ class Use:
 class Graph:
     """The operations between parameters and logits, in a deterministic order, and the uses of each parameter."""
 
-    def __init__(self, logits: Tensor, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...] = ()) -> None:
+    def __init__(
+        self,
+        logits: Tensor,
+        parameters: Mapping[str, Tensor],
+        inputs: tuple[Tensor, ...] = (),
+        tracked: bool = False,
+        held: Collection[int] = (),
+    ) -> None:
+        """``inputs``: leaves of inputs, with ``tracked`` of all; ``held``: memory of tensors that the model holds."""
+        self.parameters = parameters
         self.nodes = [] if logits.grad_fn is None else _walk(logits.grad_fn)
         if any(meta.is_nested_tensor for node in self.nodes for meta in getattr(node, "_input_metadata", ())):
             raise ModelError(
@@ -88,10 +113,12 @@ class Graph:
         lost = {name for name, leaf in self._leaves.items() if below[leaf]}
         self.blind = any(below[leaves[id(x)]] for x in inputs if id(x) in leaves)
         """Whether an operation without a derivative is between the inputs and the logits."""
+        self._fixed = [constant(node, held) for node in self.nodes]
+        self._tracked = tracked
         self.active = self._find_active({leaves[id(x)] for x in inputs if id(x) in leaves})
         self._before, self._after = self._find_moved(len(logits))
         self.uses = {
-            name: tuple(self._climb(name, leaf, 0, (), tuple(parameters[name].shape)))
+            name: tuple(dict.fromkeys(self._climb(name, leaf, 0, (), tuple(parameters[name].shape))))
             for name, leaf in self._leaves.items()
             if name not in lost
         }
@@ -123,17 +150,30 @@ class Graph:
             below[i] = any(below[j] or j in wanted for j in children)
         return [i for i in sorted(wanted) if not below[i]]
 
-    def _climb(self, name: str, at: int, output: int, chain: Chain, shape: tuple[int, ...]) -> Iterator[Use]:
+    def _climb(
+        self, name: str, at: int, output: int, chain: Chain, shape: tuple[int, ...], through: bool = False
+    ) -> Iterator[Use]:
         for above, slot, into in self._above[at]:
             if into != output:
                 continue
             node = self.nodes[above]
-            if node.name() in CHAIN:
+            if node.name() in CHAIN or self._closed(above, slot, shape):
+                beyond = through or node.name() not in CHAIN
                 for k, meta in enumerate(node._input_metadata):
-                    yield from self._climb(name, above, k, (*chain, (node.name(), k, above)), tuple(meta.shape))
+                    steps = () if beyond else (*chain, (node.name(), k, above))
+                    yield from self._climb(name, above, k, steps, tuple(meta.shape), beyond)
             else:
                 moved = any(self._before[j] for j in self._below(above)) or self._after[above]
-                yield Use(name, above, slot, chain, shape, moved)
+                yield Use(name, above, slot, chain, shape, moved, through)
+
+    def _closed(self, i: int, slot: int, shape: tuple[int, ...]) -> bool:
+        """Whether no input enters an operation on parameters, as far as it can be told, nor their number."""
+        name, operands = self.nodes[i].name(), self.nodes[i].next_functions
+        if self._fixed[i] or name in UNARY:
+            return not self.active[i]
+        alike = tuple(self.nodes[i]._input_metadata[0].shape) == shape
+        seen = name in PRODUCTS or (len(operands) > 1 and all(child is not None for child, _ in operands))
+        return self._tracked and not self.active[i] and (alike or seen or rules.find(name, slot) is None)
 
     def _below(self, i: int) -> list[int]:
         return [self._index[child] for child, _ in self.nodes[i].next_functions if child is not None]
@@ -150,7 +190,8 @@ class Graph:
         """For each node: does it depend on the input."""
         active = [False] * len(self.nodes)
         for i, node in enumerate(self.nodes):
-            active[i] = i in inputs or looks_up(node) or any(active[j] for j in self._below(i))
+            looked = looks_up(node) and not self._fixed[i]
+            active[i] = i in inputs or looked or any(active[j] for j in self._below(i))
         return active
 
     def _find_moved(self, inputs: int) -> tuple[list[bool], list[bool]]:

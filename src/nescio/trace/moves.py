@@ -9,6 +9,7 @@ batch must be in another dimension; so does picking one position of each input, 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -29,6 +30,16 @@ MOVERS = ALONG | {
 def looks_up(node: Any) -> bool:
     """Whether an operation picks rows by an index; what comes out depends on the data even if the rows do not."""
     return node.name() in MOVERS or node.name().startswith("Embedding")
+
+
+def constant(node: Any, storages: Collection[int]) -> bool:
+    """Whether an operation picks rows by an index that the model holds: it lies in one of these pieces of memory."""
+    if node.name() not in ("IndexBackward0", "IndexSelectBackward0", "EmbeddingBackward0"):
+        return False
+    saved = node._saved_index if node.name() == "IndexSelectBackward0" else node._saved_indices
+    indices = [i for i in ([saved] if isinstance(saved, Tensor) else saved) if i is not None]
+    held = all(i.untyped_storage().data_ptr() in storages for i in indices)
+    return held and not any(0 in i.stride() for i in indices)  # one that is repeated may be so for every input
 
 
 def moves(node: Any, inputs: int) -> bool:

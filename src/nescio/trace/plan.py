@@ -26,7 +26,7 @@ from torch.autograd.graph import GradientEdge
 
 from nescio.models import Classifier
 from nescio.trace import general, layout, rules
-from nescio.trace.forms import Form, join
+from nescio.trace.forms import Form, Local, join
 from nescio.trace.graph import Graph, Use, summable
 from nescio.trace.steady import prove_steady
 from nescio.types import ModelError
@@ -86,7 +86,8 @@ def forms(
 ) -> list[Form] | None:
     """The gradient of one parameter, block by block, from the output gradients ``deltas`` (by node).
 
-    ``shared`` is what rules keep for other parameters of the same node. None where a rule declines.
+    ``shared`` is what rules keep for other parameters of the same node. None where a rule declines. A parameter that
+    goes `through` a part of the network gives the gradient where it comes out, a block for each use (`carry`).
     """
     blocks: dict[object, list[Form]] = {}
     for use, where in zip(uses, layouts, strict=True):
@@ -97,8 +98,18 @@ def forms(
         form = entry.rule(rules.Context(node, use.shape, where, shared.setdefault(use.node, {})), deltas[use.node])
         if form is None:
             return None
-        blocks.setdefault(use.block, []).append(form)
+        blocks.setdefault((use.node, use.slot) if use.through else use.block, []).append(form)
     return [join(parts) for parts in blocks.values()]
+
+
+def carry(graph: Graph, uses: Sequence[Use], parts: Sequence[Form], parameter: Tensor) -> Local:
+    """The gradient of a parameter, from those at the operations where what was made of it meets inputs."""
+    edges = [GradientEdge(*graph.nodes[use.node].next_functions[use.slot]) for use in uses]
+    local = [part for part in parts if isinstance(part, Local)]
+    k, n = local[0].g.shape[:2]
+    kinds = [edge.node._input_metadata[edge.output_nr] for edge in edges]
+    vectors = [part.g.reshape(k * n, *kind.shape).to(kind.dtype) for part, kind in zip(local, kinds, strict=True)]
+    return Local(general.pulled_through(edges, parameter, vectors).view(k, n, -1))
 
 
 def probe(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
@@ -134,6 +145,7 @@ def probe(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
             for name, uses in hopeful.items()
             if (layouts := _layouts(graph, uses, evidence, n)) is not None
             and (blocks := forms(graph, uses, layouts, _stacked(uses, evidence), {})) is not None
+            and (blocks := [carry(graph, uses, blocks, parameters[name])] if uses[0].through else blocks)
             and _agrees(blocks, [norms.get(name, 0.0) for norms in truth], largest, parameters[name].dtype)
         }
     dark = {node for node in nodes if not all(bool(e[node].any()) for e in evidence)}
@@ -217,6 +229,10 @@ def _stacked(uses: Sequence[Use], evidence: Sequence[Mapping[int, Tensor]]) -> d
 
 
 def _ruled(graph: Graph, uses: Sequence[Use]) -> bool:
+    if any(u.through for u in uses):
+        found = [rules.find(graph.nodes[u.node].name(), u.slot) for u in uses]
+        exact = all(entry is not None and entry.exact for entry in found)
+        return exact and all(u.through and not u.moved for u in uses)
     kinds = {(graph.nodes[use.node].name(), use.slot) for use in uses}
     return (
         len(kinds) == 1 and rules.find(*kinds.pop()) is not None and not any(u.moved for u in uses) and summable(uses)

@@ -43,10 +43,14 @@ Batch = Callable[[Any, int], Sequence[int]]
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered rule and the dimensions in which its output may have the batch."""
+    """A registered rule and the dimensions in which its output may have the batch.
+
+    ``exact``: its form is the operand's gradient entry by entry, and not only up to their order.
+    """
 
     rule: Rule
     batch: Batch
+    exact: bool
 
 
 _REGISTRY: dict[tuple[str, int], Entry] = {}
@@ -62,12 +66,12 @@ def any_dim(node: Any, dims: int) -> Sequence[int]:
     return range(dims)
 
 
-def rule(*operands: tuple[str, int], batch: Batch = first) -> Callable[[Rule], Rule]:
+def rule(*operands: tuple[str, int], batch: Batch = first, exact: bool = False) -> Callable[[Rule], Rule]:
     """Register a rule for (operation, slot) pairs."""
 
     def add(function: Rule) -> Rule:
         for operand in operands:
-            _REGISTRY[operand] = Entry(function, batch)
+            _REGISTRY[operand] = Entry(function, batch, exact)
         return function
 
     return add

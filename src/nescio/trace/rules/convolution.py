@@ -39,7 +39,7 @@ def weight(c: Context, delta: Tensor) -> Form | None:
     return Outer(a.movedim(1, 2).flatten(2, 3), d.movedim(2, 3).flatten(3, 4))
 
 
-@rule(("ConvolutionBackward0", 2), ("DataConvolutionBackward", 2))
+@rule(("ConvolutionBackward0", 2), ("DataConvolutionBackward", 2), exact=True)
 def bias(c: Context, delta: Tensor) -> Form | None:
     """One value a channel, added at every position."""
     return Local(c.layout.front(added(delta, tuple(range(3, delta.dim()))), 1).sum(2))

@@ -13,37 +13,37 @@ from nescio.trace.forms import Form, Local
 from nescio.trace.rules import Context, any_dim, full, rule
 
 
-@rule(("ExpandBackward0", 0), ("AddBackward0", 0), ("SubBackward0", 0), batch=any_dim)
+@rule(("ExpandBackward0", 0), ("AddBackward0", 0), ("SubBackward0", 0), batch=any_dim, exact=True)
 def same(c: Context, delta: Tensor) -> Form | None:
     """``y = p`` or ``y = p + x``."""
     return _broadcast(c, full(delta))
 
 
-@rule(("AddBackward0", 1), batch=any_dim)
+@rule(("AddBackward0", 1), batch=any_dim, exact=True)
 def added(c: Context, delta: Tensor) -> Form | None:
     """``y = x + α p``."""
     return _broadcast(c, full(delta) * float(c.saved("alpha")))
 
 
-@rule(("SubBackward0", 1), batch=any_dim)
+@rule(("SubBackward0", 1), batch=any_dim, exact=True)
 def subtracted(c: Context, delta: Tensor) -> Form | None:
     """``y = x − α p``."""
     return _broadcast(c, full(delta) * -float(c.saved("alpha")))
 
 
-@rule(("MulBackward0", 0), batch=any_dim)
+@rule(("MulBackward0", 0), batch=any_dim, exact=True)
 def factor_left(c: Context, delta: Tensor) -> Form | None:
     """``y = p x``."""
     return _broadcast(c, full(delta) * c.saved("other"))
 
 
-@rule(("MulBackward0", 1), batch=any_dim)
+@rule(("MulBackward0", 1), batch=any_dim, exact=True)
 def factor_right(c: Context, delta: Tensor) -> Form | None:
     """``y = x p``."""
     return _broadcast(c, full(delta) * c.saved("self"))
 
 
-@rule(("PreluKernelBackward0", 1), batch=any_dim)
+@rule(("PreluKernelBackward0", 1), batch=any_dim, exact=True)
 def prelu(c: Context, delta: Tensor) -> Form | None:
     """``y = max(x, 0) + p min(x, 0)``."""
     return _broadcast(c, full(delta) * c.saved("self").clamp(max=0))

@@ -24,7 +24,7 @@ def mm_weight(c: Context, delta: Tensor) -> Form | None:
     return _weight(c, c.node._saved_self, delta)
 
 
-@rule(("AddmmBackward0", 0))
+@rule(("AddmmBackward0", 0), exact=True)
 def addmm_bias(c: Context, delta: Tensor) -> Form | None:
     """``y = β b + α x W`` with one b for all rows."""
     if len(c.shape) != 1:
@@ -42,7 +42,7 @@ def linear_weight(c: Context, delta: Tensor) -> Form | None:
     return Outer(a.unsqueeze(1), c.layout.front(operand(delta), 1).flatten(2, -2).unsqueeze(2))
 
 
-@rule(("LinearBackward0", 2), batch=lambda node, dims: range(max(1, dims - 1)))
+@rule(("LinearBackward0", 2), batch=lambda node, dims: range(max(1, dims - 1)), exact=True)
 def linear_bias(c: Context, delta: Tensor) -> Form | None:
     """``y = x Wᵀ + b``."""
     return Local(added(c.layout.front(delta, 1).flatten(2, -2), 2))
