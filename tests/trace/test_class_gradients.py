@@ -15,7 +15,7 @@ from nescio.trace import engine
 from nescio.types import GradientNorms, InputError
 from tests.trace.subjects import SUBJECTS, make
 
-GENERAL = {"raw", "routed", "custom", "tied_embedding", "swin"}
+GENERAL = {"raw", "routed", "custom", "tied_embedding"}
 """Subjects with a part that has no rule."""
 
 

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 import nescio
 from nescio import trace
 from tests.trace.helpers import SMOOTH, close, ready, same_as_reference, slow
-from tests.trace.subjects import make
 
 
 class Biased(nn.Module):
@@ -157,8 +156,3 @@ def test_an_index_that_is_repeated_for_each_input() -> None:
     model, x = ready(Repeated()), torch.randn(4, 6, dtype=torch.float64)
     assert not slow(model, x)
     same_as_reference(model, x)
-
-
-def test_swin_has_no_slow_parameter() -> None:
-    model, x = make("swin")
-    assert not slow(model, x)

@@ -226,11 +226,11 @@ def _trace(classifier: Classifier, x: Any, check: bool, wanted: Collection[str] 
 
 
 def _held(classifier: Classifier) -> set[int]:
-    """Memory of the whole numbers that the model holds, such as indices."""
+    """Memory of tensors that the model holds beside its parameters, such as indices and coordinates."""
     buffers = () if classifier.module is None else classifier.module.buffers()
     loose = current()
     own = [*buffers, *(() if loose is None else loose.tensors)]
-    return {t.untyped_storage().data_ptr() for t in own if t.dtype in (torch.int64, torch.int32)}
+    return {t.untyped_storage().data_ptr() for t in own if t.layout == torch.strided}
 
 
 def _block(

@@ -42,8 +42,8 @@ UNARY = {
 }  # fmt: skip
 """Operations on one tensor alone."""
 
-PRODUCTS = {"AddmmBackward0", "MmBackward0", "LinearBackward0"}
-"""Operations that no input enters if none is seen to, though they have a rule."""
+PRODUCTS = {"AddmmBackward0": ("mat1", 1), "MmBackward0": ("self", 0), "LinearBackward0": ("input", 0)}
+"""Matrix products: under which name they keep their data, and in which slot it is."""
 
 SPLITS = {"SplitBackward0", "SplitWithSizesBackward0", "UnsafeSplitBackward0", "UnbindBackward0"}
 """The part of `CHAIN` that cuts a parameter into disjoint blocks."""
@@ -114,7 +114,7 @@ class Graph:
         self.blind = any(below[leaves[id(x)]] for x in inputs if id(x) in leaves)
         """Whether an operation without a derivative is between the inputs and the logits."""
         self._fixed = [constant(node, held) for node in self.nodes]
-        self._tracked = tracked
+        self._tracked, self._held = tracked, held
         self.active = self._find_active({leaves[id(x)] for x in inputs if id(x) in leaves})
         self._before, self._after = self._find_moved(len(logits))
         self.uses = {
@@ -171,9 +171,15 @@ class Graph:
         name, operands = self.nodes[i].name(), self.nodes[i].next_functions
         if self._fixed[i] or name in UNARY:
             return not self.active[i]
+        if not self._tracked or self.active[i]:
+            return False
+        if name in PRODUCTS:
+            kept, data = PRODUCTS[name]
+            x = getattr(self.nodes[i], f"_saved_{kept}")
+            return operands[data][0] is not None or (x is not None and x.untyped_storage().data_ptr() in self._held)
         alike = tuple(self.nodes[i]._input_metadata[0].shape) == shape
-        seen = name in PRODUCTS or (len(operands) > 1 and all(child is not None for child, _ in operands))
-        return self._tracked and not self.active[i] and (alike or seen or rules.find(name, slot) is None)
+        seen = len(operands) > 1 and all(child is not None for child, _ in operands)
+        return alike or seen or rules.find(name, slot) is None
 
     def _below(self, i: int) -> list[int]:
         return [self._index[child] for child, _ in self.nodes[i].next_functions if child is not None]
