@@ -172,6 +172,7 @@ class Classifier:
         with ExitStack() as stack:
             if (loose := modes.current()) is not None:  # no call sees what another one kept
                 loose.restore()
+                torch.clear_autocast_cache()
                 stack.callback(loose.restore)
             if closing is not None:
                 stack.enter_context(eager())  # a compiled softmax cannot be listened to
