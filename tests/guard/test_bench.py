@@ -18,7 +18,7 @@ def test_the_scale_is_of_inputs_that_the_witness_was_not_fitted_to():
     own = kept(30)
     bench = Bench.of(WITNESSES, own, torch.arange(30))
     expected = torch.empty(30, dtype=torch.float64)
-    for fold in in_turns(torch.arange(30)):
+    for fold in in_turns(torch.arange(30), torch.arange(30)):
         found = WITNESSES[0].fit(take(own, fold.fit)["strangeness"])
         expected[fold.rank] = WITNESSES[0].measure(found, take(own, fold.rank)["strangeness"])[:, 0]
     assert torch.equal(bench.scales["strangeness"][0].values, Scale.of(expected).values)

@@ -293,3 +293,33 @@ def test_a_deep_copy_of_the_model_has_the_same_weights(tmp_path):
     guard.save(tmp_path)
     again = Guard.load(tmp_path, copy.deepcopy(model))
     assert torch.equal(again.check(vectors(3)).p_value, guard.check(vectors(3)).p_value)
+
+
+@pytest.mark.filterwarnings("ignore:the reference has")
+def test_inputs_of_one_group_do_not_vouch_for_each_other():
+    """Twelve centres far apart, 34 inputs around each: a new centre is foreign only if groups are not told."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)).eval()
+    centres = 3 * torch.randn(20, 6)
+    reference = (centres[:12, None] + 0.05 * torch.randn(12, 34, 6)).flatten(0, 1)
+    groups = [f"group {i}" for i in range(12) for _ in range(34)]
+    new = (centres[12:, None] + 0.05 * torch.randn(8, 5, 6)).flatten(0, 1)
+    alone = Guard(model).fit(reference).check(new)
+    grouped = Guard(model).fit(reference, groups=groups).check(new)
+    assert float((alone.p_value <= 0.05).double().mean()) > 0.6
+    assert float((grouped.p_value <= 0.05).double().mean()) < 0.3
+    order = torch.randperm(len(reference))
+    again = Guard(model).fit(reference[order], groups=[groups[i] for i in order.tolist()]).check(new)
+    torch.testing.assert_close(again.p_value, grouped.p_value)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (["a"] * 7, "expected a group for each of 60 inputs of the reference, got 7 groups"),
+        (["a"] * 60, "expected inputs of at least 5 groups, got 1"),
+    ],
+)
+def test_groups_that_do_not_fit_are_refused(groups, message):
+    with pytest.raises(InputError, match=message):
+        Guard(torch.nn.Linear(4, 3)).fit(torch.randn(60, 4), groups=groups)

@@ -84,13 +84,11 @@ class Bench:
 
 def _unseen(witness: Witness, rows: Rows, groups: Tensor) -> Tensor:
     """How unusual the witness finds each of these inputs, ``[n, M]``, when it was fitted to the others."""
-    names, index = groups.unique(return_inverse=True)
+    _, index = groups.unique(return_inverse=True)
+    folds = in_turns(torch.arange(len(groups)), index)
     parts = []
-    places = []
-    for fold in in_turns(torch.arange(len(names))):
-        inside = torch.isin(index, fold.fit)
-        found = witness.fit(tuple(column[inside] for column in rows))
-        parts.append(witness.measure(found, tuple(column[~inside] for column in rows)))
-        places.append((~inside).nonzero().flatten())
-    order = torch.cat(places).argsort()
+    for fold in folds:
+        found = witness.fit(tuple(column[fold.fit] for column in rows))
+        parts.append(witness.measure(found, tuple(column[fold.rank] for column in rows)))
+    order = torch.cat([fold.rank for fold in folds]).argsort()
     return torch.cat(parts)[order]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from nescio.posteriors.saving import fingerprint
 from nescio.types import InputError, Logits, ModelError, Request
 
 LEAST = 20  # distinct inputs of a reference
+FEWEST_GROUPS = 5
 STEADY = 300  # below that a word of warning is due
 
 
@@ -118,8 +119,8 @@ class Heard:
         self.originals.append(first + stays)
 
 
-def fit(classifier: Classifier, heard: Heard) -> Fitted:
-    """The witnesses fitted, and the ranks."""
+def fit(classifier: Classifier, heard: Heard, groups: Sequence[Hashable] | None = None) -> Fitted:
+    """The witnesses fitted, and the ranks; groups: which inputs belong together, in the order of the reference."""
     if heard.anatomy is None:
         raise InputError("expected a reference of at least 20 inputs, got none; give some hundred")
     order = split.distinct(heard.digests)
@@ -146,9 +147,10 @@ def fit(classifier: Classifier, heard: Heard) -> Fitted:
     copies = _joined(heard.changed) if heard.changed else None
     originals = torch.cat(heard.originals) if heard.originals else torch.zeros(0, dtype=torch.long)
     originals_kept = torch.isin(originals, order)
+    belongs = _belonging(heard, order, groups)
     juries = tuple(
-        _jury(heard.witnesses, fold, plain, copies, originals.where(originals_kept, torch.tensor(-1)))
-        for fold in split.folds(order)
+        _jury(heard.witnesses, fold, belongs, plain, copies, originals.where(originals_kept, torch.tensor(-1)))
+        for fold in split.folds(order, belongs)
     )
     return Fitted(
         anatomy=heard.anatomy,
@@ -162,23 +164,42 @@ def fit(classifier: Classifier, heard: Heard) -> Fitted:
     )
 
 
+def _belonging(heard: Heard, order: Tensor, groups: Sequence[Hashable] | None) -> Tensor:
+    """The number of each input's group, by their hashes and not by their order in the reference; checked."""
+    count = len(heard.digests)
+    if groups is not None and len(groups) != count:
+        raise InputError(f"expected a group for each of {count} inputs of the reference, got {len(groups)} groups")
+    belongs = split.belonging(order, count, groups)
+    found = int(belongs.max()) + 1
+    if found < FEWEST_GROUPS:
+        raise InputError(
+            f"expected inputs of at least {FEWEST_GROUPS} groups, got {found}; so few cannot say what is usual"
+        )
+    if groups is not None and found < LEAST:
+        warnings.warn(
+            f"the reference has inputs of {found} groups; what is promised for further groups rests on these few",
+            UserWarning,
+            stacklevel=5,
+        )
+    return belongs
+
+
 def _jury(
     witnesses: Sequence[Witness],
     fold: split.Fold,
+    belongs: Tensor,
     plain: Mapping[str, Any],
     copies: Mapping[str, Any] | None,
     originals: Tensor,
 ) -> Jury:
     """Witnesses fitted to the inputs of a fold that fit, and to their copies; ranks of the others, and of theirs."""
-    fit, groups = take(plain, fold.fit), torch.arange(len(fold.fit))
+    fit, groups = take(plain, fold.fit), belongs[fold.fit]
     changed: dict[str, Any] | None = None
     if copies is not None:
         with_fit = torch.isin(originals, fold.fit)
         more = take(copies, with_fit.nonzero().flatten())
         fit = {name: tuple(map(torch.cat, zip(fit[name], more[name], strict=True))) for name in fit}
-        place = torch.zeros(int(fold.fit.max()) + 1, dtype=torch.long)
-        place[fold.fit] = groups  # by their hashes, and not by their order in the reference
-        groups = torch.cat([groups, place[originals[with_fit]]])
+        groups = torch.cat([groups, belongs[originals[with_fit]]])
         changed = take(copies, torch.isin(originals, fold.rank).nonzero().flatten())
     bench = Bench.of(witnesses, fit, groups)
     heard = bench.heard(witnesses, take(plain, fold.rank))

@@ -7,7 +7,7 @@ check   one forward pass ─► votes ─► their sum ─► its rank
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Self
 
@@ -81,6 +81,7 @@ class Guard:
         reference: Any,
         *,
         nuisances: Nuisances = "auto",
+        groups: Sequence[Hashable] | None = None,
         seed: int = 0,
         progress: bool | None = None,
         chunk: int | None = None,
@@ -94,6 +95,9 @@ class Guard:
             nuisances: changes that do not make an input foreign. "auto": pictures may be re-saved, resized, a little
                 brighter, noisy or turned, where that does not change the model's answer. A list of names of
                 `nescio.guard.changes.CHANGES`, and of functions from a batch to a changed batch. None: none.
+            groups: for each input what it belongs to, where inputs are not independent: the photograph that a crop is
+                of, the film of a frame, the patient of a scan. Inputs of one group never judge each other, so that
+                the verdict is on inputs of other groups than these.
             seed: changes which inputs fit and which give ranks, and what is drawn for the changes.
             progress: as in `nescio.score`.
             chunk: as in `nescio.score`.
@@ -106,7 +110,7 @@ class Guard:
         """
         changes = Changes.of(nuisances)
         heard = self._listened(reference, changes, seed, progress, chunk)
-        self._found = fitting.fit(self.classifier, heard)
+        self._found = fitting.fit(self.classifier, heard, groups)
         self._seen = versions(self.classifier)
         return self
 

@@ -7,7 +7,7 @@ Equal inputs count once: an input that stands on both sides would rank itself as
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -56,19 +56,34 @@ def distinct(found: Sequence[bytes]) -> Tensor:
     return torch.tensor([first[one] for one in sorted(first)], dtype=torch.long)
 
 
-def folds(order: Tensor) -> list[Fold]:
-    """The positions of distinct inputs, cut: a large reference in two halves, a small one in folds that take turns."""
-    if len(order) >= FEW:
-        half = len(order) // 2
-        return [Fold(order[:half], order[half:])]
-    return in_turns(order)
+def belonging(order: Tensor, count: int, groups: Sequence[Hashable] | None) -> Tensor:
+    """Who belongs together: for each of `count` inputs the number of its group, int64, −1 for those not in `order`.
+
+    Groups are numbered as their first inputs come in `order`. Without groups each input is one of its own.
+    """
+    found = torch.full((count,), -1, dtype=torch.long)
+    numbers: dict[Hashable, int] = {}
+    for position in order.tolist():
+        found[position] = numbers.setdefault(position if groups is None else groups[position], len(numbers))
+    return found
 
 
-def in_turns(order: Tensor, count: int = FOLDS) -> list[Fold]:
-    """Folds of which each gives ranks once, while the others fit."""
-    count = min(count, len(order))
-    part = torch.arange(len(order)) % count
-    return [Fold(order[part != k], order[part == k]) for k in range(count)]
+def folds(order: Tensor, belongs: Tensor) -> list[Fold]:
+    """The positions of distinct inputs, cut: a large reference in two halves, a small one in folds that take turns.
+
+    Inputs of one group stay together.
+    """
+    own = belongs[order]
+    groups = int(own.max()) + 1
+    if groups >= FEW:
+        return [Fold(order[own < groups // 2], order[own >= groups // 2])]
+    return in_turns(order, own)
+
+
+def in_turns(order: Tensor, belongs: Tensor, count: int = FOLDS) -> list[Fold]:
+    """Folds of which each gives ranks once, while the others fit; belongs: the number of each one's group."""
+    part = belongs % min(count, int(belongs.max()) + 1)
+    return [Fold(order[part != k], order[part == k]) for k in range(int(part.max()) + 1)]
 
 
 def _column(tensor: Tensor) -> Tensor:

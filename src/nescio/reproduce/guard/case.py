@@ -169,7 +169,7 @@ def _judged(
 ) -> Table:
     """Tables `size/witness/set` of z, [N, M] or for several folds [folds, N, M]; `rank` is the set that gives ranks."""
     table: dict[str, list[NDArray[np.float32]]] = {}
-    for fold in split.folds(torch.arange(size)):
+    for fold in split.folds(torch.arange(size), torch.arange(size)):
         own = take({w.name: reference[w.name] for w in witnesses}, fold.fit)
         bench = Bench.of(witnesses, own, fold.fit)
         judged = {"rank": take({w.name: reference[w.name] for w in witnesses}, fold.rank), **sets}
