@@ -1,9 +1,10 @@
-"""`nescio report`: a model and data in; one page out that says how doubtful it is, about what, why, and what to do."""
+"""`nescio report`: a model and data in; one page out that says which inputs not to trust, why, and what to do."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,30 +26,35 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nescio.data.sources import Rows
+    from nescio.guard import Guard
     from nescio.models.sources import Source
 
 EXAMPLES = """examples:
-  nescio report --model torchvision:resnet18 --weights w.safetensors --data photos --out report.html
-  nescio report --model mymodels:build --weights w.safetensors --data held-out.npz --ood other.npz --out report.html
+  nescio report --model torchvision:resnet18 --weights w.safetensors --data new --reference photos --out report.html
+  nescio report --model mymodels:build --weights w.safetensors --data new.npz --guard guard/ --out report.html
   nescio report --model mymodels:build --posterior ensemble/ --data held-out.npz --out report.html
-  nescio report --model hf:FOLDER --data reviews.csv --x text --most 500 --out report.html
+  nescio report --model hf:FOLDER --data reviews.csv --x text --reference known.csv --most 500 --out report.html
   nescio report --model mymodels:build --data table.csv --fit train.csv --out report.json --format json
 
-The page opens offline. Labels come with the data (--label names them) or from a file of their own (--labels), with one
-for each row; rows that are not known have none, or -1. With them the page tells calibration, risk and coverage, and a
-rule that promises how many accepted answers are wrong. They should be data that the model was not trained on.
+The page opens offline. It says which inputs of --data not to trust, and why: those that are unlike --reference, some
+hundred inputs of the kind that the model is meant for and was not trained on. They need no labels. `nescio guard` keeps
+what is learnt from them in a folder, for --guard. Without either the page only ranks the inputs, since a rule that is
+made from the inputs that it judges says nothing about them.
 
-The kinds of doubt come from --posterior, from a Laplace posterior of the model where --fit gives training data, and
-else from copies of the network with dropout before its last layer. Of a large set --most rows are drawn at random."""
+Labels come with the data (--label names them) or from a file of their own (--labels), with one for each row; rows that
+are not known have none, or -1. With them the page tells calibration, and risk and coverage.
+
+Doubt of the model and doubt of the data are told apart with --posterior, or with --fit, which gives training data for a
+Laplace posterior of the model. Of a large set --most rows are drawn at random."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
     command = commands.add_parser(
         "report",
-        help="write a page about your own model on your own data: how doubtful, why, and what to do",
-        description="Writes one page that opens offline: how doubtful your own model is on your own data, which kind "
-        "of doubt that is, where it comes from, and what to do about it.",
+        help="write a page about your own model on your own data: which inputs not to trust, why, and what to do",
+        description="Writes one page that opens offline: on which of your own data your own model is not to be "
+        "trusted, why, and what to do about it; then how doubtful it is, and where doubt comes from.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[common],
@@ -56,6 +62,16 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     add_model(command)
     command.add_argument("--posterior", metavar="FOLDER", help="a distribution over that model, such as an ensemble")
     add_data(command)
+    judge = command.add_mutually_exclusive_group()
+    judge.add_argument(
+        "--reference", metavar="PATH",
+        help="some hundred inputs of the kind that the model is meant for; what is unlike them is foreign",
+    )  # fmt: skip
+    judge.add_argument("--guard", metavar="FOLDER", help="or what `nescio guard` has learnt from them")
+    command.add_argument(
+        "--level", type=float, default=0.05, metavar="SHARE",
+        help="the share of inputs like the reference that is called foreign by mistake (default: %(default)s)",
+    )  # fmt: skip
     command.add_argument("--ood", metavar="PATH", help="data of another kind, which the model should be doubtful about")
     command.add_argument("--labels", metavar="FILE", help="the labels of --data: .npz (y), .csv, .parquet, .json, .txt")
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for methods and for a posterior")
@@ -71,11 +87,6 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "--examples", type=int, default=6, metavar="N",
         help="so many of the most doubtful inputs are shown, and half as many others (default: %(default)s)",
     )  # fmt: skip
-    command.add_argument("--risk", type=float, default=0.05, metavar="R", help="of the policy (default: %(default)s)")
-    command.add_argument("--confidence", type=float, default=0.9, metavar="C", help="in it (default: %(default)s)")
-    command.add_argument(
-        "--keep", type=float, default=0.95, metavar="K", help="what it keeps, without labels (default: %(default)s)"
-    )
     command.add_argument("--no-maps", action="store_true", help="do without maps, which take the most time")
     command.add_argument("--no-audit", action="store_true", help="do without the audit far away from the data")
     command.add_argument("--seed", type=int, default=0, help="of the sample, of halves and intervals (default: 0)")
@@ -93,8 +104,9 @@ def run(args: argparse.Namespace) -> int:
     from nescio.types import InputError, need
 
     form = _form(args)
-    for name in ("data", "ood", "labels", "fit", "weights"):
+    for name in ("data", "ood", "labels", "fit", "weights", "reference", "guard"):
         apart({f"--{name}": getattr(args, name), "--out": args.out})
+    apart({"--reference": args.reference, "--data": args.data})
     check_writable(args.out)
     if form == "html":
         need("matplotlib.figure", "demo")
@@ -112,11 +124,12 @@ def run(args: argparse.Namespace) -> int:
     training = (
         None if args.fit is None else training_data(argparse.Namespace(**{**vars(args), "label": "auto"}), source)
     )
+    guard = _guard(args, source)
+    command = command_again("report", args)
     result = gather(
-        source, rows, foreign=foreign, labels=labels, training=training, methods=methods, risk=args.risk,
-        confidence=args.confidence, keep=args.keep, most=args.most, examples=args.examples, maps=not args.no_maps,
-        audit=None if args.no_audit else reported, batch=args.batch_size, seed=args.seed,
-        repeat={"command": command_again("report", args)},
+        source, rows, foreign=foreign, labels=labels, training=training, methods=methods, guard=guard, level=args.level,
+        most=args.most, examples=args.examples, maps=not args.no_maps, audit=None if args.no_audit else reported,
+        batch=args.batch_size, seed=args.seed, repeat={"command": command}, again=_again(args, command),
     )  # fmt: skip
     for one in (rows, foreign):
         if one is not None:
@@ -144,6 +157,45 @@ def _form(args: argparse.Namespace) -> str:
     if args.format is not None and known.get(ending, args.format) != args.format:
         raise InputError(f"--format: expected the form that '{args.out}' ends in, but got {args.format}")
     return str(args.format or known[ending])
+
+
+def _guard(args: argparse.Namespace, source: Source) -> Guard | None:
+    """Who judges the data: the guard of --guard, or one that is fitted to --reference."""
+    from nescio.guard import Guard
+    from nescio.models import Classifier
+    from nescio.types import InputError, ModelError
+
+    if args.guard is None and args.reference is None:
+        return None
+    if not isinstance(source.model, Classifier):
+        raise ModelError("expected a single network beside --reference or --guard, got --posterior; leave one out")
+    if args.guard is not None:
+        return Guard.load(args.guard, source.model)
+    rows = opened_data(_unlabelled(args), source, args.reference)
+    try:
+        guard = Guard(source.model).fit(rows, seed=args.seed)
+    except InputError as error:
+        raise InputError(f"--reference: {error}") from error
+    tell_problems(rows)
+    return guard
+
+
+def _again(args: argparse.Namespace, command: str) -> str:
+    """The command that judges more by the same reference, or without one the command that takes a reference."""
+    if args.guard is None and args.reference is None:
+        return f"{command} --reference FOLDER"
+    kept = args.guard or "guard/"
+    model = argparse.Namespace(
+        **{
+            name: getattr(args, name)
+            for name in ("model", "weights", "class_names", "x", "size", "crop", "mean", "std", "output")
+        }
+    )
+    check = f"nescio check --guard {shlex.quote(kept)} --data NEW --out verdicts.csv"
+    if args.guard is not None:
+        return check
+    model.reference, model.out = args.reference, kept
+    return f"{command_again('guard', model)}\n{check}"
 
 
 def _unlabelled(args: argparse.Namespace) -> argparse.Namespace:

@@ -42,6 +42,8 @@ class PosteriorBase(ABC):
 
     classifiers: tuple[Classifier, ...]
     """The models that are run; their state is put back after `predict`."""
+    learnt: bool = True
+    """Whether its spread was fitted or trained, so that disagreement of its samples means doubt of the model."""
 
     @property
     def roots(self) -> tuple[nn.Module, ...]:

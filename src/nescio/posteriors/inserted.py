@@ -33,8 +33,11 @@ _MASKED = 2**24  # elements of masked input at once
 class InsertedDropout(PosteriorBase):
     """Dropout at rate p before the last linear layer that the model calls, or before the one that `layer` names.
 
-    The model itself is not changed. S = samples; the mask of a sample is shared by all inputs.
+    The model itself is not changed. S = samples; the mask of a sample is shared by all inputs. Nothing is fitted: how
+    much the samples disagree follows from p, and tells doubt of the model and doubt of the data apart for no network.
     """
+
+    learnt = False
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ class Temperature(PosteriorBase):
         if kind not in ("temperature", "platt"):
             raise InputError(f"expected kind to be 'temperature' or 'platt', got {kind!r}")
         self.base = _distribution(base, output)
-        self.classifiers = self.base.classifiers
+        self.classifiers, self.learnt = self.base.classifiers, self.base.learnt
         self.kind = kind
         self.temperature: float | None = None
         self.scale: Tensor | None = None

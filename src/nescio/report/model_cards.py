@@ -1,4 +1,4 @@
-"""Single inputs on the page of a model: the input, why it is doubtful (maps or bars), and what to do, in words."""
+"""Single inputs on the page of a model: the input, what the model takes it for, and why it is doubtful (maps, bars)."""
 
 from __future__ import annotations
 
@@ -26,19 +26,17 @@ def _card(one: Mapping[str, Any], leading: str) -> str:
     answer, sure = one["class"], words(chance(one["probability"]))
     wrong = one["label"] is not None and one["label"] != one["predicted"]
     truth = f' <span class="wrong">It is “{escape(one["label_class"])}”.</span>' if wrong else ""
-    mark = "accept" if one["advice"] == "accept" else "ask"
     others = ", ".join(f"“{escape(c['class'])}” {words(chance(c['probability']))}" for c in one["likeliest"][1:])
     text = "" if one.get("text") is None else f"<blockquote>{escape(_cut(one['text'], 400))}</blockquote>"
-    kinds = (
-        f"total {number(one['total'])} = aleatoric {number(one['aleatoric'])} + epistemic {number(one['epistemic'])}"
-    )
+    kinds = f"total {number(one['total'])}"
+    if "epistemic" in one:
+        kinds += f" = aleatoric {number(one['aleatoric'])} + epistemic {number(one['epistemic'])}"
     return f"""<article class="card">
 <h4>{escape(one["name"])}</h4>
 {text}{_pictures(one)}
 <p><b>“{escape(answer)}”</b>, {sure}{f"; then {others}" if others else ""}.{truth}</p>
-<p class="advice {mark}">{words(one["words"])}</p>
-<p class="quiet small">{escape(leading)} {number(one["scores"][leading])}, higher than {percent(one["rank"])}&nbsp;% of
-the data. In nats: {kinds}.</p>
+<p class="quiet small">{escape(leading)} {number(one["scores"][leading])}, higher than {one["below"]:,} of
+{one["among"]:,} inputs. In nats: {kinds}.</p>
 {_bars(one)}</article>"""
 
 

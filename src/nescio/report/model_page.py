@@ -1,7 +1,7 @@
-"""The page of a model on somebody's data: how doubtful it is, about what, why, and what to do.
+"""The page of a model on somebody's data: which inputs not to trust, why, and what to do; then the details.
 
 It is given one dictionary of plain values, as `nescio.study.reporting.gather` makes it, and every number on the page is
-in there. Sections that there is nothing for say so in a sentence.
+in there. Sections that there is nothing for are left out.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
+from nescio.report import answer
 from nescio.report import model_sections as sections
 from nescio.report.html import document, escape, facts
 from nescio.report.model_cards import cards
@@ -24,28 +25,30 @@ def model_page(result: Result) -> str:
     if result.get("format") != "nescio.report":
         raise InputError("result: expected what nescio.study.reporting.gather gives, but got another dictionary")
     parts: dict[str, tuple[str, Callable[[Result], str]]] = {
+        "examples": ("Where doubt comes from", _examples),
         "doubt": ("How doubtful it is", sections.doubt),
         "kinds": ("Which kind of doubt", sections.kinds),
-        "examples": ("The most and the least doubtful inputs", _examples),
         "calibration": ("Do its probabilities mean what they say?", sections.calibration),
-        "policy": ("What to accept: a policy", sections.policy),
-        "foreign": ("Does it notice the other set?", sections.foreign),
+        "selective": ("Answering only where doubt is low", sections.selective),
+        "other": ("Does it notice the other set?", sections.foreign),
         "limits": ("Far away from the data", sections.limits),
         "model": ("What the model is", _model),
         "data": ("The data", _data),
         "repeat": ("To repeat it", _repeat),
     }
-    links = "".join(f'<li><a href="#{key}">{escape(title)}</a></li>' for key, (title, _) in parts.items())
-    body = "\n".join(f'<h2 id="{key}">{escape(title)}</h2>\n{part(result)}' for key, (title, part) in parts.items())
-    lines = "".join(f"<li>{words(line)}</li>" for line in result["summary"])
+    made = {key: (title, part(result)) for key, (title, part) in parts.items()}
+    shown = {key: found for key, found in made.items() if found[1]}
+    links = "".join(f'<li><a href="#{key}">{escape(title)}</a></li>' for key, (title, _) in shown.items())
+    body = "\n".join(f'<h2 id="{key}">{escape(title)}</h2>\n{part}' for key, (title, part) in shown.items())
+    said = [line for line in result["summary"] if line not in result["answer"]["lines"]][1:]
+    lines = f"<ul>{''.join(f'<li>{words(line)}</li>' for line in said)}</ul>" if said else ""
+    model, data = result["model"]["about"], result["data"]["about"]
     text = document(
-        f"nescio: {result['model']['about']}",
-        f"""<header>
-<h1>What does it not know?</h1>
-<p class="motto">A report on {escape(result["model"]["about"])}, on {escape(result["data"]["about"])}.</p>
-</header>
-<main>
-<ul>{lines}</ul>
+        f"nescio: {model}",
+        f"""{answer.opening(result["answer"], f"{model}, on {data}")}
+{answer.rest(result["answer"])}
+<h2 id="details">The details</h2>
+{lines}
 <nav aria-label="Sections"><ul>{links}</ul></nav>
 {body}
 </main>""",
@@ -56,6 +59,8 @@ def model_page(result: Result) -> str:
 
 def _examples(result: Result) -> str:
     leading, found = result["leading"], result["examples"]
+    if not any(found.values()):
+        return ""
     titles = {
         "most": "Most doubtful",
         "least": "Least doubtful",
@@ -64,10 +69,10 @@ def _examples(result: Result) -> str:
     shown = [f"<h3>{titles[key]}</h3>\n{cards(own, leading)}" for key, own in found.items() if own]
     why = next((one["why"]["about"] for own in found.values() for one in own if one["why"].get("about")), "")
     how = f"Where doubt comes from: in {escape(why.partition(' uncertainty of ')[2])}." if why else ""
-    return f"""<p>Ordered by <code>{escape(leading)}</code>. <b>Why</b>: which part of the input the doubt comes from.
-<b>What to do</b>: by the policy below, and by where the input ranks among the data.</p>
+    return f"""<p>The answers that are most and least in doubt, by <code>{escape(leading)}</code>. That is another
+question than whether an input is foreign.</p>
 <p class="quiet">{how}</p>
-{"".join(shown) if shown else "<p>None were asked for.</p>"}"""
+{"".join(shown)}"""
 
 
 def _model(result: Result) -> str:
@@ -100,6 +105,8 @@ def _data(result: Result) -> str:
         drawn = f"a sample of {one['read']:,}, drawn with the seed (--most {one['most']})" if one["sampled"] else "all"
         pairs = {"what": one["about"], "read": drawn, "used": f"{one['used']:,} rows"}
         pairs |= {"labels": f"{one['labels']} ({one['labelled']:,} rows)"} if "labels" in one else {}
+        if one.get("copies"):
+            pairs["copies"] = f"{one['copies']:,} are copies of others, and are shown once"
         shown.append(facts(pairs))
         if one["problems"]:
             rows = [

@@ -10,10 +10,10 @@ import numpy as np
 
 from nescio import plots
 from nescio.evaluate import Reliability, risk_coverage
-from nescio.plots.style import COLOURS, legend_above
+from nescio.plots.style import legend_above
 from nescio.report import audit
 from nescio.report.embed import svg
-from nescio.report.html import escape, facts
+from nescio.report.html import escape
 from nescio.report.tables import Cell, share, table, words
 from nescio.report.text import number, percent
 
@@ -40,36 +40,39 @@ def doubt(result: Result) -> str:
         figure.axes[0].legend_ = None  # there is one group
         alt = f"Histogram of {name} for {len(values)} inputs: {middle}"
         panels.append(_figure(svg(figure, alt, f"doubt-{name}"), f"<b>{escape(name)}</b>: {middle}."))
-    rows = [
-        (
-            one["class"],
-            [
-                Cell(f"{one['inputs']:,}", one["inputs"]),
-                share(one["share"]),
-                share(one["probability"]),
-                Cell(number(one["median"]), repr(one["median"])),
-                share(one["referred"]),
-                *([share(one["right"])] if "right" in one else []),
-            ],
-        )
-        for one in result["by_class"]
-    ]
-    names = ["inputs", "share", "mean probability", f"median {leading}", "for a person"]
-    names += ["right"] if "right" in result["by_class"][0] else []
+    by_class = result["by_class"]
+    names = ["inputs", "mean probability", f"median {leading}"]
+    names += ["foreign"] if "foreign" in by_class[0] else []
+    names += ["right"] if "right" in by_class[0] else []
+    rows = [(one["class"], _of_class(one)) for one in by_class]
     heads = [("taken for", "ascending"), *((name, "descending") for name in names)]
     return f"""<div class="panels wide">{"".join(panels)}</div>
 <h3>By the class that it answers</h3>
-<p class="quiet">Press a heading to sort. Shares are in percent. <b>For a person</b>: the share that the policy below
-refers to a person{"; <b>right</b>: the share of right answers" if "right" in names else ""}.</p>
+<p class="quiet">Press a heading to sort. Probabilities are in percent.</p>
 {table(heads, rows, "Doubt by predicted class", kind="long" if len(rows) > 12 else "scroll")}"""
 
 
+def _of_class(one: Mapping[str, Any]) -> list[Cell]:
+    cells = [
+        Cell(f"{one['inputs']:,}", one["inputs"]),
+        share(one["probability"]),
+        Cell(number(one["median"]), repr(one["median"])),
+    ]
+    if "foreign" in one:
+        cells.append(Cell(f"{one['foreign']:,}", one["foreign"]))
+    if "right" in one:
+        part = repr(one["right"] / one["labelled"]) if one["labelled"] else "Infinity"
+        cells.append(Cell(f"{one['right']:,} of {one['labelled']:,}" if one["labelled"] else "–", part))
+    return cells
+
+
 def kinds(result: Result) -> str:
-    """Total, aleatoric and epistemic."""
+    """Total, aleatoric and epistemic; nothing where there is nothing that tells them apart."""
     found = result["kinds"]
+    if found["members"] == 1:
+        return ""
     panels = []
-    parts = found["values"] if found["members"] > 1 else {"total": found["values"]["total"]}
-    for kind, values in parts.items():
+    for kind, values in found["values"].items():
         mean = f"mean {number(found['mean'][kind])} nats"
         figure = plots.histogram({kind: values}, f"{kind} (nats)", width=4.2, height=2.7, log=False, bins=_bins(values))
         figure.axes[0].legend_ = None  # there is one group
@@ -83,33 +86,44 @@ def kinds(result: Result) -> str:
 
 
 def calibration(result: Result) -> str:
-    """Reliability, ECE and temperature."""
+    """Reliability, ECE and temperature; nothing without labels."""
     found = result["calibration"]
     if found is None:
-        return f"<p>That takes labels, and here are {escape(result['data']['labels'])}.</p>"
+        return ""
     sets = {"all": found["all"]}
     shown = {"as it is": found["all"]}
     says = ""
     if found["temperature"] is not None:
         sets |= {"held-out half, as it is": found["before"], "held-out half, with the temperature": found["after"]}
         shown = {"as it is": found["before"], f"with T = {found['temperature']:.3g}": found["after"]}
-        word = "it is too sure" if found["temperature"] > 1 else "it is not sure enough"
         says = (
-            f"<p>A temperature of <b>{found['temperature']:.4g}</b>, fitted to {found['fitted']:,} of the rows, suits "
-            f"them best ({word}); the other {found['tested']:,} show what it does. A temperature never changes an "
-            "answer. <code>nescio calibrate</code> makes it part of the model.</p>"
+            f"<p>A temperature of <b>{found['temperature']:.2g}</b>, fitted to {found['fitted']:,} of the rows, suits "
+            f"them best; the other {found['tested']:,} show what it does. A temperature never changes an answer. "
+            "<code>nescio calibrate</code> makes it part of the model.</p>"
         )
+    whole = found["all"]
+    beyond = "more than" if whole["ece"] > whole["ece_by_chance"] else "within what"
+    says += (
+        f"<p>The ECE of all {whole['n']:,} rows is {percent(whole['ece'])}&nbsp;%, {beyond} chance gives: a model "
+        f"whose probabilities are true stays below {percent(whole['ece_by_chance'])}&nbsp;% in 95 of 100 such sets.</p>"
+    )
     figure = plots.reliability({name: _reliability(one) for name, one in shown.items()}, size=4.4)
     listing = "; ".join(f"{name}: ECE {percent(one['ece'])} percent" for name, one in shown.items())
     alt = f"Reliability diagram, accuracy against confidence. {listing}"
     heads = [("rows", "ascending"), ("n", "descending"), ("accuracy", "descending"), ("confidence", "descending")]
-    heads += [("ECE", "ascending"), ("MCE", "ascending"), ("NLL", "ascending"), ("Brier", "ascending")]
+    heads += [
+        ("ECE", "ascending"),
+        ("by chance", "ascending"),
+        ("MCE", "ascending"),
+        ("NLL", "ascending"),
+        ("Brier", "ascending"),
+    ]
     rows = [
         (
             name,
             [
                 Cell(f"{one['n']:,}", one["n"]),
-                *(share(one[key]) for key in ("mean_accuracy", "mean_confidence", "ece", "mce")),
+                *(share(one[key]) for key in ("mean_accuracy", "mean_confidence", "ece", "ece_by_chance", "mce")),
                 *(Cell("∞" if one[key] is None else number(one[key]), _sortable(one[key])) for key in ("nll", "brier")),
             ],
         )
@@ -123,34 +137,16 @@ percent. On the dotted line a confidence of 80 % is right in 80 % of the cases; 
 <div class="plot"><div style="max-width: 26rem">{svg(figure, alt, "reliability")}</div></div>"""
 
 
-def policy(result: Result) -> str:
-    """The suggested rule, and what is gained by it where labels exist."""
-    rule, leading = result["policy"], result["leading"]
-    pairs = {
-        "score": leading,
-        "accept when at most": "nothing is accepted" if rule["threshold"] is None else f"{rule['threshold']!r}",
-        "accepted here": f"{rule['accepted']:,} of {rule['n']:,} ({percent(rule['coverage'])} %)",
-    }
-    if rule["errors"] is not None:
-        pairs["wrong among those"] = f"{rule['errors']:,}"
-    first = f'<p class="promise">{words(rule["says"])}</p>\n{facts(pairs)}\n'
-    care = (
-        '<p class="quiet">The promise holds for new inputs of the kind of these data, and only if neither the model '
-        "nor the score was fitted to them. <code>nescio decide</code> writes such a rule, <code>nescio apply</code> "
-        "uses it.</p>"
-    )
+def selective(result: Result) -> str:
+    """What is gained by answering only where doubt is low; nothing without labels."""
     if result["selective"] is None:
-        return f"{first}{care}\n<p>With labels a rule could promise how many accepted answers are wrong.</p>"
+        return ""
     inputs, truth = result["inputs"], result["inputs"]["label"]
     told = np.array([label is not None for label in truth])
     right = np.array([a == b for a, b in zip(inputs["predicted"], truth, strict=True)])[told]
     own = {**inputs["scores"], **(result["kinds"]["values"] if result["kinds"]["members"] > 1 else {})}
     curves = {name: risk_coverage(np.asarray(values)[told], right) for name, values in own.items()}
     figure = plots.risk_coverage(curves, width=5.0, height=4.4)
-    if rule["threshold"] is not None and rule["accepted"]:
-        risk = rule["errors"] / rule["accepted"]
-        look: dict[str, Any] = {"color": COLOURS[1], "markeredgecolor": "white", "markersize": 8, "zorder": 6}
-        figure.axes[0].plot(rule["coverage"], risk, "o", **look)
     listing = ", ".join(f"{name} {100 * one['aurc']:.3g} percent" for name, one in result["selective"].items())
     alt = f"Risk against coverage for each score. Mean risk: {listing}"
     rows = [
@@ -164,10 +160,8 @@ def policy(result: Result) -> str:
         for name, one in result["selective"].items()
     ]
     heads = [("score", "ascending"), ("AURC", "ascending"), ("E-AURC", "ascending"), ("rAULC", "descending")]
-    return f"""{first}{care}
-<h3>Risk and coverage</h3>
-<p>Answer only where doubt is low: to the right more is answered, upwards more of it is wrong.
-{"The point is the rule above." if rule["threshold"] is not None else ""}</p>
+    return f"""<p>To the right more is answered, upwards more of it is wrong. A rule for new inputs, with a promise
+of how many accepted answers are wrong, comes from <code>nescio decide</code>.</p>
 <div class="plot"><div style="max-width: 34rem">{svg(figure, alt, "risk-coverage")}</div></div>
 <p></p>
 {table(heads, rows, "Risk and coverage")}
@@ -176,14 +170,16 @@ exceeds the best order. rAULC: 1 is the best order, 0 is chance.</p>"""
 
 
 def foreign(result: Result) -> str:
-    """How well each score separates the second set."""
+    """How well each score separates the second set; nothing without one."""
     found = result["foreign"]
     if found is None:
-        return "<p>That takes a second set of inputs of another kind (--ood).</p>"
+        return ""
     leading = result["leading"]
     mine = {**result["inputs"]["scores"], **result["kinds"]["values"]}
+    if "guard" in found["separation"]:
+        mine["guard"] = result["inputs"]["guard"]["score"]
     panels = []
-    for name in dict.fromkeys((leading, *(("epistemic",) if "epistemic" in found["separation"] else ()))):
+    for name in [one for one in ("guard", leading, "epistemic") if one in found["separation"]]:
         groups = {"this data": mine[name], "the other set": found["scores"][name]}
         figure = plots.histogram(
             groups, f"{name} (higher = more uncertain)", width=5.2, height=3.4, bins=_bins(mine[name])
@@ -200,8 +196,9 @@ def foreign(result: Result) -> str:
             cells.append(Cell(f"{percent(one[key])} ({percent(low)}–{percent(high)})", repr(one[key]), one[key]))
         rows.append((name, cells))
     heads = [("score", "ascending"), ("AUROC", "descending"), ("AUPR", "descending"), ("FPR95", "ascending")]
-    return f"""<p>{found["used"]:,} inputs of {escape(found["about"])} against {result["data"]["used"]:,} of the data.
-The policy above would accept {percent(found["accepted"])}&nbsp;% of them.</p>
+    flagged = "" if found["flagged"] is None else f" The guard calls {found['flagged']:,} of them foreign."
+    return f"""<p>{found["used"]:,} inputs of {escape(found["about"])} against {result["data"]["used"]:,} of the
+data.{flagged}</p>
 {table(heads, rows, "Separation of the other set")}
 <p class="quiet">In percent, with 95 % intervals of a bootstrap. AUROC: take one input of each set; how often is the
 other set's the more uncertain? 50 is chance. FPR95: the share of the data that is flagged as well when 95 % of the
@@ -210,10 +207,10 @@ other set is.</p>
 
 
 def limits(result: Result) -> str:
-    """The audit."""
+    """The audit; nothing where there is none."""
     found = result["limits"]
     if "left_out" in found:
-        return f"<p>Not looked at: {escape(found['left_out'])}</p>"
+        return ""
     ways: dict[str, dict[str, Any]] = {}
     for row in found["rows"]:
         endless = {key: math.inf if row[key] is None else row[key] for key in ("reached", "sure_from")}

@@ -1,7 +1,8 @@
 """`gather`: all that a report says of a model on somebody's data, as one dictionary of plain values.
 
-    sample of the rows ─► one pass: scores, answers, kinds of doubt ─► by class, with labels, against a second set
-                       ─► the most and the least doubtful inputs: maps (why) and words (what to do)
+    sample of the rows ─► one pass: scores, answers, verdicts of a guard ─► the answer: which not to trust (`front`)
+                       ─► by class, with labels, against a second set
+                       ─► the most and the least doubtful inputs: maps of where doubt comes from
                        ─► far away from the data: an audit, where one is given (`nescio.limits.reported`)
 
 Every value is what JSON can hold, but for the pictures and maps of single inputs, which are arrays; `plain` leaves
@@ -22,12 +23,14 @@ from torch import Tensor
 
 from nescio import evaluate, scores
 from nescio.data.sources import Rows
+from nescio.guard import Guard
+from nescio.guard.promise import check_level
 from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.study.fitting import check_fit, waits
 from nescio.study.reporting import about as facts
 from nescio.study.reporting import examples as single
-from nescio.study.reporting import far, labelled
+from nescio.study.reporting import far, front, labelled
 from nescio.study.reporting.measuring import Measured, Subject, measure, sample, subject
 from nescio.study.reporting.words import summary
 from nescio.study.scoring import fit
@@ -47,9 +50,8 @@ def gather(
     labels: Tensor | None = None,
     training: Any = None,
     methods: Sequence[Method] | None = None,
-    risk: float = 0.05,
-    confidence: float = 0.9,
-    keep: float = 0.95,
+    guard: Guard | None = None,
+    level: float = 0.05,
     most: int = 2000,
     examples: int = 6,
     maps: bool = True,
@@ -57,24 +59,29 @@ def gather(
     batch: int = 32,
     seed: int = 0,
     repeat: Mapping[str, str] | None = None,
+    again: str | None = None,
     progress: bool | None = None,
 ) -> dict[str, Any]:
     """What a report says, from a model and rows that were opened.
 
     foreign: rows of another kind; labels: a class index for each row, −1 where it is not known, in the place of those
     that the rows have; training: labelled batches for methods that need them, and for a Laplace posterior of a single
-    network; methods: the first leads; None chooses. most: rows of each set at most; examples: so many of the most
-    doubtful inputs, and half as many of the others. audit: what looks far away from the data, such as
-    `nescio.limits.reported.reported`. repeat: what else is needed to repeat it, in words.
+    network; methods: the first leads; None chooses. guard: fitted to a reference; it judges the rows, and of those like
+    the reference it calls a share `level` foreign at most. Without it nothing is judged. most: rows of each set at most;
+    examples: so many of the most doubtful inputs, and half as many of the others. audit: what looks far away from the
+    data, such as `nescio.limits.reported.reported`. repeat: what else is needed to repeat it, in words. again: the
+    command that judges more rows, or without a guard the one that takes a reference.
     """
     for name, value, least in (("most", most, 2), ("examples", examples, 0), ("batch", batch, 1), ("seed", seed, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InputError(f"{name}: expected a whole number of at least {least}, got {value!r}")
     if labels is not None and len(labels) != len(rows):
         raise InputError(f"labels: expected one for each of the {len(rows)} rows, got {len(labels)}")
+    if guard is not None:
+        check_level(level, guard.fitted.ranks)
     places = sample(len(rows), most, seed)
     first = _first(rows, places)
-    about = subject(source.model, training, first)
+    about = subject(source.model, training, first, guard)
     samples, _, classes = about.answers.predict(first, progress=False).shape
     if source.classes is not None and len(source.classes) != classes:
         raise InputError(
@@ -98,26 +105,30 @@ def gather(
     told = None if truth is None else truth >= 0
     leading = next(iter(known.scores))
     class_names = next((c for c in (source.classes, rows.classes) if c is not None and len(c) == classes), None)
-    lead = known.scores[leading]
-    promised = {"risk": risk, "confidence": confidence, "keep": keep}
-    if right is None or told is None:
-        rule = labelled.policy(lead, None, leading, **promised)
+    lead, counts, kind = known.scores[leading], known.copies(), single.kind(rows, first)
+
+    def show(at: int) -> dict[str, Any]:
+        return single.tile(rows, known, at, truth, class_names)
+
+    if known.verdict is not None and guard is not None:
+        answer = front.judged(known.verdict, guard, counts, show, kind=kind, level=level, again=again)
     else:
-        rule = labelled.policy(lead[told], right[told], leading, **promised)
+        answer = front.ranked(lead, leading, counts, show, kind=kind, again=again)
     result: dict[str, Any] = {
         "format": "nescio.report",
-        "version": 1,
+        "version": 2,
+        "answer": answer,
         "model": facts.model_facts(source, rows, classes) | {"class_names": class_names and list(class_names)},
-        "data": _data(rows, known, len(places), most) | {"labels": note, "labelled": 0 if told is None else sum(told)},
+        "data": _data(rows, known, len(places), most)
+        | {"labels": note, "labelled": 0 if told is None else sum(told), "copies": len(known) - len(counts)},
         "leading": leading,
         "methods": _cards(chosen, list(known.scores), why),
-        "inputs": _inputs(known, truth),
+        "inputs": _inputs(known, truth, level),
         "scores": {name: _spread(values) for name, values in known.scores.items()},
-        "by_class": _by_class(known, rule.accept(lead).numpy(), truth, lead, class_names),
+        "by_class": _by_class(known, truth, lead, level, class_names),
         "kinds": _kinds(about, known),
         "calibration": None,
         "selective": None,
-        "policy": labelled.policy_facts(rule),
         "foreign": None,
     }
     if truth is not None and right is not None and told is not None:
@@ -126,17 +137,15 @@ def gather(
         result["selective"] = labelled.selective(by_score, right[told])
     if other is not None and foreign is not None:
         result["foreign"] = _against(known, other, seed) | _data(foreign, other, min(len(foreign), most), most)
-        result["foreign"] |= {"accepted": float(rule.accept(other.scores[leading]).double().mean())}
-    common: dict[str, Any] = {
-        "known": known, "rule": rule, "leading": leading, "class_names": class_names, "maps": maps, "progress": progress
-    }  # fmt: skip
-    picked = single.chosen(lead, examples, -(-examples // 2))
+        result["foreign"] |= {"flagged": None if other.verdict is None else int(other.verdict.foreign(level).sum())}
+    common: dict[str, Any] = {"leading": leading, "class_names": class_names, "maps": maps, "progress": progress}
+    picked = single.chosen(lead, examples, -(-examples // 2), counts)
     result["examples"] = {
         key: single.described(about, rows, known, at, labels=truth, what=f"the {key} doubtful", **common)
         for key, at in picked.items()
     }
     if other is not None and foreign is not None:
-        low = single.chosen(other.scores[leading], 0, -(-examples // 2))["least"]
+        low = single.chosen(other.scores[leading], 0, -(-examples // 2), other.copies())["least"]
         result["examples"]["foreign"] = single.described(
             about, foreign, other, low, labels=None, what="the others", **common
         )
@@ -221,9 +230,14 @@ def _word(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)[:80]
 
 
-def _inputs(known: Measured, truth: NDArray[np.int64] | None) -> dict[str, Any]:
+def _inputs(known: Measured, truth: NDArray[np.int64] | None, level: float) -> dict[str, Any]:
     best = known.p.max(1)
+    judged = {}
+    if (verdict := known.verdict) is not None:
+        judged = {"p_value": verdict.p_value.numpy(), "state": verdict.states(level), "words": verdict.words(level)}
+        judged["score"] = verdict.score.numpy()
     return {
+        "guard": judged or None,
         "index": known.index,
         "name": known.names,
         "predicted": best.indices.numpy(),
@@ -241,13 +255,14 @@ def _spread(values: NDArray[np.float64]) -> dict[str, float]:
 
 def _by_class(
     known: Measured,
-    accepted: NDArray[np.bool_],
     truth: NDArray[np.int64] | None,
     lead: NDArray[np.float64],
+    level: float,
     class_names: Sequence[str] | None,
 ) -> list[dict[str, Any]]:
     """The rows by the class that they are taken for, the most common first."""
     probability, predicted = (part.numpy() for part in known.p.max(1))
+    foreign = None if known.verdict is None else known.verdict.foreign(level).numpy()
     found = []
     for one in np.unique(predicted).tolist():
         own = predicted == one
@@ -255,27 +270,29 @@ def _by_class(
             "index": one,
             "class": single.named(one, class_names),
             "inputs": int(own.sum()),
-            "share": float(own.mean()),
             "probability": float(probability[own].mean()),
             "median": float(np.median(lead[own])),
-            "referred": float(1 - accepted[own].mean()),
         }
+        if foreign is not None:
+            row["foreign"] = int(foreign[own].sum())
         if truth is not None:
             told = own & (truth >= 0)
-            row["right"] = float((truth[told] == one).mean()) if told.any() else None
+            row |= {"labelled": int(told.sum()), "right": int((truth[told] == one).sum())}
         found.append(row)
     return sorted(found, key=lambda row: (-row["inputs"], row["index"]))
 
 
 def _kinds(about: Subject, known: Measured) -> dict[str, Any]:
-    parts = {kind: getattr(known.kinds, kind).numpy() for kind in single.KINDS}
+    """The doubt; of the model and of the data apart, where there is what tells them apart."""
+    kinds = single.KINDS if known.members > 1 else single.KINDS[:1]
+    parts = {kind: getattr(known.kinds, kind).numpy() for kind in kinds}
     means = {kind: float(values.mean()) for kind, values in parts.items()}
     return {
         "about": about.words,
         "members": known.members,
         "highest": math.log(known.p.shape[1]),
         "mean": means,
-        "epistemic_share": means["epistemic"] / means["total"] if means["total"] > 0 else None,
+        "epistemic_share": means["epistemic"] / means["total"] if known.members > 1 and means["total"] > 0 else None,
         "values": parts,
     }
 
@@ -287,10 +304,14 @@ def _every(found: Measured) -> dict[str, NDArray[np.float64]]:
 
 
 def _against(known: Measured, other: Measured, seed: int) -> dict[str, Any]:
-    """How well each score parts the second set from the data."""
-    theirs = _every(other)
+    """How well each score, and the guard, parts the second set from the data."""
+    mine, theirs = _every(known), _every(other)
+    if known.verdict is not None and other.verdict is not None:
+        mine, theirs = (
+            {"guard": found.score.numpy(), **own} for found, own in ((known.verdict, mine), (other.verdict, theirs))
+        )
     separation = {}
-    for name, values in _every(known).items():
+    for name, values in mine.items():
         found = evaluate.ood(values, theirs[name], seed=seed)
         separation[name] = {f.name: getattr(found, f.name) for f in fields(found)}
     return {"separation": separation, "scores": theirs, "names": other.names}

@@ -1,18 +1,17 @@
-"""Single inputs: what the model takes them for, where their doubt comes from, and what to do, in words.
+"""Single inputs: what they look like, what the model takes them for, and where their doubt comes from.
 
 Maps are those of `nescio.explain` (UA-Backprop), which takes the unlikely ones of many classes together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nescio import decide
 from nescio.attribution import explain
 from nescio.attribution.source import Source as Attributed
 from nescio.attribution.uncertainty import Of
@@ -20,17 +19,26 @@ from nescio.data.sources import Problem, Rows
 from nescio.data.sources.tables import TableRows
 from nescio.inputs import Inputs
 from nescio.progress import bar
-from nescio.study.reporting.measuring import Measured, Subject, taken
-from nescio.types import Decomposition, NescioError
+from nescio.study.reporting.measuring import Measured, Subject
+from nescio.types import NescioError
 
 KINDS: tuple[Of, ...] = ("total", "aleatoric", "epistemic")
-SIDE = 256
-"""Pictures are kept with at most so many pixels a side."""
+SIDE, THUMB = 256, 160
+"""Pictures, and those of the strip, are kept with at most so many pixels a side."""
+SPECIAL = "marks of begin and end"
+"""What the special tokens of a text are called together: nobody wrote them."""
 
 
-def chosen(scores: NDArray[np.float64], most: int, least: int) -> dict[str, list[int]]:
-    """The places of the most doubtful, falling, and of the least doubtful, rising; none is in both."""
+def chosen(
+    scores: NDArray[np.float64], most: int, least: int, among: Iterable[int] | None = None
+) -> dict[str, list[int]]:
+    """The places of the most doubtful, falling, and of the least doubtful, rising; none is in both.
+
+    among: only these places; None: all.
+    """
     order = np.argsort(scores, kind="stable")
+    if among is not None:
+        order = order[np.isin(order, list(among))]
     low = order[: min(least, len(order) // 2)].tolist()
     high = order[::-1][: min(most, len(order) - len(low))].tolist()
     return {"most": high, "least": low}
@@ -42,8 +50,6 @@ def described(
     measured: Measured,
     places: Sequence[int],
     *,
-    known: Measured,
-    rule: decide.Policy,
     leading: str,
     labels: NDArray[np.int64] | None,
     class_names: Sequence[str] | None,
@@ -51,17 +57,14 @@ def described(
     progress: bool | None,
     what: str,
 ) -> list[dict[str, Any]]:
-    """The inputs at these places of what was measured; known: the data by which doubt is ranked."""
-    if not places:
-        return []
-    words = _words(measured, places, known.kinds, rule, leading, class_names)
-    ordered = np.sort(known.scores[leading])
+    """The inputs at these places of what was measured, and where their doubt comes from."""
     found = []
+    lead = measured.scores[leading]
     with bar(len(places), show=progress, description=what) as shown:
-        for at, said in zip(places, words, strict=True):
+        for at in places:
             index, p = int(measured.index[at]), measured.p[at]
-            label = None if labels is None or labels[at] < 0 else int(labels[at])
             likely = p.topk(min(3, len(p)))
+            label = None if labels is None or labels[at] < 0 else int(labels[at])
             one: dict[str, Any] = {
                 "index": index,
                 "name": measured.names[at],
@@ -75,40 +78,67 @@ def described(
                     for v, c in zip(likely.values, likely.indices, strict=True)
                 ],
                 "scores": {key: float(values[at]) for key, values in measured.scores.items()},
-                "rank": float(np.searchsorted(ordered, measured.scores[leading][at]) / len(ordered)),
-                **{kind: float(getattr(measured.kinds, kind)[at]) for kind in KINDS},
-                "advice": said.advice,
-                "doubt": said.kind,
-                "words": said.text,
+                "below": int((lead < lead[at]).sum()),
+                "among": len(lead),
+                **{kind: float(getattr(measured.kinds, kind)[at]) for kind in _kinds(measured)},
             }
             found.append(one | _shown(about, rows, index, measured.members, maps))
             shown.update(1)
     return found
 
 
+def tile(
+    rows: Rows,
+    measured: Measured,
+    at: int,
+    labels: NDArray[np.int64] | None,
+    class_names: Sequence[str] | None,
+) -> dict[str, Any]:
+    """What the strip shows of an input: a small picture, or its text, and what the model takes it for."""
+    index, answer = int(measured.index[at]), int(measured.p[at].argmax())
+    wrong = labels is not None and labels[at] >= 0 and int(labels[at]) != answer
+    found: dict[str, Any] = {
+        "index": index,
+        "name": measured.names[at],
+        "class": named(answer, class_names),
+        "probability": float(measured.p[at, answer]),
+        "truth": named(int(labels[at]), class_names) if wrong and labels is not None else None,
+    }
+    row = rows.attempt(index)
+    if isinstance(row, Tensor) and row.ndim == 3 and row.is_floating_point():
+        found["picture"] = _seen(rows, index, row)
+    elif rows.preprocess.kind == "texts":
+        found["text"] = str(rows.store.raw(index))
+    elif isinstance(row, Tensor) and row.ndim == 1:
+        found["text"] = ", ".join(_label(rows, row, place, False) for place in range(len(row)))
+    return found
+
+
+def kind(rows: Rows, first: Inputs) -> str:
+    """What inputs are called: pictures, texts or rows."""
+    if rows.preprocess.kind == "texts":
+        return "texts"
+    return "pictures" if isinstance(first, Tensor) and first.ndim == 4 and first.is_floating_point() else "rows"
+
+
+def _seen(rows: Rows, index: int, row: Tensor) -> NDArray[np.float64]:
+    """The picture as it lies in its file, made small; what the model gets of it where it is no file."""
+    raw: Any = rows.store.raw(index) if rows.preprocess.kind == "pictures" else None
+    if not hasattr(raw, "thumbnail"):
+        return _picture(row, THUMB)
+    small = raw.convert("RGB")
+    small.thumbnail((THUMB, THUMB))
+    return np.asarray(small, dtype=np.float64) / 255
+
+
+def _kinds(measured: Measured) -> tuple[Of, ...]:
+    """The kinds of doubt that were told apart."""
+    return KINDS if measured.members > 1 else KINDS[:1]
+
+
 def named(index: int, class_names: Sequence[str] | None) -> str:
     """A class in words."""
     return f"class {index}" if class_names is None or index >= len(class_names) else class_names[index]
-
-
-def _words(
-    measured: Measured,
-    places: Sequence[int],
-    known: Decomposition,
-    rule: decide.Policy,
-    leading: str,
-    class_names: Sequence[str] | None,
-) -> list[decide.Explanation]:
-    count = len(known.total)
-    return decide.explain(
-        taken(measured.kinds, places),
-        known,
-        rule,
-        scores=measured.scores[leading][list(places)],
-        alarm=max(0.05, 1 / (count + 1)),  # fewer known inputs can only flag more of them
-        probabilities=measured.p[list(places)],
-        class_names=class_names,
-    )
 
 
 def _shown(about: Subject, rows: Rows, index: int, members: int, maps: bool) -> dict[str, Any]:
@@ -141,6 +171,11 @@ def _shown(about: Subject, rows: Rows, index: int, members: int, maps: bool) -> 
         return found | {"why": why | {"form": None, "note": f"Maps of {first.ndim} dimensions are not drawn."}}
     labels, here = _labels(rows, batch.inputs)
     parts = {kind: one[here].tolist() for kind, one in drawn.items()}
+    if SPECIAL in labels:
+        words = [at for at, label in enumerate(labels) if label != SPECIAL]
+        marks = [at for at, label in enumerate(labels) if label == SPECIAL]
+        labels = [*(labels[at] for at in words), SPECIAL]
+        parts = {kind: [*(own[at] for at in words), sum(own[at] for at in marks)] for kind, own in parts.items()}
     return found | {"why": why | {"form": "bars", "labels": labels, "parts": parts}}
 
 
@@ -159,25 +194,28 @@ def _label(rows: Rows, x: Tensor, place: int, tokens: bool) -> str:
         columns = rows.store._x if isinstance(rows.store, TableRows) else []
         name = columns[place] if len(columns) == len(x) else f"feature {place}"
         return f"{name} = {float(x[place]):.4g}"
-    words: Callable[[int], Any] | None = None
-    if rows.preprocess.kind == "texts":
-        words = rows.preprocess.tokenizer.convert_ids_to_tokens  # type: ignore[attr-defined]
     token = int(x[place])
-    return f"{place}: {words(token) if words is not None else f'token {token}'}"
+    if rows.preprocess.kind != "texts":
+        return f"{place}: token {token}"
+    tokenizer: Any = rows.preprocess.tokenizer  # type: ignore[attr-defined]
+    unknown = getattr(tokenizer, "unk_token_id", None)  # that stands for a word
+    if token != unknown and token in getattr(tokenizer, "all_special_ids", ()):
+        return SPECIAL
+    return f"{place}: {tokenizer.convert_ids_to_tokens(token)}"
 
 
-def _picture(x: Tensor) -> NDArray[np.float64]:
+def _picture(x: Tensor, most: int = SIDE) -> NDArray[np.float64]:
     """What the model gets, [H, W] or [H, W, 3] in [0, 1]; other ranges are stretched, other channels averaged."""
     array = x.double().cpu().numpy()
     low, high = float(array.min()), float(array.max())
     if low < 0 or high > 1:
-        array = (array - low) / ((high - low) or 1.0)
-    return _smaller(np.moveaxis(array, 0, 2) if len(array) == 3 else array.mean(0))
+        array = (array - low) / (high - low) if high > low else np.full_like(array, 0.5)
+    return _smaller(np.moveaxis(array, 0, 2) if len(array) == 3 else array.mean(0), most)
 
 
-def _smaller(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means over squares, so that no side has more than `SIDE` pixels."""
-    step = -(-max(array.shape[:2]) // SIDE)
+def _smaller(array: NDArray[np.float64], most: int = SIDE) -> NDArray[np.float64]:
+    """Means over squares, so that no side has more than so many pixels."""
+    step = -(-max(array.shape[:2]) // most)
     if step == 1:
         return array
     high, wide = (side // step * step for side in array.shape[:2])

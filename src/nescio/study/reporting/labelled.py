@@ -1,4 +1,4 @@
-"""What labels tell: calibration, and what is gained by answering only where doubt is low; and a rule from it.
+"""What labels tell: calibration, and what is gained by answering only where doubt is low.
 
 The temperature is fitted to one half of the labelled rows, drawn with the seed, and judged on the other half. It scales
 log p of the answer, which for a single network is the same as scaling its logits.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nescio import decide, evaluate
+from nescio import evaluate
+from nescio.decide.binomial import upper_bound
 from nescio.posteriors import Temperature
 from nescio.types import InputError
 
@@ -61,25 +62,6 @@ def selective(scores: Mapping[str, Floats], correct: NDArray[np.bool_]) -> dict[
     return found
 
 
-def policy(
-    scores: Floats, correct: NDArray[np.bool_] | None, leading: str, risk: float, confidence: float, keep: float
-) -> decide.Policy:
-    """A threshold at this risk where it is known which answers are right, else one that keeps this share.
-
-    With few rows it keeps what can be promised with them: of n at most n/(n + 1).
-    """
-    about = {"score": leading}
-    if correct is None:
-        possible = math.floor(100 * len(scores) / (len(scores) + 1)) / 100
-        return decide.quantile(scores, min(keep, possible), about=about)
-    return decide.threshold(scores, correct, risk, confidence, about=about)
-
-
-def policy_facts(rule: decide.Policy) -> dict[str, Any]:
-    """The rule as plain values."""
-    return {**asdict(rule), "about": dict(rule.about), "coverage": rule.coverage, "says": str(rule)}
-
-
 def checked(labels: NDArray[np.int64] | None, classes: int) -> NDArray[np.int64] | None:
     """Labels that fit the model, or None where no row has one; −1 stands for a label that is not known."""
     if labels is None or not (labels >= 0).any():
@@ -97,14 +79,29 @@ def numbers(values: Any) -> list[float | None]:
     return [float(v) if math.isfinite(v) else None for v in np.asarray(values, dtype=np.float64)]
 
 
+def interval(right: int, n: int) -> tuple[float, float]:
+    """Between which shares the true one lies, with a confidence of 95 % (Clopper and Pearson)."""
+    return 1.0 - upper_bound(n - right, n, 0.025), upper_bound(right, n, 0.025)
+
+
+def _by_chance(p: Tensor, draws: int = 200) -> float:
+    """The ECE that a model whose probabilities are true would not exceed in 95 of 100 sets of these inputs."""
+    labels = torch.multinomial(p, draws, replacement=True, generator=torch.Generator().manual_seed(0))
+    return float(np.quantile([evaluate.ece(p, own) for own in labels.T], 0.95))
+
+
 def _figures(p: Tensor, labels: Tensor) -> dict[str, Any]:
     found = evaluate.reliability(p, labels)
     bins: Sequence[str] = ("lower", "upper", "count", "confidence", "accuracy", "gap")
     plain = {f.name: getattr(found, f.name) for f in fields(found) if f.name not in bins}
     nll = evaluate.nll(p, labels)
+    right = int((p.argmax(1) == labels).sum())
     return {
         "n": len(labels),
         **plain,
+        "right": right,
+        "accuracy_interval": interval(right, len(labels)),
+        "ece_by_chance": _by_chance(p),
         "nll": nll if math.isfinite(nll) else None,
         "brier": evaluate.brier(p, labels),
         "bins": {name: numbers(getattr(found, name)) for name in bins},

@@ -19,6 +19,9 @@ from torch import Tensor
 from nescio.attribution.members import distribution
 from nescio.data.prefetch import read_ahead
 from nescio.data.sources import Batch, Problem, Rows
+from nescio.guard import Guard, Verdict
+from nescio.guard.split import digests
+from nescio.guard.verdict import joined as verdicts
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.posteriors import Deterministic
@@ -38,6 +41,13 @@ class Subject:
     """Whose members give the kinds of doubt."""
     words: str
     """What that distribution is."""
+    guard: Guard | None = None
+    """Who judges each input, where there was a reference."""
+
+    @property
+    def parted(self) -> bool:
+        """Whether its members tell doubt of the model from doubt of the data: they must be fitted or trained."""
+        return bool(getattr(self.posterior, "learnt", True))
 
     @property
     def answers(self) -> Any:
@@ -57,11 +67,24 @@ class Measured:
     """The answer, ``[n, C]``."""
     kinds: Decomposition
     members: int
+    """So many tell the kinds of doubt apart; 1 where nothing does."""
+    digests: list[bytes]
+    """Equal inputs have equal ones."""
+    verdict: Verdict | None
     problems: list[Problem]
     seconds: float
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def copies(self) -> dict[int, int]:
+        """The places of different inputs, the first of each, and how often it is there."""
+        first: dict[bytes, int] = {}
+        counts: dict[int, int] = {}
+        for place, digest in enumerate(self.digests):
+            at = first.setdefault(digest, place)
+            counts[at] = counts.get(at, 0) + 1
+        return counts
 
 
 def sample(count: int, most: int, seed: int) -> list[int]:
@@ -72,20 +95,22 @@ def sample(count: int, most: int, seed: int) -> list[int]:
     return [int(place) for place in np.sort(drawn)]
 
 
-def subject(model: Any, training: Any, first: Inputs) -> Subject:
-    """The model with a distribution around it, as `nescio.explain` puts one around a single network.
-
-    Where none can be put around it, its own predictions stand for it, and the words say why.
+def subject(model: Any, training: Any, first: Inputs, guard: Guard | None = None) -> Subject:
+    """The model, and the distribution that tells its kinds of doubt apart: its own, or a Laplace posterior of a single
+    network where there are training data. A single network without them has one kind of doubt, and the words say so.
     """
-    try:
-        posterior, words = distribution(model, training, None)
-        posterior.predict(first, progress=False)
-    except NescioError as error:
-        if not isinstance(model, Classifier):
-            raise
-        reason = str(error).split(";")[0]
-        return Subject(model, Deterministic(model), f"the network alone, which has no epistemic part ({reason})")
-    return Subject(model, posterior, words)
+    why = "the network alone, whose doubt is of one kind: --fit or --posterior tells the model's from the data's"
+    if training is not None or not isinstance(model, Classifier):
+        try:
+            posterior, words = distribution(model, training, None)
+            posterior.predict(first, progress=False)
+        except NescioError as error:
+            if not isinstance(model, Classifier):
+                raise
+            why = f"the network alone, which has no epistemic part ({str(error).split(';')[0]})"
+        else:
+            return Subject(model, posterior, words, guard)
+    return Subject(model, Deterministic(model), why, guard)
 
 
 def measure(
@@ -128,6 +153,8 @@ def measure(
         p=torch.cat([part.p for part in parts]),
         kinds=joined([part.kinds for part in parts]),
         members=members,
+        digests=[digest for part in parts for digest in part.digests],
+        verdict=None if about.guard is None else verdicts([part.verdict for part in parts if part.verdict is not None]),
         problems=problems,
         seconds=time.perf_counter() - since,
     )
@@ -143,23 +170,30 @@ class _Part(NamedTuple):
     p: Tensor
     kinds: Decomposition
     members: int
+    digests: list[bytes]
+    verdict: Verdict | None
 
 
 def _measured(about: Subject, batch: Batch, methods: Sequence[Method]) -> _Part:
     found = score(about.model, batch.inputs, list(methods), progress=False)
     drawn = about.posterior.predict(batch.inputs, progress=False)
     answer = drawn if about.posterior is about.model else about.answers.predict(batch.inputs, progress=False)
-    return _Part(batch.indices, batch.names, batch.labels, found, answer.mean(0), decompose(drawn), len(drawn))
+    return _Part(
+        batch.indices,
+        batch.names,
+        batch.labels,
+        found,
+        answer.mean(0),
+        decompose(drawn),
+        len(drawn) if about.parted else 1,
+        digests(batch.inputs, 0),
+        None if about.guard is None else about.guard.check(batch.inputs, progress=False),
+    )
 
 
 def joined(parts: Sequence[Decomposition]) -> Decomposition:
     """Decompositions one after the other."""
     return Decomposition(*(torch.cat(field) for field in zip(*(_fields(one) for one in parts), strict=True)))
-
-
-def taken(kinds: Decomposition, places: Sequence[int]) -> Decomposition:
-    """Some inputs of a decomposition."""
-    return Decomposition(*(field[list(places)] for field in _fields(kinds)))
 
 
 def _fields(kinds: Decomposition) -> tuple[Tensor, ...]:

@@ -1,47 +1,46 @@
-"""What a report says first: a few sentences, each with its numbers."""
+"""What a report says in a few sentences, each with its numbers: what is printed when the page is written."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from nescio.decide.policy import percent
 
 
 def summary(result: dict[str, Any]) -> list[str]:
-    """The findings that matter most, in plain words."""
-    data, kinds, lines = result["data"], result["kinds"], []
-    used = f"{data['used']:,} inputs"
-    measured = result["calibration"]
-    if measured is not None:
-        sure = measured["all"]
-        gap = sure["mean_confidence"] - sure["mean_accuracy"]
-        word = "about as sure as it is right" if abs(gap) < 0.01 else "too sure" if gap > 0 else "not sure enough"
-        lines.append(
-            f"Of {sure['n']:,} labelled inputs {_share(sure['mean_accuracy'])} are answered rightly, with a mean "
-            f"confidence of {_share(sure['mean_confidence'])}: the model is {word} (ECE {_share(sure['ece'])})."
-        )
-    else:
-        mean = sum(result["inputs"]["probability"]) / data["used"]
-        lines.append(
-            f"On {used} the mean probability of the answer is {_share(mean)}. Without labels nobody can say how many "
-            "answers are right."
-        )
+    """The answer first, then the findings that matter most, in plain words."""
+    data, kinds, front = result["data"], result["kinds"], result["answer"]
+    lines = [front["headline"], *front["lines"]]
+    if data["copies"]:
+        lines.append(f"{data['copies']:,} of {data['used']:,} inputs are copies of others; each is shown once.")
+    lines += details(result)
     if kinds["members"] > 1 and kinds["epistemic_share"] is not None:
         lines.append(
-            f"Of the doubt {_share(kinds['epistemic_share'])} is of the model (epistemic: more data of the kind would "
-            f"help) and {_share(1 - kinds['epistemic_share'])} is in the data (aleatoric: more would not)."
+            f"Of the doubt {share(kinds['epistemic_share'])} is of the model (epistemic: more data of the kind would "
+            f"help) and {share(1 - kinds['epistemic_share'])} is in the data (aleatoric: more would not)."
         )
-    lines.append(result["policy"]["says"])
+    return lines
+
+
+def details(result: dict[str, Any]) -> list[str]:
+    """What labels, a second set and the audit tell."""
+    data, measured, lines = result["data"], result["calibration"], []
+    if measured is not None:
+        lines.append(calibrated(measured["all"]))
     if (other := result["foreign"]) is not None:
-        lead = other["separation"][result["leading"]]
+        by = "guard" if "guard" in other["separation"] else result["leading"]
+        lead = other["separation"][by]
         low, high = lead["auroc_interval"]
         lines.append(
-            f"{result['leading']} tells the other set from the data with an AUROC of {_share(lead['auroc'])} "
-            f"({_share(low)} to {_share(high)}); the rule above would accept {_share(other['accepted'])} of it."
+            f"{by} tells the other set from the data with an AUROC of {share(lead['auroc'])} "
+            f"({share(low)} to {share(high)})."
         )
+        if other["flagged"] is not None:
+            lines[-1] += f" The guard calls {other['flagged']:,} of its {other['used']:,} inputs foreign."
         best, found = max(other["separation"].items(), key=lambda item: float(item[1]["auroc"]))
         if found["auroc_interval"][0] > lead["auroc"]:
-            lines[-1] += f" {best} does better: {_share(found['auroc'])}."
+            lines[-1] += f" {best} does better: {share(found['auroc'])}."
     if "summary" in (far := result["limits"]):
         lines.append(far["summary"][0])
     if data["problems"]:
@@ -49,6 +48,25 @@ def summary(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _share(value: float) -> str:
+def calibrated(found: dict[str, Any]) -> str:
+    """How often it is right, how sure it is, and whether that differs by more than chance."""
+    low, high = found["accuracy_interval"]
+    sure = found["mean_confidence"]
+    ends = math.floor(100 * low + 1e-9) / 100, math.ceil(100 * high - 1e-9) / 100
+    told = f"is between {percent(ends[0])} and {percent(ends[1])} with 95 % confidence"
+    word = (
+        f"the model is too sure: the share of right answers {told}"
+        if sure > high
+        else f"the model is not sure enough: the share of right answers {told}"
+        if sure < low
+        else f"that is no contradiction: with so many examples the share of right answers {told}"
+    )
+    return (
+        f"Of {found['n']:,} labelled inputs {found['right']:,} are answered rightly, with a mean confidence of "
+        f"{share(sure)}; {word}."
+    )
+
+
+def share(value: float) -> str:
     """Three digits at most, and never 100 % of what is less."""
     return percent(float(f"{value:.3g}")) if value < 0.9995 else percent(value)
