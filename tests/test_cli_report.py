@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+import nescio
 from nescio import posteriors
 from nescio.cli import main
-from tests.report.reported import write
+from nescio.data.sources import open_data
+from tests.report.reported import opened, write
 from tests.report.test_page import Reader
 
 
@@ -61,11 +63,10 @@ def test_page_and_numbers_are_of_one_result(capsys):
         assert f'data-value="{result["calibration"]["all"][figure]!r}"' in page
     for row in result["limits"]["rows"]:
         assert f'data-value="{row["limit"]!r}"' in page
-    assert repr(result["policy"]["threshold"]) in page or result["policy"]["threshold"] is None
     command = "nescio report --model reported_models:digits --weights digits.pt --data held.npz"
     assert command in page and "--method entropy --method regrad --set regrad.samples=2" in page
     assert result["methods"][1]["settings"]["samples"] == 2
-    assert page.count("<img ") == 3 * 4 and "nescio 0" in result["repeat"]["versions"]
+    assert page.count("<img ") == 60 + 3 * 2 and "nescio 0" in result["repeat"]["versions"]
 
 
 def test_a_table_without_labels_with_a_bad_row_and_a_sample(capsys):
@@ -73,7 +74,7 @@ def test_a_table_without_labels_with_a_bad_row_and_a_sample(capsys):
     shown = capsys.readouterr()
     assert "1 of 40 rows could not be used" in shown.err and "1 of 40 rows could not be used" in shown.out
     result = read()
-    assert result["calibration"] is None and result["policy"]["kind"] == "quantile"
+    assert result["calibration"] is None and not result["answer"]["judged"]
     assert report("--most", "20", "--seed", "3", model="table", source="table.csv") == 0
     result = read()
     assert result["data"]["sampled"] and result["data"]["read"] == 20 and "--most 20" in result["repeat"]["command"]
@@ -93,6 +94,27 @@ def test_labels_from_a_file_of_their_own():
     assert found["y.npz"]["calibration"] == found["y.txt"]["calibration"] == read()["calibration"]
     assert found["y.csv"]["inputs"]["label"] == [None] * 20 + y[20:].tolist()
     assert found["y.npz"]["data"]["labels"] == "given in a file of their own"
+
+
+@pytest.mark.filterwarnings("default:the reference has:UserWarning")
+def test_a_reference_or_a_guard_judges(capsys):
+    assert report("--reference", "reference.npz", source="mixed.npz") == 0
+    told, result = capsys.readouterr(), read()
+    assert "nescio: warning: the reference has 120 different inputs" in told.err
+    assert told.out.startswith("Do not trust the answers for ") and result["answer"]["reference"] == 120
+    guard, check = result["answer"]["command"]["text"].split("\n")
+    assert guard == (
+        "nescio guard --model reported_models:digits --weights digits.pt --reference reference.npz --out guard/"
+    )
+    assert check == "nescio check --guard guard/ --data NEW --out verdicts.csv"
+    source, _ = opened("digits", "held.npz")
+    nescio.Guard(source.model).fit(open_data("reference.npz")).save("guard")
+    assert report("--guard", "guard", "--level", "0.1", source="mixed.npz") == 0
+    again = read()
+    assert again["inputs"]["guard"]["p_value"] == result["inputs"]["guard"]["p_value"]
+    assert again["answer"]["level"] == 0.1 and again["answer"]["command"]["text"].startswith(
+        "nescio check --guard guard"
+    )
 
 
 def test_a_posterior_and_training_data():
@@ -140,9 +162,13 @@ def test_texts_have_bars_of_tokens(tmp_path):
     result, page = read("t.json"), Path("t.html").read_text(encoding="utf-8")
     Reader(page)
     one = result["examples"]["most"][0]
-    assert one["text"] in texts and one["why"]["form"] == "bars" and one["why"]["labels"][0] == "0: [CLS]"
+    assert (
+        one["text"] in texts and one["why"]["form"] == "bars" and one["why"]["labels"][-1] == "marks of begin and end"
+    )
+    assert not any(mark in label for label in one["why"]["labels"] for mark in ("[CLS]", "[SEP]", "[PAD]"))
+    assert len(one["why"]["labels"]) == len(one["text"].split()) + 1 and result["answer"]["kind"] == "texts"
     assert sum(one["why"]["parts"]["total"]) == pytest.approx(one["why"]["of"]["total"], rel=1e-6)
-    assert "<blockquote>" in page and "<i> a film" not in page and "Texts have no directions" in page
+    assert "<blockquote>" in page and "<i> a film" not in page and "[CLS]" not in page
 
 
 def said(capsys, run):
@@ -159,6 +185,7 @@ def said(capsys, run):
 
 def test_wrong_arguments_are_one_sentence_and_leave_nothing(capsys):
     Path("short.txt").write_text("1\n2\n")
+    np.savez("short.npz", x=np.load("reference.npz")["x"][:3])
     for arguments, out, words in (
         ((), "r.pdf", "--out: expected a file name that ends in .html or .json"),
         (("--format", "html"), "wrong.json", "--format: expected the form that"),
@@ -166,7 +193,10 @@ def test_wrong_arguments_are_one_sentence_and_leave_nothing(capsys):
         (("--labels", "short.txt"), "wrong.json", "--labels: expected 60, one for each row"),
         (("--labels", "table.csv"), "wrong.json", "--labels: expected 60"),
         (("--most", "0"), "wrong.json", "whole number of at least 1"),
-        (("--risk", "2"), "wrong.json", "risk: expected a share"),
+        (("--reference", "held.npz"), "wrong.json", "expected another file than that of --reference"),
+        (("--reference", "short.npz"), "wrong.json", "--reference: expected a reference of at least 20 different"),
+        (("--reference", "reference.npz", "--guard", "guard"), "wrong.json", "not allowed with argument"),
+        (("--guard", "nowhere"), "wrong.json", "nowhere"),
         (("--all", "--set", "samples=3"), "wrong.json", "--set: expected --method beside it"),
         (("--posterior", "ensemble", "--fit", "train.npz"), "wrong.json", "--posterior: expected it without --fit"),
         (("--method", "mahalanobis"), "wrong.json", "expected training data for 'mahalanobis'"),

@@ -49,7 +49,9 @@ def _learnt() -> tuple[data.Digits, dict[str, Any]]:
 
 
 def write(folder: Path) -> None:
-    """Models, the weights of one, digits with labels of which some are wrong, noise, and a table with a bad row."""
+    """Models, the weights of one, digits with labels of which some are wrong, noise, both mixed, digits to compare with,
+    and a table with a bad row.
+    """
     (folder / "reported_models.py").write_text(MODELS)
     known, weights = _learnt()
     torch.save(weights, folder / "digits.pt")
@@ -57,8 +59,12 @@ def write(folder: Path) -> None:
     labels[::9] = (labels[::9] + 1) % 10
     np.savez(folder / "held.npz", x=known.held_out.x.numpy(), y=labels.numpy())
     np.savez(folder / "train.npz", x=known.train.x[:200].numpy(), y=known.train.y[:200].numpy())
+    np.savez(folder / "reference.npz", x=known.train.x[300:420].numpy())  # never shown to the network
     rng = np.random.default_rng(0)
-    np.savez(folder / "other.npz", x=rng.random((40, 1, 8, 8), np.float32))
+    noise = rng.random((40, 1, 8, 8), np.float32)
+    np.savez(folder / "other.npz", x=noise)
+    mixed = [known.held_out.x[:12].numpy(), 5 * noise[:4], 5 * noise[:1]]
+    np.savez(folder / "mixed.npz", x=np.concatenate(mixed))  # twelve digits, and bright noise, one of four twice
     lines = ["age,pay,name height,label"]
     for i, row in enumerate(rng.normal(size=(40, 3))):
         label = ("<b>low", "middle", "high")[int(row[0] > 0) + int(row[1] > 0.5)]

@@ -1,6 +1,7 @@
-"""What a report says is what the library says: scores, doubt, calibration, policy, separation, maps and words."""
+"""What a report says is what the library says: verdicts, scores, doubt, calibration, separation, maps and words."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -9,12 +10,13 @@ import torch
 from torch import nn
 
 import nescio
-from nescio import decide, evaluate, posteriors
+from nescio import evaluate, posteriors
 from nescio.data.sources import open_data
 from nescio.limits.reported import reported
 from nescio.models import Classifier
 from nescio.models.sources import Source
-from nescio.study.reporting import gather, plain
+from nescio.study import reporting
+from nescio.study.reporting import front, gather, labelled, plain, words
 from nescio.types import InputError
 from tests.report.reported import opened, write
 
@@ -64,20 +66,19 @@ def test_scores_and_kinds_are_those_of_the_library(digits):
     assert result["leading"] == nescio.scores.default_method().name == "gen"
     for name, values in expected.items():
         assert result["inputs"]["scores"][name] == pytest.approx(values.tolist(), rel=1e-5)
-    around = posteriors.InsertedDropout(source.model, samples=10)
-    kinds = nescio.decompose(around.predict(x))
-    for kind in ("total", "aleatoric", "epistemic"):
-        assert result["kinds"]["values"][kind] == pytest.approx(getattr(kinds, kind).tolist(), rel=1e-5)
-    assert "inserted dropout" in result["kinds"]["about"] and result["kinds"]["members"] == 10
     p = source.model.logits(x).softmax(1)
+    entropy = -(p * p.log()).sum(1)
+    assert list(result["kinds"]["values"]) == ["total"] and result["kinds"]["members"] == 1
+    assert result["kinds"]["values"]["total"] == pytest.approx(entropy.tolist(), rel=1e-4)
     assert result["inputs"]["predicted"] == p.argmax(1).tolist() and result["inputs"]["label"] == y.tolist()
     right = (p.argmax(1) == y).double()
     rows = {row["index"]: row for row in result["by_class"]}
     assert sum(row["inputs"] for row in rows.values()) == 60
-    assert rows[3]["right"] == pytest.approx(float(right[p.argmax(1) == 3].mean()))
+    own = right[p.argmax(1) == 3]
+    assert (rows[3]["right"], rows[3]["labelled"]) == (int(own.sum()), len(own))
 
 
-def test_labels_give_calibration_risk_and_a_policy(digits):
+def test_labels_give_calibration_and_risk(digits):
     source, result = digits
     x, y = arrays("held.npz")
     p = source.model.logits(x).double().softmax(1).detach()
@@ -93,18 +94,25 @@ def test_labels_give_calibration_risk_and_a_policy(digits):
     assert found["after"]["ece"] == pytest.approx(evaluate.ece((p[test].log() / t).softmax(1), y[test]), abs=1e-4)
     correct = (p.argmax(1) == y).numpy()
     lead = np.array(result["inputs"]["scores"]["gen"])
-    rule = decide.threshold(lead, correct, 0.05, 0.9, about={"score": "gen"})
-    assert result["policy"]["threshold"] == rule.threshold and result["policy"]["says"] == str(rule)
     assert result["selective"]["gen"]["aurc"] == evaluate.risk_coverage(lead, correct).aurc
-    assert set(result["selective"]) == {
-        "gen",
-        "entropy",
-        "max_probability",
-        "energy",
-        "total",
-        "aleatoric",
-        "epistemic",
-    }
+    assert set(result["selective"]) == {"gen", "entropy", "max_probability", "energy"}
+    assert "policy" not in result  # a rule from the rows that are judged says nothing about them
+
+
+def test_too_sure_is_said_only_where_chance_does_not_explain_it(digits):
+    figures = dict(n=40, right=36, mean_confidence=0.95, accuracy_interval=labelled.interval(36, 40))
+    assert figures["accuracy_interval"] == pytest.approx((0.7634, 0.9721), abs=2e-4)  # Clopper and Pearson's table
+    assert words.calibrated(figures) == (
+        "Of 40 labelled inputs 36 are answered rightly, with a mean confidence of 95 %; that is no contradiction: with "
+        "so many examples the share of right answers is between 76 % and 98 % with 95 % confidence."
+    )
+    assert "the model is too sure" in words.calibrated(figures | {"mean_confidence": 0.98})
+    assert "not sure enough" in words.calibrated(figures | {"mean_confidence": 0.7})
+    p = torch.tensor([[0.8, 0.2]] * 40, dtype=torch.float64)
+    assert 0.05 < labelled._figures(p, torch.zeros(40, dtype=torch.long))["ece_by_chance"] < 0.2
+    many = labelled._figures(p.repeat(50, 1), torch.zeros(2000, dtype=torch.long))
+    assert many["ece_by_chance"] < 0.03 < many["ece"]
+    assert digits[1]["calibration"]["all"]["accuracy_interval"][0] < digits[1]["calibration"]["all"]["mean_accuracy"]
 
 
 def test_a_second_set_is_told_apart_with_intervals(digits):
@@ -118,7 +126,7 @@ def test_a_second_set_is_told_apart_with_intervals(digits):
     assert len(result["examples"]["foreign"]) == 1
 
 
-def test_examples_are_the_extremes_with_complete_maps_and_words(digits):
+def test_examples_are_the_extremes_with_complete_maps(digits):
     _, result = digits
     lead = np.array(result["inputs"]["scores"]["gen"])
     most, least = result["examples"]["most"], result["examples"]["least"]
@@ -126,14 +134,12 @@ def test_examples_are_the_extremes_with_complete_maps_and_words(digits):
     assert [one["index"] for one in least] == [int(lead.argmin())]
     x, _ = arrays("held.npz")
     for one in most + least:
-        assert set(one["maps"]) == {"total", "aleatoric", "epistemic"}
+        assert set(one["maps"]) == {"total"} and "epistemic" not in one
         for kind, drawn in one["maps"].items():
             assert drawn.shape == (8, 8) and drawn.sum() == pytest.approx(one["why"]["of"][kind], rel=1e-6)
             assert one["why"]["of"][kind] == pytest.approx(one[kind], rel=1e-4)
         assert np.array_equal(one["picture"], x[one["index"], 0].double().numpy())
-        assert one["words"].endswith("by the rule that was set.")
-    accepted = lead[most[0]["index"]] <= (result["policy"]["threshold"] or -np.inf)
-    assert most[0]["advice"] == ("accept" if accepted else "ask a person")
+        assert (one["below"], one["among"]) == (int((lead < lead[one["index"]]).sum()), 60)
 
 
 def test_the_audit_is_there_and_short(digits):
@@ -151,16 +157,85 @@ def test_it_is_plain_but_for_pictures(digits):
     assert back["examples"]["most"][0]["why"]["form"] == "picture"
 
 
-def test_without_labels_there_is_a_quantile(place):
+def said(result):
+    """All words of a result for people."""
+    front = result["answer"]
+    return " ".join([front["headline"], *front["lines"], *front["do"], *result["summary"]])
+
+
+def test_without_a_reference_inputs_are_ranked_and_never_called_known(place):
     source, rows = opened("digits", "held.npz", label=None)
-    result = quick(source, rows, keep=0.9)
+    result = quick(source, rows, again="nescio report --reference FOLDER")
     assert result["calibration"] is None and result["selective"] is None and result["foreign"] is None
-    expected = decide.quantile(np.array(result["inputs"]["scores"]["entropy"]), 0.9, about={"score": "entropy"})
-    assert result["policy"]["says"] == str(expected) and result["inputs"]["label"] is None
-    assert "Without labels" in result["summary"][0]
-    few = quick(source, rows, most=9)["policy"]  # as much as nine can promise
-    assert few["keep"] == 0.9 and few["threshold"] is not None
+    front, lead = result["answer"], np.array(result["inputs"]["scores"]["entropy"])
+    assert not front["judged"] and front["command"]["text"] == "nescio report --reference FOLDER"
+    assert [one["index"] for one in front["strip"]] == np.argsort(-lead, kind="stable").tolist()
+    assert [one["rank"] for one in front["strip"]] == list(range(1, 61))
+    assert result["inputs"]["guard"] is None and front["headline"].startswith("From these 60 pictures alone nobody can")
+    assert not re.search(r"accepted|known|safe|fine|trust", said(result))
     assert result["limits"] == {"left_out": "It was not asked for."}
+
+
+@pytest.fixture(scope="module")
+def judged(place):
+    """Twelve digits and five pictures of noise, two of them the same, by a guard of other digits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        source, rows = opened("digits", "mixed.npz")
+        with pytest.warns(UserWarning, match="the reference has 120 different inputs"):
+            guard = nescio.Guard(source.model).fit(arrays("reference.npz")[0])
+        return guard, quick(source, rows, guard=guard, foreign=open_data("other.npz"), again="nescio check")
+
+
+def test_with_a_reference_the_answer_comes_first(judged):
+    guard, result = judged
+    verdict = guard.check(arrays("mixed.npz")[0])
+    front, own = result["answer"], result["inputs"]["guard"]
+    assert own["p_value"] == pytest.approx(verdict.p_value.tolist()) and own["state"] == verdict.states(0.05)
+    foreign = [at for at in range(16) if own["state"][at] == "foreign"]  # the last is the copy
+    assert set(foreign) >= {12, 13, 14, 15} and len(foreign) <= 6
+    assert front["counts"]["foreign"] == len(foreign) and sum(front["counts"].values()) == 16
+    many = f"Do not trust the answers for {len(foreign)} of 16 pictures: they are unlike the 120 pictures of the reference."
+    assert front["headline"] == result["summary"][0] == many
+    assert [one["index"] for one in front["strip"][: len(foreign)]] == [
+        one["index"] for one in front["cards"]["foreign"]
+    ]
+    assert {one["index"] for one in front["cards"]["foreign"]} == set(foreign)
+    for one in front["cards"]["foreign"]:
+        assert one["words"] == verdict.words(0.05)[one["index"]] and one["p_value"] == own["p_value"][one["index"]]
+        assert one["rarity"].startswith(f"Of pictures like the reference at most 1 in {int(1 / one['p_value'])} is")
+        assert one["copies"] == (2 if one["index"] == 12 else 1) and one["picture"].shape == (8, 8)
+    assert result["data"]["copies"] == 1 and "1 of 17 inputs are copies of others" in said(result)
+    assert "1 in 20 at most is called foreign by mistake: if all of these 16 were like it, less than one" in said(
+        result
+    )
+    assert "The reference is small" in said(result) and any("give the" in line for line in front["do"])
+    assert front["command"]["text"] == "nescio check"
+
+
+def test_the_guard_judges_the_second_set_too(judged):
+    guard, result = judged
+    flagged = int(guard.check(arrays("other.npz")[0]).foreign(0.05).sum())
+    assert result["foreign"]["flagged"] == flagged > 30
+    assert next(iter(result["foreign"]["separation"])) == "guard"
+    assert f"The guard calls {flagged} of its 40 inputs foreign." in said(result)
+    assert sum(row["foreign"] for row in result["by_class"]) == result["inputs"]["guard"]["state"].count("foreign")
+
+
+def test_a_level_that_the_reference_cannot_hold_is_said_before_the_work(judged, monkeypatch):
+    source, rows = opened("digits", "mixed.npz")
+    monkeypatch.setattr(reporting, "measure", lambda *a, **k: pytest.fail("nothing should be measured"))
+    with pytest.raises(InputError, match=r"at least 500 ranks for a level of 0.01, got 120"):
+        quick(source, rows, guard=judged[0], level=0.01)
+
+
+def test_many_inputs_leave_room_for_every_state_and_the_others_are_listed():
+    states = ["foreign"] * 100 + ["unsure"] * 5 + ["fine"] * 40
+    places = {state: [at for at, own in enumerate(states) if own == state] for state in ("foreign", "unsure", "fine")}
+    strip = front._strip(places)
+    shown = [states[at] for at in strip]
+    assert (shown.count("foreign"), shown.count("unsure"), shown.count("fine")) == (31, 5, 24)
+    assert front._strip({"foreign": [], "unsure": [], "fine": list(range(200))}) == list(range(60))
 
 
 def test_a_large_set_is_sampled_by_the_seed_and_batches_do_not_matter(place):
@@ -180,7 +255,7 @@ def test_given_labels_stand_before_those_of_the_data_and_unknown_ones_are_left_o
     labels = torch.full((60,), -1)
     labels[:30] = arrays("held.npz")[1][:30]
     result = quick(source, rows, labels=labels)
-    assert result["calibration"]["all"]["n"] == result["policy"]["n"] == result["data"]["labelled"] == 30
+    assert result["calibration"]["all"]["n"] == result["data"]["labelled"] == 30
     assert result["inputs"]["label"][30:] == [None] * 30
     with pytest.raises(InputError, match=r"labels from 0 to 9, as the model has 10 classes, but got 12"):
         quick(source, rows, labels=torch.full((60,), 12))
@@ -204,6 +279,10 @@ def test_a_table_has_bars_with_the_names_of_its_columns_and_lists_what_it_could_
     for kind, values in one["why"]["parts"].items():
         assert sum(values) == pytest.approx(one[kind], rel=1e-4)
     assert one["class"] in ("<b>low", "middle", "high") and "maps" not in one
+    strip = result["answer"]["strip"]
+    assert (
+        result["answer"]["kind"] == "rows" and len(strip) == 39 and strip[0]["text"] == ", ".join(one["why"]["labels"])
+    )
     assert {"age +", "age -"} & {row["direction"] for row in result["limits"]["rows"]}
 
 
@@ -235,7 +314,7 @@ def test_a_plain_function_has_one_kind_and_says_so(place):
     _, rows = opened("table", "table.csv")
     weight = torch.randn(3, 3)
     result = gather(Source(Classifier(lambda x: x.float() @ weight), None, "a function"), rows, examples=1)
-    assert result["kinds"]["members"] == 1 and "no epistemic part" in result["kinds"]["about"]
+    assert result["kinds"]["members"] == 1 and "of one kind" in result["kinds"]["about"]
     assert set(result["selective"]) == {"gen", "entropy", "max_probability", "energy"}
     assert "one forward pass" in result["methods"][0]["chosen"]
 
@@ -264,6 +343,20 @@ def test_what_cannot_be_used_is_told(place):
     np.savez("broken.npz", x=np.full((3, 1, 8, 8), np.nan, np.float32))
     with pytest.raises(InputError, match=r"at least one row that can be used.*NaN"):
         gather(source, open_data("broken.npz", on_error="skip"))
+
+
+def test_dropout_that_was_only_inserted_does_not_tell_the_kinds_apart(place):
+    source, rows = opened("digits", "held.npz")
+    around = posteriors.InsertedDropout(source.model, samples=3)
+    for one in (
+        around,
+        posteriors.Temperature(around).fit_logits(torch.eye(10), torch.tensor([*range(6), 0, 0, 0, 0])),
+    ):
+        result = quick(Source(one, None, "dropout"), rows)
+        assert list(result["kinds"]["values"]) == ["total"] and result["kinds"]["epistemic_share"] is None
+        assert not re.search("epistemic|aleatoric|of the model", said(result))
+    ensemble = quick(Source(posteriors.DeepEnsemble([source.model] * 2), None, "two"), rows)
+    assert set(ensemble["kinds"]["values"]) == {"total", "aleatoric", "epistemic"}
 
 
 def test_training_data_fit_methods_and_a_laplace_posterior(place):
