@@ -138,7 +138,6 @@ def _short(report: dict[str, Any]) -> dict[str, Any]:
         "parameters": report["model"]["parameters"],
         "weights": report["model"]["hash"],
         "kinds": {key: report["kinds"][key] for key in ("about", "members", "mean", "epistemic_share")},
-        "policy": report["policy"]["says"],
         "separation": report["foreign"]["separation"],
         "most_doubtful": [(one["name"], one["class"], one["probability"]) for one in report["examples"]["most"]],
     }

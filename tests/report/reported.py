@@ -49,8 +49,8 @@ def _learnt() -> tuple[data.Digits, dict[str, Any]]:
 
 
 def write(folder: Path) -> None:
-    """Models, the weights of one, digits with labels of which some are wrong, noise, both mixed, digits to compare with,
-    and a table with a bad row.
+    """Models, the weights of one, digits whose labels are in part wrong, noise, both mixed, digits for a reference, and
+    a table with a bad row.
     """
     (folder / "reported_models.py").write_text(MODELS)
     known, weights = _learnt()

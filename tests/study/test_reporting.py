@@ -195,8 +195,8 @@ def test_with_a_reference_the_answer_comes_first(judged):
     foreign = [at for at in range(16) if own["state"][at] == "foreign"]  # the last is the copy
     assert set(foreign) >= {12, 13, 14, 15} and len(foreign) <= 6
     assert front["counts"]["foreign"] == len(foreign) and sum(front["counts"].values()) == 16
-    many = f"Do not trust the answers for {len(foreign)} of 16 pictures: they are unlike the 120 pictures of the reference."
-    assert front["headline"] == result["summary"][0] == many
+    many = f"Do not trust the answers for {len(foreign)} of 16 pictures: "
+    assert front["headline"] == result["summary"][0] == many + "they are unlike the 120 pictures of the reference."
     assert [one["index"] for one in front["strip"][: len(foreign)]] == [
         one["index"] for one in front["cards"]["foreign"]
     ]

@@ -67,7 +67,7 @@ def gather(
     foreign: rows of another kind; labels: a class index for each row, −1 where it is not known, in the place of those
     that the rows have; training: labelled batches for methods that need them, and for a Laplace posterior of a single
     network; methods: the first leads; None chooses. guard: fitted to a reference; it judges the rows, and of those like
-    the reference it calls a share `level` foreign at most. Without it nothing is judged. most: rows of each set at most;
+    the reference it calls a share `level` foreign at most. Without it nothing is judged. most: rows of each set;
     examples: so many of the most doubtful inputs, and half as many of the others. audit: what looks far away from the
     data, such as `nescio.limits.reported.reported`. repeat: what else is needed to repeat it, in words. again: the
     command that judges more rows, or without a guard the one that takes a reference.
