@@ -205,7 +205,9 @@ def test_with_a_reference_the_answer_comes_first(judged):
         assert one["words"] == verdict.words(0.05)[one["index"]] and one["p_value"] == own["p_value"][one["index"]]
         assert one["rarity"].startswith(f"Of pictures like the reference at most 1 in {int(1 / one['p_value'])} is")
         assert one["copies"] == (2 if one["index"] == 12 else 1) and one["picture"].shape == (8, 8)
-    assert result["data"]["copies"] == 1 and "1 of 17 inputs are copies of others" in said(result)
+    assert result["data"]["copies"] == 1 and "1 of the 17 pictures is a copy of another; each is counted" in said(
+        result
+    )
     assert "1 in 20 at most is called foreign by mistake: if all of these 16 were like it, less than one" in said(
         result
     )

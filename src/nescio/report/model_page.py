@@ -40,13 +40,14 @@ def model_page(result: Result) -> str:
     shown = {key: found for key, found in made.items() if found[1]}
     links = "".join(f'<li><a href="#{key}">{escape(title)}</a></li>' for key, (title, _) in shown.items())
     body = "\n".join(f'<h2 id="{key}">{escape(title)}</h2>\n{part}' for key, (title, part) in shown.items())
-    said = [line for line in result["summary"] if line not in result["answer"]["lines"]][1:]
+    front = result["answer"]
+    said = [line for line in result["summary"] if line not in (front["headline"], *front["said"], *front["lines"])]
     lines = f"<ul>{''.join(f'<li>{words(line)}</li>' for line in said)}</ul>" if said else ""
     model, data = result["model"]["about"], result["data"]["about"]
     text = document(
         f"nescio: {model}",
-        f"""{answer.opening(result["answer"], f"{model}, on {data}")}
-{answer.rest(result["answer"])}
+        f"""{answer.opening(front, f"{model}, on {data}")}
+{answer.rest(front)}
 <h2 id="details">The details</h2>
 {lines}
 <nav aria-label="Sections"><ul>{links}</ul></nav>

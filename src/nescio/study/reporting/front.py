@@ -58,7 +58,8 @@ def judged(
         "ranks": verdict.ranks,
         "counts": told,
         "headline": _headline(told, guard.fitted.count, kind),
-        "lines": _promise(told, guard.fitted.count, kind, level),
+        "said": _counted(told),
+        "lines": _promise(counts, guard.fitted.count, kind, level),
         "strip": [entry(at) for at in drawn],
         "left": {state: len(by_state[state]) - sum(at in drawn for at in by_state[state]) for state in STATES},
         "cards": {
@@ -91,9 +92,11 @@ def ranked(
         "kind": kind,
         "leading": leading,
         "headline": f"From these {number(counts, kind)} alone nobody can say which ones the model does not know.",
+        "said": [],
         "lines": [
             f"A rule that is made from the {kind} that it judges says nothing about them: some are always the most "
-            f"doubtful. So they are ranked by {leading}, the most doubtful first, and no more is said of them."
+            f"doubtful. So they are ranked by {leading}, the most doubtful first, and no more is said of them.",
+            *_copies(counts, kind),
         ],
         "strip": [show(at) | {"copies": counts[at], "state": None, "rank": rank + 1} for rank, at in enumerate(few)],
         "left": {"ranked": len(order) - len(few)},
@@ -138,23 +141,37 @@ def _headline(told: Mapping[str, int], reference: int, kind: str) -> str:
     return f"{whole} unlike the {reference:,} {kind} of the reference.{doubt}"
 
 
-def _promise(told: Mapping[str, int], reference: int, kind: str, level: float) -> list[str]:
-    every, unsure, fine = sum(told.values()), told["unsure"], told["fine"]
-    lines = []
+def _counted(told: Mapping[str, int]) -> list[str]:
+    """What the colours of the strip say, for those who do not see them."""
+    unsure, fine, lines = told["unsure"], told["fine"], []
     if told["foreign"] and unsure:
         look = "looks" if unsure == 1 else "look"
         lines.append(f"{unsure:,} more {look} like the reference, but the model is unsure of its answer.")
     if fine:
-        lines.append(f"Nothing speaks against the answers for {'the other ' if fine < every else 'these '}{fine:,}.")
+        other = "the other " if fine < sum(told.values()) else "these "
+        lines.append(f"Nothing speaks against the answers for {other}{fine:,}.")
+    return lines
+
+
+def _promise(counts: Mapping[int, int], reference: int, kind: str, level: float) -> list[str]:
+    every = len(counts)
     expected = level * every
     so_many = "less than one" if expected < 1 else f"about {round(expected):,}"
-    lines.append(
+    lines = [
         f"Of {kind} like the reference 1 in {round(1 / level):,} at most is called foreign by mistake: if all of these "
-        f"{every:,} were like it, {so_many} would be."
-    )
+        f"{every:,} were like it, {so_many} would be.",
+        *_copies(counts, kind),
+    ]
     if reference < STEADY:
         lines.append(f"The reference is small: with {STEADY} or more {kind} the guard would see better.")
     return lines
+
+
+def _copies(counts: Mapping[int, int], kind: str) -> list[str]:
+    whole = sum(counts.values())
+    more = whole - len(counts)
+    are = "is a copy of another" if more == 1 else "are copies of others"
+    return [f"{more:,} of the {number(whole, kind)} {are}; each is counted and shown once."] if more else []
 
 
 def _to_do(told: Mapping[str, int], kind: str) -> list[str]:

@@ -10,11 +10,8 @@ from nescio.decide.policy import percent
 
 def summary(result: dict[str, Any]) -> list[str]:
     """The answer first, then the findings that matter most, in plain words."""
-    data, kinds, front = result["data"], result["kinds"], result["answer"]
-    lines = [front["headline"], *front["lines"]]
-    if data["copies"]:
-        lines.append(f"{data['copies']:,} of {data['used']:,} inputs are copies of others; each is shown once.")
-    lines += details(result)
+    kinds, front = result["kinds"], result["answer"]
+    lines = [front["headline"], *front["said"], *front["lines"], *details(result)]
     if kinds["members"] > 1 and kinds["epistemic_share"] is not None:
         lines.append(
             f"Of the doubt {share(kinds['epistemic_share'])} is of the model (epistemic: more data of the kind would "
