@@ -327,8 +327,11 @@ def test_demo_prints_the_table_and_writes_the_page(tmp_path, monkeypatch, capsys
     assert main(["demo", "--inputs", "6", "--epochs", "1", "--out", "page.html", "--seed", "3"]) == 0
     text = capsys.readouterr().out
     assert "method" in text
-    assert text.splitlines()[-1] == "Wrote page.html"
-    assert {line.split()[0] for line in text.splitlines() if "µs" in line or " ms" in line} == {"entropy", "energy"}
+    reads, caught, wrote = text.splitlines()[-3:]
+    assert reads.startswith("The network reads ") and caught.startswith("In the whole test the guard calls ")
+    assert wrote == "Wrote page.html: open it in a browser to see which, and why."
+    names = {line.split()[0] for line in text.splitlines() if "µs" in line or " ms" in line}
+    assert names == {"entropy", "energy", "guard"}
     assert "nescio demo --seed 3 --inputs 6 --epochs 1" in Path("page.html").read_text(encoding="utf-8")
 
 

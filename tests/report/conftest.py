@@ -29,6 +29,19 @@ def method(name, shift, seconds=0.001, seed=0):
     )
 
 
+def tile(state):
+    return {
+        "name": f"a {state} one",
+        "class": "3",
+        "probability": 0.5,
+        "picture": np.zeros((8, 8)),
+        "state": state,
+        "copies": 1,
+        "words": "It is odd.",
+        "rarity": "It is rare.",
+    }
+
+
 @pytest.fixture
 def comparison():
     labels = np.arange(20) % 10
@@ -39,4 +52,17 @@ def comparison():
         methods=(method("regrad", 0.4, 0.0123), method("entropy", 0.9, 4.2e-5, seed=1), method("wrong", -2.0, 1.5)),
         accuracy=0.95,
         facts={"command": "nescio demo --seed 0", "versions": "torch 0"},
+        front={
+            "judged": True,
+            "headline": "Do not trust the answers for 1 of 2 pictures.",
+            "lines": ["In the whole test it is so."],
+            "counts": {"foreign": 1, "unsure": 0, "fine": 1},
+            "left": {},
+            "strip": [tile("foreign"), tile("fine")],
+            "cards": {"foreign": [tile("foreign")], "unsure": []},
+            "listed": {"foreign": [], "unsure": []},
+            "do": ["Look."],
+            "command": {"about": "Yours:", "text": "nescio report"},
+        },
+        featured="regrad",
     )

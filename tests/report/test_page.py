@@ -83,6 +83,8 @@ def test_curves_histogram_and_pictures_have_words(text, comparison):
     assert labels[0].startswith("ROC curve of entropy, area ")
     assert labels[-1].startswith("Histogram of regrad for each set. Medians: held-out digits ")
     alts = [attrs["alt"] for attrs in read.all("img")]
+    assert alts[:3] == ["a foreign one: foreign, taken for 3", "a fine one: fine, taken for 3", "a foreign one"]
+    del alts[:3]  # the first screen
     assert len(alts) == 4 * 8
     assert all(
         re.fullmatch(r"(handwritten \d|patches|letters), taken for \d with probability \d+ %", alt) for alt in alts
@@ -147,8 +149,15 @@ def test_names_cannot_break_the_page(comparison):
     assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; &amp; more" in text
 
 
+def test_pictures_come_first_and_the_table_after(text):
+    order = ["<h1>Do not trust", '<ul class="tiles">', "In the whole test it is so.", "Do not trust these</h2>"]
+    order += ["It is odd.", "What to do</h2>", "<pre>nescio report</pre>", "All methods side by side", "AUROC"]
+    places = [text.index(one) for one in order]
+    assert places == sorted(places)
+
+
 def test_numbers_follow_the_scores(comparison):
     better = dataclasses.replace(comparison.methods[0], known=comparison.methods[0].known - 10)
     changed = page(dataclasses.replace(comparison, methods=(better, *comparison.methods[1:])))
-    assert "best separation was that of <code>regrad</code>, with an AUROC of\n100.0 %" in changed
+    assert "best separation was that of <code>regrad</code>,\nwith an AUROC of 100.0 %" in changed
     assert "best separation was that of <code>entropy</code>" in page(comparison)

@@ -24,9 +24,11 @@ OF_A_NETWORK = [info for info in nescio.methods() if info.requires != "posterior
 
 def test_every_registered_method_for_one_network_is_compared_with_its_defaults(comparison):
     assert {"laplace", "mahalanobis", "knn"} <= {info.name for info in OF_A_NETWORK}
-    assert [method.name for method in comparison.methods] == [info.name for info in OF_A_NETWORK]
-    for method, info in zip(comparison.methods, OF_A_NETWORK, strict=True):
-        assert method.settings == info.settings
+    assert [method.name for method in comparison.methods] == [*(info.name for info in OF_A_NETWORK), "guard"]
+    for method, settings in zip(
+        comparison.methods, [*(i.settings for i in OF_A_NETWORK), {"reference": 300}], strict=True
+    ):
+        assert method.settings == settings
         assert method.seconds_per_input > 0
         assert method.known.shape == (8,)
         assert {kind: scores.shape for kind, scores in method.foreign.items()} == dict.fromkeys(NOT_DIGITS, (4,))
@@ -60,7 +62,7 @@ def test_a_seed_gives_the_same_scores_again_and_another_seed_others():
         np.testing.assert_array_equal(one.known, same.known)
         np.testing.assert_array_equal(one.all_foreign, same.all_foreign)
         assert not np.array_equal(one.known, different.known)
-    assert first.featured == "entropy"  # no regrad among them
+    assert first.featured == "guard"
 
 
 def test_methods_are_fitted_to_the_pictures_that_the_network_was_trained_on(monkeypatch):
@@ -73,8 +75,28 @@ def test_methods_are_fitted_to_the_pictures_that_the_network_was_trained_on(monk
     monkeypatch.setattr(room, "fit", fit)
     demo(**TINY, methods=["entropy", "knn"])
     ((name, (x, y)),) = seen
-    data = nescio.data.digits(held_out=8, seed=0)
+    data = nescio.data.digits(held_out=8 + room.REFERENCE, seed=0)
     assert name == "knn" and torch.equal(x, data.train.x) and torch.equal(y, data.train.y)
+
+
+def test_the_page_begins_with_what_the_guard_says_of_some_pictures(comparison):
+    front = comparison.front
+    assert front["judged"] and front["headline"].endswith("300 digits of the reference.") and len(front["strip"]) == 16
+    assert sum(front["counts"].values()) == 16
+    kinds = {"a handwritten", "photo patch", "drawn letter"}
+    assert {next(kind for kind in kinds if one["name"].startswith(kind)) for one in front["strip"]} == kinds
+    assert front["lines"][0].startswith("In the whole test the guard calls ") and front["lines"][0].count(" of 8 ") == 2
+    assert front["command"]["text"].startswith("nescio report --model")
+
+
+def test_the_guard_is_fitted_to_digits_that_are_neither_trained_on_nor_judged(monkeypatch):
+    seen = []
+    own = room.Guard.fit
+    monkeypatch.setattr(room.Guard, "fit", lambda self, x, **more: seen.append(x) or own(self, x, **more))
+    found = demo(**TINY, methods=["entropy"])
+    data = nescio.data.digits(held_out=8 + room.REFERENCE, seed=0)
+    assert torch.equal(seen[0], data.held_out.x[8:]) and len(seen[0]) == room.REFERENCE
+    assert np.array_equal(found.known.pictures, data.held_out.x[:8, 0].numpy())
 
 
 @pytest.fixture

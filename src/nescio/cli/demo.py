@@ -1,4 +1,4 @@
-"""`nescio demo`: train, compare every method, print the table, write the page."""
+"""`nescio demo`: train, say which pictures not to trust, compare every method, write the page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
     command = commands.add_parser(
         "demo",
-        help="compare every method on digits and things that are not digits",
-        description="Trains a small network on digits, scores held-out digits against as many pictures that are no "
-        "digits with every method, prints a table and writes a page with curves and pictures.",
+        help="see on digits, and things that are no digits, which answers not to trust",
+        description="Trains a small network on digits, fits a guard to others, and writes a page that says which of "
+        "some pictures not to trust, and why. Below it every method is compared.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[common],
@@ -49,12 +49,13 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"expected a file name that ends in .html, but got '{args.out}'")
     check_writable(args.out)
     print(
-        f"Training on digits, then scoring {args.inputs} held-out digits and {args.inputs} other pictures.", flush=True
+        f"Training on digits, then judging {args.inputs} others and {args.inputs} pictures that are none.", flush=True
     )
     comparison = demo(seed=args.seed, inputs=args.inputs, epochs=args.epochs)
-    print(f"The network reads {100 * comparison.accuracy:.1f} % of the held-out digits correctly.\n")
     print(text_table(comparison))
-    print("\nIn percent; not-digits are what should be caught. The page explains the columns and the methods.")
+    print("In percent; not-digits are what should be caught. The page explains the columns and the methods.\n")
+    print(f"The network reads {100 * comparison.accuracy:.1f} % of the held-out digits correctly.")
+    print(comparison.front["lines"][0])
     write_page(comparison, args.out)
-    print(f"Wrote {args.out}")
+    print(f"Wrote {args.out}: open it in a browser to see which, and why.")
     return 0

@@ -125,11 +125,11 @@ def run(args: argparse.Namespace) -> int:
         None if args.fit is None else training_data(argparse.Namespace(**{**vars(args), "label": "auto"}), source)
     )
     guard = _guard(args, source)
-    command = command_again("report", args)
     result = gather(
         source, rows, foreign=foreign, labels=labels, training=training, methods=methods, guard=guard, level=args.level,
         most=args.most, examples=args.examples, maps=not args.no_maps, audit=None if args.no_audit else reported,
-        batch=args.batch_size, seed=args.seed, repeat={"command": command}, again=_again(args, command),
+        batch=args.batch_size, seed=args.seed, repeat={"command": command_again("report", args)},
+        again=_again(args),
     )  # fmt: skip
     for one in (rows, foreign):
         if one is not None:
@@ -180,22 +180,18 @@ def _guard(args: argparse.Namespace, source: Source) -> Guard | None:
     return guard
 
 
-def _again(args: argparse.Namespace, command: str) -> str:
+def _again(args: argparse.Namespace) -> str:
     """The command that judges more by the same reference, or without one the command that takes a reference."""
+    own = ("model", "weights", "class_names", "x", "size", "crop", "mean", "std", "output")
+    short = argparse.Namespace(**{name: getattr(args, name) for name in own})
     if args.guard is None and args.reference is None:
-        return f"{command} --reference FOLDER"
-    kept = args.guard or "guard/"
-    model = argparse.Namespace(
-        **{
-            name: getattr(args, name)
-            for name in ("model", "weights", "class_names", "x", "size", "crop", "mean", "std", "output")
-        }
-    )
-    check = f"nescio check --guard {shlex.quote(kept)} --data NEW --out verdicts.csv"
+        short.data, short.out = args.data, args.out
+        return f"{command_again('report', short)} --reference FOLDER"
+    check = f"nescio check --guard {shlex.quote(args.guard or 'guard/')} --data NEW --out verdicts.csv"
     if args.guard is not None:
         return check
-    model.reference, model.out = args.reference, kept
-    return f"{command_again('guard', model)}\n{check}"
+    short.reference, short.out = args.reference, "guard/"
+    return f"{command_again('guard', short)}\n{check}"
 
 
 def _unlabelled(args: argparse.Namespace) -> argparse.Namespace:

@@ -5,7 +5,7 @@ It is given what `nescio.study.reporting.front` makes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from nescio.report.html import escape
@@ -33,8 +33,8 @@ def opening(front: Front, about: str, more: str = "") -> str:
 {more}</header>
 <main>
 {_legend(front)}
-{strip(front["strip"])}
-{_left(front)}
+{strip(front)}
+<p class="quiet small">{"Below" if pictures(front) else "Behind"} each: what the model answers.{_left(front)}</p>
 {lines}"""
 
 
@@ -48,11 +48,15 @@ def rest(front: Front) -> str:
     return "\n".join([*parts, f'<h2 id="do">{title}</h2>\n<ul>{items}</ul>\n{copy}'])
 
 
-def strip(tiles: Sequence[Mapping[str, Any]]) -> str:
+def strip(front: Front) -> str:
     """Small pictures in the colour of their state; of texts and rows a line each."""
-    pictures = all("picture" in one for one in tiles)
-    items = "".join(map(_tile if pictures else _line, tiles))
-    return f'<ul class="tiles{"" if pictures else " lines"}">{items}</ul>'
+    items = "".join(map(_tile if pictures(front) else _line, front["strip"]))
+    return f'<ul class="tiles{"" if pictures(front) else " lines"}">{items}</ul>'
+
+
+def pictures(front: Front) -> bool:
+    """Whether inputs are shown as pictures."""
+    return all("picture" in one for one in front["strip"])
 
 
 def _legend(front: Front) -> str:
@@ -72,7 +76,7 @@ def _left(front: Front) -> str:
     listing = (
         ", ".join(f"{count:,} {state}" for state, count in left.items()) if front["judged"] else f"{left['ranked']:,}"
     )
-    return f'<p class="quiet">Not shown: {escape(listing)}.</p>'
+    return f" Not shown: {escape(listing)}."
 
 
 def _tile(one: Mapping[str, Any]) -> str:

@@ -67,7 +67,8 @@ class Comparison:
     methods: tuple[MethodResult, ...]
     accuracy: float
     facts: Mapping[str, str]
-    featured: str = "regrad"  # the method whose histogram and pictures are shown
+    front: Mapping[str, Any]  # which of some pictures not to trust, as `nescio.study.reporting.front` gives it
+    featured: str  # the method whose histogram and pictures are shown
 
     @property
     def ranked(self) -> list[MethodResult]:

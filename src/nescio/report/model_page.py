@@ -60,8 +60,8 @@ def model_page(result: Result) -> str:
 
 def _examples(result: Result) -> str:
     leading, found = result["leading"], result["examples"]
-    if not any(found.values()):
-        return ""
+    if not any(one["why"]["form"] for own in found.values() for one in own):
+        return ""  # the strip shows the inputs themselves
     titles = {
         "most": "Most doubtful",
         "least": "Least doubtful",
@@ -69,7 +69,7 @@ def _examples(result: Result) -> str:
     }
     shown = [f"<h3>{titles[key]}</h3>\n{cards(own, leading)}" for key, own in found.items() if own]
     why = next((one["why"]["about"] for own in found.values() for one in own if one["why"].get("about")), "")
-    how = f"Where doubt comes from: in {escape(why.partition(' uncertainty of ')[2])}." if why else ""
+    how = f"In {escape(why.partition(' uncertainty of ')[2])}.".replace("Deterministic (1 members)", "the network")
     return f"""<p>The answers that are most and least in doubt, by <code>{escape(leading)}</code>. That is another
 question than whether an input is foreign.</p>
 <p class="quiet">{how}</p>

@@ -18,6 +18,8 @@ from nescio.report.tables import Cell, share, table, words
 from nescio.report.text import number, percent
 
 Result = Mapping[str, Any]
+MANY = 100
+"""Inputs from which on one in twenty of them is told."""
 WORDS = {
     "total": "All doubt: the entropy of the mean prediction.",
     "aleatoric": "Doubt of the data: more than one answer fits. More examples would not help.",
@@ -31,9 +33,9 @@ def doubt(result: Result) -> str:
     panels = []
     for name, values in every.items():
         spread = result["scores"][name]
-        middle = (
-            f"median {number(spread['50 %'])}, 5 % below {number(spread['5 %'])}, 5 % above {number(spread['95 %'])}"
-        )
+        middle = f"median {number(spread['50 %'])}"
+        if len(values) >= MANY:
+            middle += f", 5 % below {number(spread['5 %'])}, 5 % above {number(spread['95 %'])}"
         figure = plots.histogram(
             {"this data": values}, f"{name} (higher = more uncertain)", width=5.2, height=2.9, bins=_bins(values)
         )
@@ -46,7 +48,9 @@ def doubt(result: Result) -> str:
     names += ["right"] if "right" in by_class[0] else []
     rows = [(one["class"], _of_class(one)) for one in by_class]
     heads = [("taken for", "ascending"), *((name, "descending") for name in names)]
-    return f"""<div class="panels wide">{"".join(panels)}</div>
+    others = f'<details><summary>Other scores</summary>\n<div class="panels wide">{"".join(panels[1:])}</div></details>'
+    return f"""<div class="panels wide">{panels[0]}</div>
+{others if panels[1:] else ""}
 <h3>By the class that it answers</h3>
 <p class="quiet">Press a heading to sort. Probabilities are in percent.</p>
 {table(heads, rows, "Doubt by predicted class", kind="long" if len(rows) > 12 else "scroll")}"""

@@ -1,4 +1,4 @@
-"""The page of a comparison: table, ROC curves, histogram, pictures, what each set is and how to repeat it.
+"""The page of a comparison: which pictures not to trust, and why; then every method, and how to repeat it.
 
 Every number on the page comes out of the comparison; no method is left out.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from nescio import plots
+from nescio.report import answer
 from nescio.report.comparison import Comparison, MethodResult, PictureSet
 from nescio.report.embed import png, svg
 from nescio.report.html import document, escape, facts
@@ -26,21 +27,12 @@ def page(comparison: Comparison) -> str:
 
 
 def _opening(c: Comparison) -> str:
-    foreign = sum(len(pictures.pictures) for pictures in c.foreign)
-    best = c.ranked[0]
-    return f"""<header>
-<h1>Does it know what it does not know?</h1>
-<p class="motto"><i>nescio</i>, Latin: “I do not know”.</p>
-</header>
-<main>
-<p>A small network has learnt to read handwritten digits, and reads {percent(c.accuracy)} % of
-{len(c.known.pictures)} digits that it had never seen correctly. Then it was shown {foreign} pictures that are no
-digits at all. It cannot say so: it must answer with a digit, and is often sure of it. Each method below gives every
-picture one number, <b>higher = more uncertain</b>, without training anything anew. A good one is higher for the
-pictures that are no digits.</p>
-<p>In this run the best separation was that of <code>{escape(best.name)}</code>, with an AUROC of
-{percent(best.result.auroc)} %. This is one network, one seed and small pictures: differences of a point or two say
-little, and another task may order the methods differently.</p>"""
+    story = f"""<p>A small network has learnt to read handwritten digits, and reads {percent(c.accuracy)} % of
+those that it had never seen correctly. Some of the pictures below are no digits at all. It cannot say so: it must
+answer with a digit, and is often sure of it. The guard of <i>nescio</i> says which answers not to trust. It knows other
+digits, and has never seen a picture of another kind.</p>
+"""
+    return f"{answer.opening(c.front, 'Does it know what it does not know?', story)}\n{answer.rest(c.front)}"
 
 
 def _table(c: Comparison) -> str:
@@ -59,7 +51,13 @@ def _table(c: Comparison) -> str:
     remarks = "".join(
         f"<dt><code>{escape(name)}</code></dt><dd>{escape(text)}</dd>" for name, text in NOTES.items() if name in names
     )
+    best, foreign = c.ranked[0], sum(len(pictures.pictures) for pictures in c.foreign)
     return f"""<h2>All methods side by side</h2>
+<p>All {len(c.known.pictures)} digits stand against all {foreign} pictures that are none. Each method gives every
+picture one number, <b>higher = more uncertain</b>, without training anything anew. A good one is higher for the
+pictures that are no digits. In this run the best separation was that of <code>{escape(best.name)}</code>,
+with an AUROC of {percent(best.result.auroc)} %. This is one network, one seed and small pictures: differences of a
+point or two say little, and another task may order the methods differently.</p>
 <p class="quiet">Press a heading to sort. Shares are in percent.</p>
 <div class="scroll"><table class="sortable"><thead><tr>{cells}</tr></thead>
 <tbody>

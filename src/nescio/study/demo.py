@@ -1,8 +1,10 @@
-"""The demonstration: a small network learns digits, and every method is asked which pictures are no digits.
+"""The demonstration: a small network learns digits, and the guard is asked which pictures not to trust.
 
 1. The paper's small CNN is trained on part of scikit-learn's digits (seeded, best epoch on validation).
-2. Held-out digits stand against as many pictures that are no digits, in equal parts of each kind.
-3. Every registered method for a single network scores all of them with its default settings, alone and timed. Those
+2. A guard is fitted to digits that the network has not seen.
+3. Other held-out digits stand against as many pictures that are no digits, in equal parts of each kind. The guard
+   judges them; the page begins with some of each, evenly chosen.
+4. Every registered method for a single network scores all of them with its default settings, alone and timed. Those
    that need training data are fitted to the pictures that the network was trained on.
 
 All of it runs on one thread: the pictures are too small for a second to gain much, the order of sums and with it the
@@ -17,7 +19,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,12 +31,23 @@ from torch import Tensor, nn
 from nescio import progress as bars
 from nescio import scores, zoo
 from nescio.data import NOT_DIGITS, Digits, digits, replacing
-from nescio.data.digits import ABOUT
+from nescio.data.digits import ABOUT, Split
+from nescio.guard import Guard, Verdict
 from nescio.report import Comparison, MethodResult, PictureSet, page
+from nescio.study.reporting import front
 from nescio.study.scoring import fit, score
 from nescio.types import InputError, Predictions, need
 
 BATCH = 50
+REFERENCE = 300
+"""Digits that the guard is fitted to."""
+GUARD = (
+    f"Doubt of the answer, features and early activations together, against {REFERENCE} digits it was not trained on."
+)
+LEVEL = 0.05
+SHOWN = 12
+"""Digits at the beginning of the page, and as many others."""
+OWN = """nescio report --model MODEL --weights FILE --data new --reference photos --out report.html"""
 
 
 def demo(
@@ -67,21 +80,67 @@ def _of_a_network() -> list[str]:
 
 
 def _compared(seed: int, inputs: int, epochs: int, names: list[str], progress: bool | None) -> Comparison:
-    known = digits(held_out=inputs, seed=seed)
+    whole = digits(held_out=inputs + REFERENCE, seed=seed)
+    x, y = whole.held_out.x, whole.held_out.y
+    known = replace(whole, held_out=Split(x[:inputs], y[:inputs]))
     foreign = {kind: NOT_DIGITS[kind].make(count, seed) for kind, count in _shares(inputs).items()}
     model = _trained(known, epochs, seed, progress)
+    guard = Guard(model).fit(x[inputs:], seed=seed, progress=progress)
     everything = torch.cat([known.held_out.x, *foreign.values()])
-    with bars.bar(len(names) * len(everything), show=progress, description="scoring") as bar:
+    with bars.bar((1 + len(names)) * len(everything), show=progress, description="scoring") as bar:
         sizes = [inputs, *map(len, foreign.values())]
-        results = tuple(_scored(model, name, known, everything, sizes, bar) for name in names)
+        chosen: list[Any] = [*map(scores.get, names), guard]
+        results = tuple(_scored(model, method, known, everything, sizes, bar) for method in chosen)
+    sets = (
+        _pictures(model, "held-out digits", ABOUT, known.held_out.x, known.held_out.y),
+        *(_pictures(model, kind, NOT_DIGITS[kind].about, x) for kind, x in foreign.items()),
+    )
     return Comparison(
-        known=_pictures(model, "held-out digits", ABOUT, known.held_out.x, known.held_out.y),
-        foreign=tuple(_pictures(model, kind, NOT_DIGITS[kind].about, x) for kind, x in foreign.items()),
+        known=sets[0],
+        foreign=sets[1:],
         methods=results,
         accuracy=zoo.accuracy(model, known.held_out.x, known.held_out.y),
         facts=_facts(seed, inputs, epochs, known, foreign),
-        featured="regrad" if "regrad" in names else names[0],
+        front=_front(guard, guard.check(everything, progress=False), sets),
+        featured=guard.name,
     )
+
+
+def _front(guard: Guard, verdict: Verdict, sets: Sequence[PictureSet]) -> dict[str, Any]:
+    """Some pictures of each kind, judged; and in a sentence how the guard does on all."""
+    tiles = [_tile(one, at) for one in sets for at in range(len(one.pictures))]
+    first = len(sets[0].pictures)
+    places = [*_evenly(range(first)), *_evenly(range(first, len(tiles)))]
+    found = front.judged(
+        verdict, guard, dict.fromkeys(places, 1), tiles.__getitem__, kind="pictures", level=LEVEL,
+        like=f"the {REFERENCE} digits of the reference",
+    )  # fmt: skip
+    flagged = verdict.foreign(LEVEL)
+    caught, alarms = int(flagged[first:].sum()), int(flagged[:first].sum())
+    all_of_them = (
+        f"In the whole test the guard calls {caught} of {len(tiles) - first} pictures that are no digits foreign, and "
+        f"{alarms} of {first} digits by mistake."
+    )
+    command = {"about": "The same page for your own model and your own pictures:", "text": OWN}
+    return found | {"lines": [all_of_them, *found["lines"]], "command": command}
+
+
+def _evenly(places: range) -> list[int]:
+    count = min(SHOWN, len(places))
+    return [places[k * len(places) // count] for k in range(count)]
+
+
+def _tile(pictures: PictureSet, at: int) -> dict[str, Any]:
+    """What the strip shows of a picture."""
+    label, answer = None if pictures.labels is None else int(pictures.labels[at]), int(pictures.predicted[at])
+    return {
+        "index": at,
+        "name": pictures.name.removesuffix("es").removesuffix("s") if label is None else f"a handwritten {label}",
+        "class": str(answer),
+        "probability": float(pictures.probability[at]),
+        "truth": None if label in (None, answer) else str(label),
+        "picture": pictures.pictures[at],
+    }
 
 
 def write_page(comparison: Comparison, path: str | Path) -> None:
@@ -123,7 +182,7 @@ def _trained(data: Digits, epochs: int, seed: int, progress: bool | None) -> nn.
     return model
 
 
-def _scored(model: nn.Module, name: str, data: Digits, x: Tensor, sizes: list[int], bar: bars.Bar) -> MethodResult:
+def _scored(model: nn.Module, method: Any, data: Digits, x: Tensor, sizes: list[int], bar: bars.Bar) -> MethodResult:
     """One method alone: its scores of every set, and its time, in which fitting does not count."""
 
     def batches() -> Iterator[Tensor]:
@@ -131,19 +190,19 @@ def _scored(model: nn.Module, name: str, data: Digits, x: Tensor, sizes: list[in
             yield batch  # comes back here when the batch has been scored
             bar.update(len(batch))
 
-    method: Any = scores.get(name)
-    if method.needs_training_data:
+    if getattr(method, "needs_training_data", False):
         method = fit(model, method, (data.train.x, data.train.y), progress=False)
     score(model, x[:2], method, progress=False)  # what happens only on the first call is not the method's cost
     start = time.perf_counter()
     found = score(model, batches(), method, progress=False)
     seconds = time.perf_counter() - start
     known, *others = (part.numpy() for part in found.split(sizes))
+    judge = isinstance(method, Guard)
     return MethodResult(
-        name=name,
-        summary=method.summary,
-        cost=method.cost,
-        settings={field.name: getattr(method, field.name) for field in fields(method)},
+        name=method.name,
+        summary=GUARD if judge else method.summary,
+        cost="1 forward pass" if judge else method.cost,
+        settings={"reference": REFERENCE} if judge else {one.name: getattr(method, one.name) for one in fields(method)},
         seconds_per_input=seconds / len(x),
         known=known,
         foreign=dict(zip(NOT_DIGITS, others, strict=True)),
@@ -180,7 +239,8 @@ def _facts(seed: int, inputs: int, epochs: int, known: Digits, foreign: dict[str
             f"{len(known.train.x)} digits, {epochs} epochs of SGD (rate 0.01, momentum 0.9, weight decay 0.0005, "
             f"batches of 32); the best epoch on {len(known.validation.x)} other digits was kept"
         ),
-        "scored": f"{inputs} held-out digits against {kinds}",
+        "guard": f"fitted to {REFERENCE} digits that the network has not seen",
+        "scored": f"{inputs} other held-out digits against {kinds}",
         "tuning": "none: every method has its default settings",
         "seed": str(seed),
         "versions": ", ".join(f"{name} {number}" for name, number in packages.items()),

@@ -33,12 +33,15 @@ def judged(
     kind: str,
     level: float,
     again: str | None = None,
+    like: str | None = None,
 ) -> dict[str, Any]:
     """What is said with a guard.
 
     counts: the places of different inputs and how often each is there. show: what is shown of the input at a place.
-    kind: what inputs are called (`ONE`). again: a command that judges more of them.
+    kind: what inputs are called (`ONE`). again: a command that judges more of them. like: what the
+    reference is called where it has a better name.
     """
+    like = like or f"the {guard.fitted.count:,} {kind} of the reference"
     said, states = verdict.words(level), verdict.states(level)
     p, score = verdict.p_value.tolist(), verdict.score.tolist()
     order = sorted(counts, key=lambda at: (STATES.index(states[at]), p[at], -score[at], at))
@@ -57,7 +60,7 @@ def judged(
         "reference": guard.fitted.count,
         "ranks": verdict.ranks,
         "counts": told,
-        "headline": _headline(told, guard.fitted.count, kind),
+        "headline": _headline(told, like, kind),
         "said": _counted(told),
         "lines": _promise(counts, guard.fitted.count, kind, level),
         "strip": [entry(at) for at in drawn],
@@ -130,15 +133,15 @@ def _strip(by_state: Mapping[str, Sequence[int]]) -> list[int]:
     return found
 
 
-def _headline(told: Mapping[str, int], reference: int, kind: str) -> str:
+def _headline(told: Mapping[str, int], like: str, kind: str) -> str:
     every, foreign, unsure = sum(told.values()), told["foreign"], told["unsure"]
     if foreign:
         who = f"{foreign:,} of {number(every, kind)}" if every > 1 else f"this {ONE[kind]}"
         they = "they are" if foreign > 1 else "it is"
-        return f"Do not trust the answers for {who}: {they} unlike the {reference:,} {kind} of the reference."
+        return f"Do not trust the answers for {who}: {they} unlike {like}."
     whole = f"None of {number(every, kind)} is" if every > 1 else f"This {ONE[kind]} is not"
     doubt = f" Of {unsure:,} the model is unsure." if unsure else ""
-    return f"{whole} unlike the {reference:,} {kind} of the reference.{doubt}"
+    return f"{whole} unlike {like}.{doubt}"
 
 
 def _counted(told: Mapping[str, int]) -> list[str]:
