@@ -1,11 +1,14 @@
 """A page's desk over a tiny network of patterns, made once."""
 
+import warnings
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from nescio.app import examples, reference
 from nescio.app.desk import Desk
+from nescio.guard import Guard
 from nescio.models import Classifier
 from nescio.models.sources import Pictures, Source
 from nescio.posteriors import DeepEnsemble
@@ -52,7 +55,11 @@ def source(networks: list[nn.Module]) -> Source:
 def engine(source: Source, networks: list[nn.Module], digits: tuple[Tensor, ...]) -> Engine:
     posterior = DeepEnsemble(networks)
     knn = fit(source.model, "knn", digits[:2], progress=False)
-    return Engine(source, ["regrad", "energy", "entropy", knn, "mutual_information"], posterior=posterior)
+    methods = ["regrad", "energy", "entropy", knn, "mutual_information"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a small reference
+        guard = Guard(source.model).fit((digits[2][:200], digits[3][:200]), nuisances=None, progress=False)
+    return Engine(source, methods, posterior=posterior, guard=guard)
 
 
 @pytest.fixture(scope="session")

@@ -60,29 +60,33 @@ def choose(browser: Browser, name: str, option: str) -> None:
 
 
 def test_an_example_is_clicked(browser: Browser, desk: Desk) -> None:
-    assert "How sure is it, and why?" in text(browser, "#verdict")
     assert browser.eval("document.title") == "nescio"
+    browser.until("document.querySelector('#verdict [data-state=fine]')", 60)  # the first is chosen when the page opens
+    assert browser.eval("document.querySelectorAll('#examples button')[0].getAttribute('aria-pressed')") == "true"
     browser.eval("document.querySelectorAll('#examples button')[1].click()")
+    browser.until("document.querySelector('#verdict [data-state=foreign]')", 60)
     browser.until("document.querySelectorAll('#maps img').length === 3", 60)
     *_, seen = desk.of_example(1)
+    assert seen.verdict is not None
     assert seen.answers[0].name in text(browser, "#verdict .answer")
-    assert "The answer is" in text(browser, "#verdict .words")
+    assert text(browser, "#verdict .words") == seen.verdict.words()[0]
+    assert browser.eval("document.querySelectorAll('#verdict .reasons li').length") == 3
     assert browser.eval("document.querySelectorAll('#doubts svg').length") == 3
-    assert seen.doubts[0].words in text(browser, "#doubts")
+    assert seen.doubts[0].words in str(browser.eval("document.querySelector('#doubts').textContent"))
     assert browser.eval("document.querySelectorAll('#methods tbody tr').length") == 5
     assert browser.eval("document.querySelectorAll('#examples button')[1].getAttribute('aria-pressed')") == "true"
     # Names of classes are text, and no template of the page's own language either.
     assert browser.eval("document.querySelectorAll('#verdict .name b').length") == 0
-    names = browser.eval("[...document.querySelectorAll('#verdict .name')].map(one => one.innerText).join('|')")
+    names = browser.eval("[...document.querySelectorAll('#verdict .told .name')].map(one => one.innerText).join('|')")
     assert [one.name for one in seen.answers[:5]] == names.split("|")
 
 
 def test_another_policy_decides_anew(browser: Browser) -> None:
-    before = text(browser, "#verdict")
+    browser.eval("document.querySelector('#settings button').click()")
+    assert browser.eval("document.querySelector('#verdict .ruling')") is None
     choose(browser, "policy", "a set of answers, right for 99 %")
-    browser.until("document.querySelector('#verdict .words').innerText.includes('set of answers')")
-    assert text(browser, "#verdict") != before
-    choose(browser, "policy", "accept 95 %")
+    browser.until("document.querySelector('#verdict .ruling')?.innerText.includes('set of answers')")
+    choose(browser, "policy", "at most 5 %")
     browser.until("document.querySelector('#verdict .card').innerText.includes('score: regrad')")
     choose(browser, "by", "energy")
     browser.until("document.querySelector('#verdict .card').innerText.includes('score: energy')")

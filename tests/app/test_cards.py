@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nescio.app import Desk, cards
-from nescio.app.opinion import Answer, Maps, Opinion, Verdict, verdict
+from nescio.app.opinion import Answer, Maps, Opinion, Ruling
 
 HOSTILE = '<img src=x onerror="alert(1)">'
 
@@ -22,8 +22,8 @@ def test_what_others_wrote_is_text(desk: Desk, found: Opinion) -> None:
     assert found.maps is not None
     named = replace(found.maps, parts={"total": np.ones(2)}, uncertainty={"total": 1.0}, names=(HOSTILE, "b"))
     every = [
-        cards.verdict_card(evil, verdict(evil, desk.scale)),
-        cards.verdict_card(evil, Verdict(HOSTILE, None, rule=HOSTILE, answers=evil.answers[:2])),
+        cards.verdict_card(evil, None, None),
+        cards.verdict_card(evil, 0.05, Ruling(HOSTILE, False, HOSTILE, evil.answers[:2])),
         cards.maps_card(named, found),
         cards.maps_card(replace(named, missing=HOSTILE), found),
         cards.message_card(HOSTILE),
@@ -39,10 +39,18 @@ def test_what_others_wrote_is_text(desk: Desk, found: Opinion) -> None:
 
 
 def test_the_cards_show_what_the_opinion_says(desk: Desk, found: Opinion) -> None:
-    card = cards.verdict_card(found, verdict(found, desk.scale))
-    assert 'data-advice="ask a person"' in card
+    assert found.verdict is not None
+    card = cards.verdict_card(found, 0.05, None)
+    assert 'data-state="foreign"' in card
+    places = [card.index(part) for part in ("Foreign: do not trust", "The model answers", "Reasons:")]
+    assert places == sorted(places)
+    assert found.verdict.words()[0] in card
+    assert "None of the 200 known pictures that it was compared with looks this unusual." in card
+    assert "wrong one" not in card  # of a foreign input nobody knows
     assert card.count("<li>") == 5
     assert "the likeliest of 10 classes" in card
+    assert len(re.findall(r'<li class="(?:odd|usual)">', card)) == 3
+    assert f"further out than {int(found.verdict.beyond['doubt'])} of 200" in card
     doubts = cards.doubt_card(found, desk.scale)
     assert doubts.count("<svg") == 3
     assert 'aria-label="epistemic: more unfamiliar than' in doubts
@@ -58,12 +66,49 @@ def test_the_cards_show_what_the_opinion_says(desk: Desk, found: Opinion) -> Non
     assert "being made" in cards.maps_card(None, found)
 
 
+def test_a_known_input_is_fine_and_says_how_often_such_answers_are_wrong(desk: Desk) -> None:
+    known = next(desk.of_example(0))
+    card = cards.verdict_card(known, 0.05, None)
+    assert 'data-state="fine"' in card
+    assert "It looks like the reference." in card
+    assert re.search(r"\d of 100 known pictures look at least this unusual|About 1 in \d+ known pictures looks", card)
+    assert re.search(
+        r"known pictures with an answer as doubtful as this one, [\d.]+ % got a wrong one \(90 % int", card
+    )
+
+
+@pytest.mark.parametrize("state", ["fine", "foreign"])
+def test_without_a_guard_nothing_is_accepted_and_it_is_said_how_to_give_one(found: Opinion, state: str) -> None:
+    card = cards.verdict_card(replace(found, verdict=None), None, None)
+    assert 'data-state="none"' in card
+    assert "No reference was given" in card
+    assert "nescio app … --reference FOLDER" in card
+    assert cards.STATES[state][0] not in card  # no tick
+    assert cards.STATES[state][1] not in card
+    assert not re.search(r"accept|known kind|\bsafe\b", card)
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (1 / 201, "None of the 200 known texts that it was compared with looks this unusual."),
+        (0.004, "None of the 200 known texts that it was compared with looks this unusual."),
+        (0.01, "About 1 in 100 known texts looks this unusual."),
+        (0.19, "About 1 in 5 known texts looks this unusual."),
+        (0.2, "About 20 of 100 known texts look at least this unusual."),
+        (1.0, "About 100 of 100 known texts look at least this unusual."),
+    ],
+)
+def test_p_values_in_words(p: float, text: str) -> None:
+    assert cards.rarity(p, 200, "texts") == text
+
+
 def test_without_a_scale_there_are_no_places(desk: Desk) -> None:
     alone = next(replace(desk, scale=None).of_example(0))
     assert "<svg" not in cards.doubt_card(alone, None)
     assert "more doubtful than" not in cards.methods_card(alone)
     single = replace(alone, doubts=alone.doubts[:1], samples=1)
-    assert "Give a distribution (--posterior)" in cards.doubt_card(single, None)
+    assert "Give a distribution over it (--posterior)" in cards.doubt_card(single, None)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +137,7 @@ def test_numbers_for_people(value: float, text: str) -> None:
 
 def test_many_answers_are_cut_and_counted(found: Opinion) -> None:
     many = tuple(Answer(at, f"c{at}", 0.05) for at in range(20))
-    html = cards.verdict_card(found, Verdict("x", "ask a person", answers=many))
+    html = cards.verdict_card(found, 0.05, Ruling("x", False, "a rule", many))
     assert "and 10 more" in html
 
 

@@ -1,6 +1,7 @@
 """What people give: pictures, texts and numbers, good and bad; and desks of any model."""
 
 import io
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from torch import nn
 
 from nescio import decide, scores
 from nescio.app import Desk, bundled, opened, reference
+from nescio.app.policies import NONE
 from nescio.data.sources import open_data
+from nescio.guard import Guard
 from nescio.models import Classifier
 from nescio.models.sources import Numbers, Source
 from nescio.posteriors import DeepEnsemble, Deterministic
@@ -88,21 +91,31 @@ def numbers(tmp_path_factory) -> tuple[Source, Path]:
     return Source(Classifier.of(model, None), Numbers(), "a table", ("no", "yes")), file
 
 
+def guard(source: Source) -> Guard:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a small reference
+        x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        return Guard(source.model).fit(x, progress=False)
+
+
 def test_numbers_of_a_table(numbers: tuple[Source, Path]) -> None:
     source, file = numbers
     rows = open_data(file, preprocess=source.preprocess, x=["tall", "wide", "deep"], label="label", classes=("0", "1"))
-    desk = opened(source, rows, rows, most=40, progress=False)
+    desk = opened(source, rows, rows, guard=guard(source), most=40, progress=False)
     assert desk.kind == "numbers"
     assert desk.names == ("tall", "wide", "deep")
     assert len(desk.examples) == 12
     assert desk.scale is not None
     assert len(desk.scale) == 40
-    assert desk.notes == ("Kinds of doubt by inserted dropout (rate 0.4) around the single network Sequential.",)
+    assert desk.notes == ()
+    assert list(desk.levels) == ["9 % of known inputs", "10 % of known inputs", "20 % of known inputs"]
+    assert (desk.level(None), desk.level("20 % of known inputs"), desk.level("nonsense")) == (0.09, 0.2, 0.09)
     shown = {one.text for one in desk.examples}
     *_, last = desk.of_text(" 0.1; 2,-3 ")
     assert last.maps is not None
     assert last.maps.names == ("tall", "wide", "deep")
-    assert [one.name for one in last.doubts] == ["total", "aleatoric", "epistemic"]
+    assert [one.name for one in last.doubts] == ["total"]  # nothing was fitted or trained that could tell it apart
+    assert last.verdict is not None
     assert last.answers[0].name in ("no", "yes")
     assert len(shown) == 12
     assert "expected finite numbers with commas" in said(lambda: desk.of_text("one, two"))
@@ -112,27 +125,15 @@ def test_numbers_of_a_table(numbers: tuple[Source, Path]) -> None:
     assert "expected at most 20000 characters" in said(lambda: desk.of_text("1," * 10001))
 
 
-def test_examples_are_not_among_those_that_they_are_compared_with(numbers: tuple[Source, Path], monkeypatch) -> None:
+def test_without_a_reference_there_is_no_verdict_and_no_rule(numbers: tuple[Source, Path]) -> None:
     source, file = numbers
-    rows = open_data(file, preprocess=source.preprocess, x=["tall", "wide", "deep"], label=None)
-    taken: list[torch.Tensor] = []
-    measured = reference.measured
-    monkeypatch.setattr(
-        reference, "measured", lambda e, rows, **more: (taken.extend(rows), measured(e, rows, **more))[1]
-    )
-    desk = opened(source, rows, rows, methods=["entropy"], most=40, progress=False)
-    assert len(taken) == 40
-    assert not any(torch.equal(one.row, other) for one in desk.examples for other in taken)
-
-
-def test_labels_of_other_classes_are_left_aside(numbers: tuple[Source, Path], tmp_path: Path) -> None:
-    source, file = numbers
-    other = tmp_path / "y.csv"
-    other.write_text(file.read_text().replace(",1\n", ",7\n"))
-    rows = open_data(other, preprocess=source.preprocess, x=["tall", "wide", "deep"], label="label")
-    desk = opened(source, None, rows, methods=["entropy"], most=30, progress=False)
-    assert desk.scale is not None and desk.scale.labels is None
-    assert desk.notes[-1] == "The labels of known inputs are not those of the model's classes, and are left aside."
+    rows = open_data(file, preprocess=source.preprocess, x=["tall", "wide", "deep"], label="label", classes=("0", "1"))
+    desk = opened(source, rows, methods=["entropy"])
+    assert (desk.scale, desk.levels, desk.level(None)) == (None, {}, None)
+    assert desk.policies.names == [NONE]
+    found = next(desk.of_example(0))
+    assert found.verdict is None
+    assert desk.ruling(found, None, NONE, None) is None
 
 
 def test_few_known_inputs_give_no_scale(numbers: tuple[Source, Path]) -> None:
@@ -140,8 +141,18 @@ def test_few_known_inputs_give_no_scale(numbers: tuple[Source, Path]) -> None:
     rows = open_data(file, preprocess=source.preprocess, x=["tall", "wide", "deep"], label=None)
     desk = opened(source, rows, rows, methods=["entropy"], most=5, progress=False)
     assert desk.scale is None
-    assert desk.notes[-1] == "There are 5 known inputs; with at least 19 a new one can be compared."
-    assert desk.policies.names == ["no rule: by the kinds of doubt"]
+    assert desk.policies.names == [NONE]
+
+
+def test_a_rule_says_nothing_of_a_foreign_input(numbers: tuple[Source, Path]) -> None:
+    source, _ = numbers
+    given = decide.quantile(np.arange(1.0, 41), 0.9, about={"score": "entropy"})  # accepts everything
+    desk = opened(source, methods=["entropy"], policy=("mine", given), guard=guard(source))
+    known, foreign = (next(desk.of_text(text)) for text in ("0.1, 0.2, 0.1", "90, -90, 90"))
+    first, second = (desk.ruling(found, None, "mine", None) for found in (known, foreign))
+    assert first is not None and second is not None
+    assert (first.accepted, second.accepted) == (True, False)
+    assert "this is foreign" in second.text
 
 
 def test_a_distribution_and_a_policy_with_its_own_score(numbers: tuple[Source, Path], networks) -> None:
@@ -151,20 +162,20 @@ def test_a_distribution_and_a_policy_with_its_own_score(numbers: tuple[Source, P
     assert list(desk.engine.methods) == ["entropy", "max_probability"]
     found = next(desk.of_row(torch.rand(1, 8, 8)))
     assert found.samples == 4
-    assert desk.verdict(found, "mine", "entropy").advice == "accept"
+    ruling = desk.ruling(found, None, "mine", "entropy")
+    assert ruling is not None and ruling.accepted
     assert list(opened(source).engine.methods) == ["gen", "mutual_information", "entropy", "max_probability"]
 
 
-def test_a_network_that_takes_no_dropout_has_its_total_doubt(tmp_path: Path) -> None:
+def test_a_network_that_takes_no_posterior_has_its_total_doubt() -> None:
     class Fixed(nn.Module):
         def forward(self, x):
             return torch.stack([x.sum(1), -x.sum(1)], 1)
 
-    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(25, 3)).astype(np.float32))
-    rows = open_data(tmp_path / "x.npz")
-    desk = opened(Source(Classifier.of(Fixed().eval(), None), None, "fixed", None), rows, rows, methods=["entropy"])
+    data = (torch.randn(25, 3), torch.arange(25) % 2)
+    desk = opened(Source(Classifier.of(Fixed().eval(), None), None, "fixed", None), training=data, methods=["entropy"])
     assert desk.notes[0].startswith("Doubt is of one kind alone")
-    first, last = desk.of_example(0)
+    first, last = desk.of_row(torch.randn(3))
     assert [one.name for one in first.doubts] == ["total"]
     assert last.maps is not None
 
@@ -177,10 +188,12 @@ def test_methods_that_learn_need_training_data(numbers: tuple[Source, Path]) -> 
     desk = opened(source, training=data, methods=["knn", "entropy"])
     assert "a Laplace posterior" in desk.notes[0]
     assert {one.name for one in next(desk.of_text("1, 2, 3")).methods} == {"knn", "entropy"}
+    nameless = opened(replace(source, classes=None), methods=["entropy"])
+    assert nameless.notes == ("The classes have no names here; --class-names FILE gives them.",)
 
 
 def test_the_bundled_digits_are_measured_once(engine: Engine, tmp_path: Path, monkeypatch) -> None:
-    made = Engine(engine.source, ["entropy"], posterior=Deterministic(engine.source.model))
+    made = Engine(engine.source, ["entropy"], posterior=Deterministic(engine.source.model), guard=engine.guard)
     monkeypatch.setattr(service, "bundled", lambda *given, **more: made)
     desk = bundled(["entropy", "knn"], tmp_path, known=40, progress=False)
     assert desk.scale is not None
@@ -188,6 +201,7 @@ def test_the_bundled_digits_are_measured_once(engine: Engine, tmp_path: Path, mo
     assert desk.scale.known == "the digits it knows"
     assert [one.name for one in desk.examples][:10] == [f"digit {digit}" for digit in range(10)]
     assert {"a letter", "a photo", "noise", "nothing"} == {one.name for one in desk.examples[10:]}
+    assert desk.engine.guard is engine.guard
     monkeypatch.setattr(reference, "measured", None)  # cannot be called again
     again = bundled(["entropy", "knn"], tmp_path, known=40, progress=False)
     assert again.scale is not None
@@ -203,7 +217,9 @@ def test_the_bundled_digits_themselves(tmp_path: Path) -> None:
     noise = next(place for place, one in enumerate(desk.examples) if one.name == "noise")
     known, strange = (next(desk.of_example(place)) for place in (0, noise))
     assert known.answers[0].name == "0"
-    assert desk.verdict(known, desk.policies.names[0], "knn").kind == "sure"
+    assert known.verdict is not None and known.verdict.states() == ["fine"]
+    others = [next(desk.of_example(place)).verdict for place in range(10, len(desk.examples))]
+    assert [one.states() for one in others if one is not None] == [["foreign"]] * 10
     assert sum(one.flagged for one in strange.methods) > sum(one.flagged for one in known.methods) + 3
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from nescio import decide
-from nescio.app import Desk, mapped, opinion, verdict
+from nescio.app import Desk, mapped, opinion, ruling
 from nescio.app.opinion import Opinion
 from nescio.attribution import explain
 from nescio.models import Classifier
@@ -68,53 +68,57 @@ def test_maps_add_up_and_are_those_of_explain(desk: Desk, strange: Opinion) -> N
     assert maps.about.startswith("DeepEnsemble (4 members), by UA-Backprop")
 
 
+def test_the_verdict_is_that_of_the_guard(desk: Desk, seen: Opinion, strange: Opinion) -> None:
+    assert desk.engine.guard is not None
+    rows = torch.stack([one.row for one in desk.examples])
+    verdict = desk.engine.guard.check(rows, progress=False)
+    for at, found in enumerate((seen, strange)):
+        assert found.verdict is not None
+        assert found.verdict.p_value.tolist() == verdict.p_value[at : at + 1].tolist()
+        assert found.verdict.words() == [verdict.words()[at]]
+    assert verdict.states() == ["fine", "foreign"]
+    assert opinion(Engine(desk.engine.source, ["entropy"]), desk.examples[0].row).verdict is None
+
+
 def test_a_policy_decides(desk: Desk, seen: Opinion, strange: Opinion) -> None:
     assert desk.scale is not None
     policy = decide.quantile(desk.scale.values["energy"], 0.95, about={"score": "energy"})
-    yes, no = (verdict(found, desk.scale, policy, "energy") for found in (seen, strange))
-    assert (yes.advice, no.advice) == ("accept", "ask a person")
+    yes, no = (ruling(found, policy, "energy") for found in (seen, strange))
+    assert yes is not None and no is not None
+    assert (yes.accepted, no.accepted) == (True, False)
     assert yes.rule == str(policy)
-    assert f"The answer is “{seen.answers[0].name}”, with a probability of" in yes.text
-    assert "Its answer is accepted, by the rule that was set." in yes.text
-    assert "should be checked by a person, by the rule that was set" in no.text
-
-
-def test_without_a_policy_the_kinds_of_doubt_decide(desk: Desk, seen: Opinion, strange: Opinion) -> None:
-    yes, no = (verdict(found, desk.scale) for found in (seen, strange))
-    assert (yes.advice, yes.kind, yes.rule) == ("accept", "sure", "")
-    assert no.advice == "ask a person"
-    assert no.kind in ("unfamiliar", "both")
+    assert yes.text == "Its doubt is within the limit. The answer may be used."
+    assert no.text == "Its doubt is beyond the limit. A person should look at it."
+    foreign = ruling(seen, policy, "energy", foreign=True)
+    assert foreign is not None and not foreign.accepted
+    assert "the promise is for known inputs, and this is foreign" in foreign.text
+    assert ruling(seen, None, None) is None
 
 
 def test_a_set_of_answers(desk: Desk, seen: Opinion, strange: Opinion) -> None:
     assert desk.scale is not None
     policy = decide.conformal(desk.scale.probabilities, desk.scale.labels, 0.99)
-    wide, narrow = (verdict(found, desk.scale, policy) for found in (strange, seen))
+    wide, narrow = (ruling(found, policy, None) for found in (strange, seen))
+    assert wide is not None and narrow is not None
     assert [one.index for one in wide.answers] == [
         one.index for one in strange.answers if policy.sets(strange.probabilities[None])[0, one.index]
     ]
-    assert (len(wide.answers) == 1) == (wide.advice == "accept")
-    assert "the promise is for inputs like those" in wide.text
-    assert "the promise" not in narrow.text
+    assert (len(wide.answers) == 1) == wide.accepted
+    assert (narrow.text.startswith("It alone is in the set")) == narrow.accepted
 
 
 def test_without_known_inputs_no_more_is_said_than_is_known(desk: Desk) -> None:
     found = opinion(desk.engine, desk.examples[0].row)
     assert all(one.place is None and one.words == "" and not one.flagged for one in (*found.doubts, *found.methods))
-    said = verdict(found, None)
-    assert said.advice is None
-    assert "There are no known inputs to compare it with; give at least 19" in said.text
-    policy = decide.quantile(np.arange(40.0), 0.9)
-    assert verdict(found, None, policy, "regrad").advice == (
-        "accept" if found.value("regrad") <= policy.threshold else "ask a person"
-    )
 
 
 def test_a_single_network_has_doubt_of_one_kind(source: Source, desk: Desk) -> None:
     found = opinion(Engine(source, ["entropy"]), desk.examples[0].row, desk.scale)
     assert [one.name for one in found.doubts] == ["total"]
     assert found.samples == 1
-    assert verdict(found, desk.scale).advice in ("accept", "ask a person")
+    assert mapped(Engine(source, ["entropy"]), desk.examples[0].row, 1).uncertainty == pytest.approx(
+        {"total": found.value("total")}, rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,8 +138,8 @@ def test_the_wrong_form_is_named(desk: Desk, row: torch.Tensor, message: str) ->
 
 
 def test_what_a_model_cannot_take_is_said_without_known_inputs_too(desk: Desk) -> None:
-    with pytest.raises(NescioError, match=r"could not take a tensor of float32 and shape \[1, 3, 9, 9\]"):
-        opinion(desk.engine, torch.rand(3, 9, 9))
+    with pytest.raises(NescioError, match=r"could not take a tensor of float32 and shape \[8, 3, 9, 9\]"):
+        opinion(Engine(desk.engine.source, ["entropy"]), torch.rand(3, 9, 9))
 
 
 def test_a_model_without_maps_still_answers() -> None:
@@ -162,7 +166,7 @@ def test_tokens_have_their_names() -> None:
     row = {"input_ids": torch.tensor([1, 2, 3])}
     found = opinion(engine, row)
     assert found.picture is None
-    maps = mapped(engine, row, 2, ["a", "b", "c"])
+    maps = mapped(engine, row, 1, ["a", "b", "c"])
     assert maps.names == ("a", "b", "c")
     assert maps.parts["total"].shape == (3,)
-    assert mapped(engine, row, 2).names == ("feature 0", "feature 1", "feature 2")
+    assert mapped(engine, row, 1).names == ("feature 0", "feature 1", "feature 2")

@@ -17,7 +17,7 @@ from nescio.app.page import Answers
 from nescio.cli import main
 from nescio.types import need
 
-POLICY = "accept 95 % of what is known"
+CHOSEN = ("5 % of known pictures", "at most 5 % wrong answers", "energy")
 
 
 def test_the_page_builds(desk: Desk) -> None:
@@ -26,7 +26,7 @@ def test_the_page_builds(desk: Desk) -> None:
     assert config["analytics_enabled"] is False
     assert os.environ["GRADIO_ANALYTICS_ENABLED"] == "False"
     ids = {one["props"].get("elem_id") for one in config["components"]}
-    assert {"given", "examples", "policy", "by", "verdict", "maps", "doubts", "methods"} <= ids
+    assert {"given", "examples", "level", "policy", "by", "verdict", "maps", "doubts", "methods"} <= ids
     assert all(one["api_visibility"] == "private" for one in config["dependencies"])
     by_id = {one["props"].get("elem_id"): one["props"] for one in config["components"]}
     assert [name for name, _ in by_id["policy"]["choices"]] == desk.policies.names
@@ -54,7 +54,7 @@ def test_a_picture_is_read_by_us_and_not_by_gradio(desk: Desk) -> None:
 def test_a_picture_gives_every_card_twice(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "x.png"
     Image.new("L", (8, 8), 200).save(file)
-    first, last = Answers(desk).given(str(file), POLICY, "energy")
+    first, last = Answers(desk).given(str(file), *CHOSEN)
     assert 'class="card verdict"' in first[1]
     assert "being made" in first[2]
     assert "<img" in last[2]
@@ -66,12 +66,12 @@ def test_a_picture_gives_every_card_twice(desk: Desk, tmp_path: Path) -> None:
 def test_bad_input_is_a_message_and_not_an_error(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "x.png"
     file.write_text("no picture")
-    ((found, message, *rest),) = Answers(desk).given(str(file), POLICY, "energy")
+    ((found, message, *rest),) = Answers(desk).given(str(file), *CHOSEN)
     assert found is None
     assert 'role="alert"' in message
     assert "expected a picture (PNG, JPEG" in message
     assert rest == ["", "", ""]
-    ((_, message, *_),) = Answers(desk).example(99, POLICY, "energy")
+    ((_, message, *_),) = Answers(desk).example(99, *CHOSEN)
     assert "expected an example from 0 to 1, got 99" in message
 
 
@@ -80,7 +80,7 @@ def test_what_is_unforeseen_keeps_the_page_alive(desk: Desk, monkeypatch, capsys
         raise ZeroDivisionError("secret words")
 
     monkeypatch.setattr(PlainDesk, "of_example", lambda self, place: broken(place))
-    ((_, message, *_),) = Answers(desk).example(0, POLICY, "energy")
+    ((_, message, *_),) = Answers(desk).example(0, *CHOSEN)
     assert "Something unforeseen happened (ZeroDivisionError)" in message
     assert "secret" not in message
     assert "secret words" in capsys.readouterr().err
@@ -88,15 +88,20 @@ def test_what_is_unforeseen_keeps_the_page_alive(desk: Desk, monkeypatch, capsys
 
 def test_another_policy_changes_the_first_card_alone(desk: Desk) -> None:
     answers = Answers(desk)
-    *_, last = answers.example(1, POLICY, "energy")
-    assert answers.decided(last[0], POLICY, "energy") == last[1]
-    other = answers.decided(last[0], "a set of answers, right for 99 %", "energy")
-    assert "The set of answers" in other
+    *_, last = answers.example(1, *CHOSEN)
+    assert answers.decided(last[0], *CHOSEN) == last[1]
+    other = answers.decided(last[0], CHOSEN[0], "a set of answers, right for 99 %", "energy")
+    assert "the set of answers" in other.lower()
     assert other != last[1]
-    assert "How sure is it" in answers.decided(None, POLICY, "energy")
-    assert "expected one of the policies" in answers.decided(last[0], "nonsense", "energy")
+    *_, known = answers.first(*CHOSEN)
+    assert known[0].picture is not None
+    assert 'data-state="fine"' in known[1]
+    p = float(known[0].verdict.p_value)
+    assert ('data-state="foreign"' in answers.decided(known[0], "20 % of known pictures", *CHOSEN[1:])) == (p <= 0.2)
+    assert "How sure is it" in answers.decided(None, *CHOSEN)
+    assert "expected one of the policies" in answers.decided(last[0], CHOSEN[0], "nonsense", "energy")
     assert answers.cleared() == [None, *answers.welcome()]
-    assert list(answers.given(None, POLICY, "energy")) == [answers.cleared()]
+    assert list(answers.given(None, *CHOSEN)) == [answers.cleared()]
 
 
 def asked(settings: Settings, host: bytes) -> list[Any]:
@@ -146,6 +151,7 @@ def test_the_command_refuses_what_needs_a_model(capsys) -> None:
     assert "port: expected a number from 0 to 65535" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("default:the reference has")
 def test_the_command_shows_a_page_over_an_own_model(tmp_path: Path, monkeypatch, capsys) -> None:
     np = need("numpy", "app")
     (tmp_path / "tiny_page_model.py").write_text(
@@ -154,15 +160,23 @@ def test_the_command_shows_a_page_over_an_own_model(tmp_path: Path, monkeypatch,
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     np.savez(tmp_path / "x.npz", x=torch.randn(40, 3).numpy(), y=np.arange(40) % 2)
+    np.savez(tmp_path / "known.npz", x=torch.randn(110, 3).numpy(), y=np.arange(110) % 2)
     shown: list[Any] = []
     monkeypatch.setattr("nescio.app.run", lambda desk, settings: shown.append((desk, settings)))
     arguments = ["app", "--model", "tiny_page_model:build", "--data", str(tmp_path / "x.npz"), "--method", "entropy"]
-    assert main([*arguments, "--known", "25", "--port", "0"]) == 0
+    assert main([*arguments, "--reference", str(tmp_path / "x.npz")]) == 2
+    assert "--reference: expected other inputs than --data, got the same" in capsys.readouterr().err
+    assert main([*arguments, "--port", "0"]) == 0
+    assert shown.pop()[0].engine.guard is None
+    assert "guard: none, so there is no verdict; give --reference" in capsys.readouterr().err
+    known = ["--reference", str(tmp_path / "known.npz"), "--known", "25"]
+    assert main([*arguments, *known, "--port", "0"]) == 0
     desk, settings = shown[0]
+    assert desk.engine.guard.fitted.count == 110
     assert (settings.host, settings.port) == ("127.0.0.1", 0)
     assert desk.kind == "numbers"
     assert len(desk.scale) == 25
     assert desk.scale.labels is not None
     assert list(desk.engine.methods) == ["entropy"]
     assert len(desk.examples) == 12
-    assert "Kinds of doubt by inserted dropout" in capsys.readouterr().err
+    assert "guard: a reference of 110 inputs; at most 5 % of inputs like it" in capsys.readouterr().err

@@ -15,12 +15,10 @@ from nescio.types import InputError
 def test_names_follow_from_what_is_known(desk: Desk) -> None:
     assert desk.scale is not None
     assert desk.policies.names == [
-        *("at most 2 % wrong answers", "at most 5 % wrong answers"),
+        *(NONE, "at most 2 % wrong answers", "at most 5 % wrong answers"),
         *("a set of answers, right for 90 %", "a set of answers, right for 99 %"),
-        *("accept 90 % of what is known", "accept 95 % of what is known", "accept 99 % of what is known", NONE),
     ]
-    unlabelled = replace(desk, scale=replace(desk.scale, labels=None))
-    assert not any("wrong" in name or "set" in name for name in unlabelled.policies.names)
+    assert replace(desk, scale=replace(desk.scale, labels=None)).policies.names == [NONE]
     assert replace(desk, scale=None).policies.names == [NONE]
 
 
@@ -31,14 +29,12 @@ def test_they_are_what_decide_makes(desk: Desk) -> None:
     about = {"score": "energy"}
     risk, by = desk.policies.chosen("at most 5 % wrong answers", "energy")
     assert (risk, by) == (decide.threshold(scale.values["energy"], scale.right, 0.05, about=about), "energy")
-    keep, _ = desk.policies.chosen("accept 95 % of what is known", "energy")
-    assert keep == decide.quantile(scale.values["energy"], 0.95, about=about)
     sets, judge = desk.policies.chosen("a set of answers, right for 90 %", "energy")
     assert sets == decide.conformal(scale.probabilities, scale.labels, 0.9)
     assert isinstance(sets, ConformalPolicy)
     assert judge is None
     assert desk.policies.chosen(NONE, "energy") == (None, None)
-    assert desk.policies.chosen("accept 95 % of what is known")[1] == "regrad"  # the first method
+    assert desk.policies.chosen("at most 5 % wrong answers")[1] == "regrad"  # the first method
 
 
 def test_a_given_policy_comes_first_and_judges_by_its_own_score(desk: Desk) -> None:
@@ -48,10 +44,11 @@ def test_a_given_policy_comes_first_and_judges_by_its_own_score(desk: Desk) -> N
     assert new.policies.names == ["the policy of policy.json", NONE]
     assert new.policies.chosen("the policy of policy.json", "regrad") == (given, "entropy")
     found = next(iter(new.of_example(0)))
-    assert new.verdict(found, "the policy of policy.json", None).advice == "accept"
+    ruling = new.ruling(found, None, "the policy of policy.json", None)
+    assert ruling is not None and ruling.accepted
 
 
-@pytest.mark.parametrize(("name", "by"), [("drop table", "regrad"), ("accept 95 % of what is known", "evil")])
+@pytest.mark.parametrize(("name", "by"), [("drop table", "regrad"), ("at most 5 % wrong answers", "evil")])
 def test_what_the_page_does_not_offer_is_refused(desk: Desk, name: str, by: str) -> None:
     with pytest.raises(InputError, match="expected one of the policies and methods of the page, got"):
         desk.policies.chosen(name, by)

@@ -139,10 +139,13 @@ def test_methods_that_cannot_be_done_are_refused_at_once():
 def test_maps_add_up():
     engine = Engine(models.pictures(), ["entropy"])
     known, found = engine.explain(torch.rand(1, 8, 8))
-    assert found.of == "epistemic"
+    assert found.of == "total"
+    assert float(found.uncertainty) == pytest.approx(known.total, rel=1e-5)
     assert found.maps.shape == (1, 8, 8)
     assert abs(float(found.residual)) < 1e-6
     assert known.samples == 1
+    with pytest.raises(InputError, match="expected of to be total, got epistemic: the model is a single network"):
+        engine.explain(torch.rand(1, 8, 8), of="epistemic")
     with pytest.raises(InputError, match="expected method to be one of ua_backprop"):
         engine.explain(torch.rand(1, 8, 8), method="clue")
 

@@ -3,10 +3,10 @@
     desk = nescio.app.bundled()                    # digits, with no set-up at all; or opened(source, rows, known)
     nescio.app.run(desk, Settings(port=7860))      # until Ctrl-C, on this machine alone
 
-    input ─► opinion ─► verdict ─► cards ─► page
-             plain data  policy    HTML     Gradio
-             against the scale
-             of known inputs (reference)
+    input ─► opinion ─► ruling ─► cards ─► page
+             plain data  policy   HTML     Gradio
+             with the guard's verdict, and
+             scores beside those of known inputs (reference)
 
 Gradio is loaded by `run` alone; all else works and is tested without it.
 """
@@ -14,12 +14,12 @@ Gradio is loaded by `run` alone; all else works and is tested without it.
 from nescio.app.bundled import bundled
 from nescio.app.desk import Desk
 from nescio.app.opened import opened
-from nescio.app.opinion import Opinion, Verdict, mapped, opinion, verdict
+from nescio.app.opinion import Opinion, Ruling, mapped, opinion, ruling
 from nescio.app.page import application, run
 from nescio.app.reference import Scale, measured
 from nescio.serve.settings import Settings
 
 __all__ = [
-    "bundled", "opened", "run", "application", "Desk", "Settings", "opinion", "mapped", "verdict", "measured",
-    "Opinion", "Verdict", "Scale",
+    "bundled", "opened", "run", "application", "Desk", "Settings", "opinion", "mapped", "ruling", "measured",
+    "Opinion", "Ruling", "Scale",
 ]  # fmt: skip

@@ -48,8 +48,9 @@ def bundled(
     if learning := [method for method in chosen if method.needs_training_data]:
         fitted = {m.name: m for m in fit(made.network, learning, (to_float(train.x), train.y), progress=False)}
         chosen = [fitted.get(method.name, method) for method in chosen]
-    engine = Engine(made.source, chosen, posterior=made.posterior, policy=None if policy is None else policy[1])
-    others = sorted(set(range(len(test.y))) - set(examples.shown_digits(test.y)))[:known]  # than those that are shown
+    rule = None if policy is None else policy[1]
+    engine = Engine(made.source, chosen, posterior=made.posterior, policy=rule, guard=made.guard)
+    others = sorted(set(range(len(test.y))) - set(service.shown(test.y)))[:known]  # than those that are examples
     rows, labels = list(to_float(test.x)[others]), test.y[others]
     key = {
         "methods": {name: repr(method) for name, method in engine.methods.items()},

@@ -1,4 +1,7 @@
-"""From plain data to the HTML of the page's right side; every text of others is escaped."""
+"""From plain data to the HTML of the page's right side: first the verdict, then the answer, then the reasons.
+
+Every text of others is escaped.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from nescio.app.examples import Example
-from nescio.app.opinion import Answer, Maps, Opinion, Reading, Verdict
+from nescio.app.opinion import Answer, Maps, Opinion, Reading, Ruling
 from nescio.app.overlay import reach, seen, tiles, uri
 from nescio.app.reference import ALARM, Scale
 from nescio.decide.policy import percent
+from nescio.guard import Verdict
 from nescio.report.html import escape
 
 TOP = 5
@@ -19,37 +23,105 @@ BINS = 40
 DECADES = 6
 """How far below the largest value a scale goes at most; what lies below is in its first bar."""
 HEADS = {"total": "Total", "aleatoric": "Aleatoric", "epistemic": "Epistemic"}
+STATES = {
+    "foreign": ("✕", "Foreign: do not trust this answer"),
+    "unsure": ("?", "Known, but its answer is in doubt"),
+    "fine": ("✓", "Fine: nothing speaks against this input"),
+}
+FAR = 6.0
+"""The z at which the bar of a witness is full."""
+ODD = 0.975
+"""The share of known inputs beyond which a witness finds one odd: one in forty."""
 LONG = 512
 """Pixels of a map's longer side above which the browser may smooth it."""
 
 
-def verdict_card(opinion: Opinion, verdict: Verdict) -> str:
-    """The answer, what to do, and under which rule."""
-    look, word = {
-        "accept": ("yes", "✓ accept"),
-        "ask a person": ("no", "? ask a person"),
-        None: ("open", "no rule"),
-    }[verdict.advice]
-    first = opinion.answers[0]
-    rule = f'<p class="quiet">Policy: {escape(verdict.rule)}</p>' if verdict.rule else ""
-    several = ""
-    if len(verdict.answers) > 1:
-        listed = ", ".join(f"“{one.name}” ({_share(one.probability)})" for one in verdict.answers[:10])
-        rest = f" and {len(verdict.answers) - 10} more" if len(verdict.answers) > 10 else ""
-        several = f"<p>The set: {escape(listed)}{rest}.</p>"
+def verdict_card(opinion: Opinion, level: float | None, ruling: Ruling | None, things: str = "pictures") -> str:
+    """The verdict, the answer, the reasons, and what a policy says; things: what inputs are called."""
     picture = ""
     if opinion.picture is not None:
         picture = (
             f'<figure class="seen"><img class="{_smooth(opinion.picture.shape)}" src="{seen(opinion.picture)}" '
             'alt="the input as the model sees it"><figcaption>what the model sees</figcaption></figure>'
         )
-    return f"""<section class="card verdict" data-advice="{escape(verdict.advice or "")}">
-{picture}<div>
-<h2><span class="answer">{escape(first.name)}</span> <span class="badge {look}">{word}</span></h2>
-<p class="words">{escape(verdict.text)}</p>{several}
-{rule}
+    state, banner, reasons = "none", _no_verdict(things), ""
+    if opinion.verdict is not None and level is not None:
+        state, banner = opinion.verdict.states(level)[0], _verdict(opinion.verdict, level, things)
+        reasons = _reasons(opinion.verdict, things)
+    return f"""<section class="card verdict" data-state="{state}">
+{banner}
+<div class="told">{picture}<div>
+<h3>The model answers</h3>
+<p class="answer">{escape(opinion.answers[0].name)}</p>
+{_wrong(opinion.verdict, state, things)}
 {_bars(opinion.answers[:TOP], len(opinion.answers))}
-</div></section>"""
+</div></div>
+{reasons}{_ruled(ruling)}</section>"""
+
+
+def rarity(p: float, ranks: int, things: str) -> str:
+    """A p-value in a sentence."""
+    if p < 1.5 / (ranks + 1):
+        return f"None of the {ranks} known {things} that it was compared with looks this unusual."
+    if p < 0.2:
+        return f"About 1 in {round(1 / p)} known {things} looks this unusual."
+    return f"About {round(100 * p)} of 100 known {things} look at least this unusual."
+
+
+def _verdict(verdict: Verdict, level: float, things: str) -> str:
+    sign, title = STATES[verdict.states(level)[0]]
+    p = float(verdict.p_value[0])
+    return f"""<div class="banner"><h2><span class="sign" aria-hidden="true">{sign}</span> {title}</h2>
+<p class="words">{escape(verdict.words(level)[0])}</p>
+<p>{escape(rarity(p, verdict.ranks, things))} <span class="quiet">(p = {p:.2g}; foreign: p ≤ {level:g})</span></p>
+</div>"""
+
+
+def _no_verdict(things: str) -> str:
+    return f"""<div class="banner"><h2>No verdict: there is nothing to compare it with</h2>
+<p class="words">No reference was given. Whether an input is foreign can only be told beside known ones.</p>
+<p>Give some hundred {escape(things)} of the kind that the model is meant for and was not trained on:
+<code>nescio app … --reference FOLDER</code></p></div>"""
+
+
+def _wrong(verdict: Verdict | None, state: str, things: str) -> str:
+    """How often such answers are wrong; nothing of a foreign input, for which nobody knows."""
+    if verdict is None or verdict.wrong is None or state == "foreign":
+        return ""
+    value, low, high = (f"{100 * float(one[0]):.2g} %" for one in vars(verdict.wrong).values())
+    return (
+        f'<p class="quiet">Of known {escape(things)} with an answer as doubtful as this one, {value} got a wrong one '
+        f"(90 % interval: {low} to {high}).</p>"
+    )
+
+
+def _reasons(verdict: Verdict, things: str) -> str:
+    """The witnesses as bars."""
+    rows = []
+    for name, own in verdict.witnesses.items():
+        z, beyond = float(own[0]), int(verdict.beyond[name][0])
+        label = verdict.reasons.get(name, name).removesuffix(" is").removesuffix(" are")
+        look = "odd" if beyond >= ODD * verdict.ranks else "usual"
+        rows.append(
+            f'<li class="{look}"><span class="name">{escape(label)}</span>{_track(min(max(z / FAR, 0.0), 1.0))}'
+            f'<span class="number">further out than {beyond} of {verdict.ranks}</span></li>'
+        )
+    return (
+        f'<div class="reasons"><h3>Reasons: how unusual it is beside known {escape(things)}</h3>'
+        f'<ul class="bars">{"".join(rows)}</ul></div>'
+    )
+
+
+def _ruled(ruling: Ruling | None) -> str:
+    if ruling is None:
+        return ""
+    several = ""
+    if len(ruling.answers) > 1:
+        listed = ", ".join(f"“{one.name}” ({_share(one.probability)})" for one in ruling.answers[:10])
+        rest = f" and {len(ruling.answers) - 10} more" if len(ruling.answers) > 10 else ""
+        several = f"<p>The set: {escape(listed)}{rest}.</p>"
+    return f"""<div class="ruling" data-accepted="{str(ruling.accepted).lower()}"><h3>By the rule for answers</h3>
+<p>{escape(ruling.text)}</p>{several}<p class="quiet">Policy: {escape(ruling.rule)}</p></div>"""
 
 
 def doubt_card(opinion: Opinion, scale: Scale | None) -> str:
@@ -63,10 +135,11 @@ def doubt_card(opinion: Opinion, scale: Scale | None) -> str:
         )
     if opinion.samples == 1:
         note += (
-            '<p class="quiet">The model is a single prediction: its doubt cannot be told apart into kinds. Give a '
-            "distribution (--posterior), or training data (--fit).</p>"
+            '<p class="quiet">The model is a single network: whether more training data would help cannot be told. '
+            "Give a distribution over it (--posterior), or training data (--fit).</p>"
         )
-    return f'<section class="card"><h2>Three kinds of doubt</h2>\n{parts}\n{note}</section>'
+    title = "Three kinds of doubt" if opinion.samples > 1 else "How doubtful the answer is"
+    return f'<details class="card"><summary>{title}</summary>\n{parts}\n{note}</details>'
 
 
 def methods_card(opinion: Opinion) -> str:
@@ -78,13 +151,13 @@ def methods_card(opinion: Opinion) -> str:
     many = f"{flags} of {len(opinion.methods)} methods" if flags else "None of the methods"
     few = f"{'find' if flags != 1 else 'finds'} it more doubtful than all but {percent(ALARM)} of what is known."
     note = f"<p>{many} {few}</p>" if scaled else ""
-    return f"""<section class="card"><h2>Methods side by side</h2>{note}
+    return f"""<details class="card"><summary>Methods side by side</summary>{note}
 <div class="scroll"><table><thead><tr><th scope="col">method</th><th scope="col">score</th>{head}</tr></thead>
 <tbody>
 {rows}
 </tbody></table></div>
 <p class="quiet">Scores have units of their own; the share of known inputs with a lower one can be compared.</p>
-</section>"""
+</details>"""
 
 
 def maps_card(maps: Maps | None, opinion: Opinion) -> str:
@@ -103,7 +176,7 @@ def maps_card(maps: Maps | None, opinion: Opinion) -> str:
 
 
 def examples_card(examples: Sequence[Example]) -> str:
-    """Examples as buttons, in groups of one kind after another."""
+    """Examples as buttons, the first of them chosen."""
     buttons = []
     for place, one in enumerate(examples):
         if one.picture is None:
@@ -113,7 +186,8 @@ def examples_card(examples: Sequence[Example]) -> str:
                 "",
                 f'<img class="pixels" src="{uri(one.picture / 255)}" alt=""><span>{escape(one.name)}</span>',
             )
-        buttons.append(f'<button type="button" data-place="{place}" aria-pressed="false"{look}>{inside}</button>')
+        pressed = str(place == 0).lower()
+        buttons.append(f'<button type="button" data-place="{place}" aria-pressed="{pressed}"{look}>{inside}</button>')
     return f'<section class="examples"><h3>Examples to click</h3><div>{"".join(buttons)}</div></section>'
 
 
@@ -125,8 +199,8 @@ def message_card(text: str) -> str:
 def welcome_card(about: str, takes: str) -> str:
     """Before anything was given."""
     return f"""<section class="card welcome"><h2>How sure is it, and why?</h2>
-<p>{escape(takes)} Then this page shows the answer, what kind of doubt there is, where in the input it comes from, and
-what to do.</p><p class="quiet">Model: {escape(about)}.</p></section>"""
+<p>{escape(takes)} Then this page shows whether the model knows such inputs, its answer, and what the doubt comes
+from.</p><p class="quiet">Model: {escape(about)}.</p></section>"""
 
 
 def _bars(answers: tuple[Answer, ...], classes: int) -> str:

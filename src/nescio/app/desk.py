@@ -1,4 +1,4 @@
-"""What the page stands on: a model with its scale, its policies and its examples, asked by one caller at a time."""
+"""What the page stands on: a model with its guard, policies and examples, asked by one caller at a time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from torch import Tensor
 
 from nescio.app import examples
 from nescio.app.examples import Example
-from nescio.app.opinion import AnyPolicy, Opinion, Verdict, mapped, opinion, verdict
+from nescio.app.opinion import AnyPolicy, Opinion, Ruling, form, mapped, opinion, ruling
 from nescio.app.policies import Policies
 from nescio.app.reference import Scale
+from nescio.decide.policy import percent
+from nescio.guard.promise import ENOUGH
 from nescio.inputs import Inputs
 from nescio.serve.engine import Engine
 from nescio.serve.errors import Problem
@@ -23,6 +25,8 @@ from nescio.serve.reading import Reader
 from nescio.types import InputError
 
 MAX_BYTES, MAX_PIXELS, MAX_TEXT = 10_000_000, 25_000_000, 20_000
+LEVELS = (0.01, 0.05, 0.1, 0.2)
+NOUNS = {"pictures": "pictures", "texts": "texts", "numbers": "inputs"}
 
 
 @dataclass(frozen=True)
@@ -100,12 +104,27 @@ class Desk:
             for _ in self.of_example(0):
                 pass
 
-    def verdict(self, found: Opinion, policy: str | None, by: str | None) -> Verdict:
-        """What to do, under the policy of that name, which judges by that method."""
+    @property
+    def levels(self) -> dict[str, float]:
+        """Shares of known inputs that may be flagged, in words, as far as the reference allows; the usual one first."""
+        usual = self.engine.level
+        if usual is None or self.engine.guard is None:
+            return {}
+        possible = [level for level in LEVELS if level > usual or self.engine.guard.fitted.ranks >= ENOUGH / level]
+        return {f"{percent(level)} of known {NOUNS[self.kind]}": level for level in dict.fromkeys((usual, *possible))}
+
+    def level(self, name: str | None) -> float | None:
+        """The level of that name, or the usual one; None without a guard."""
+        return self.levels.get(str(name), self.engine.level)
+
+    def ruling(self, found: Opinion, level: str | None, policy: str | None, by: str | None) -> Ruling | None:
+        """Whether the answer may be used, under the policy of that name, which judges by that method."""
         chosen, judge = self.policies.chosen(policy, by)
-        return verdict(found, self.scale, chosen, judge)
+        share = self.level(level)
+        foreign = found.verdict is not None and share is not None and bool(found.verdict.foreign(share)[0])
+        return ruling(found, chosen, judge, foreign)
 
     def _formed(self, numbers: Tensor) -> Tensor:
         """In the form of known inputs, where there are as many numbers."""
-        form = None if self.scale is None else self.scale.form
-        return numbers.view(form) if form is not None and math.prod(form) == numbers.numel() else numbers
+        known = form(self.engine, self.scale)
+        return numbers.view(known) if known is not None and math.prod(known) == numbers.numel() else numbers

@@ -16,6 +16,7 @@ from nescio.data import NOT_DIGITS, load_set, to_float
 from nescio.data.sources import Rows
 from nescio.data.sources.rows import Problem
 from nescio.inputs import Inputs
+from nescio.serve import bundled
 from nescio.types import need
 
 SIDE = 96
@@ -58,22 +59,17 @@ def of_data(rows: Rows, most: int = MOST, seed: int = 0) -> list[Example]:
     return found
 
 
-def chosen(count: int, most: int, seed: int = 0, start: int = 0) -> list[int]:
-    """At most so many places, drawn without putting back, after the first `start` that are drawn; in their order."""
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[start : start + most]
+def chosen(count: int, most: int, seed: int = 0) -> list[int]:
+    """At most so many places, drawn without putting back; in their order."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most]
     return sorted(order.tolist())
-
-
-def shown_digits(labels: Tensor) -> list[int]:
-    """The places of the first of each digit, which are shown as examples."""
-    return [int((labels == label).nonzero()[0]) for label in range(10)]
 
 
 def digits_and_others() -> list[Example]:
     """One held-out digit of each kind, and things that are no digits."""
     known = load_set("digits", "test")
     x = to_float(known.x)
-    found = [of_picture(f"digit {label}", x[place]) for label, place in enumerate(shown_digits(known.y))]
+    found = [of_picture(f"digit {label}", x[place]) for label, place in enumerate(bundled.shown(known.y))]
     names = {"drawn letters": "a letter", "photo patches": "a photo"}
     for kind, name in names.items():
         found += [of_picture(name, one) for one in NOT_DIGITS[kind].make(4, 1)]

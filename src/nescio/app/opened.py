@@ -1,12 +1,11 @@
 """The page over any model: what its doubts are measured by, which methods it can do, what is known.
 
-Around a single network copies of it with dropout before the last layer, or with training data a Laplace posterior, tell
-the kinds of doubt apart, as `nescio explain` has it. A network that takes neither has its total doubt alone.
+With training data a Laplace posterior around the network tells the kinds of doubt apart. Without, a single network has
+its total doubt alone: nothing that is put around it could tell what it does not know from what nobody can know.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from nescio import scores
@@ -18,6 +17,7 @@ from nescio.attribution.members import distribution
 from nescio.data.sources import Rows
 from nescio.data.sources.rows import Problem
 from nescio.data.sources.tables import TableRows
+from nescio.guard import Guard
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
@@ -38,54 +38,49 @@ def opened(
     training: Any = None,
     methods: list[str] | None = None,
     policy: tuple[str, AnyPolicy] | None = None,
+    guard: Guard | None = None,
     *,
     most: int = 100,
     progress: bool | None = None,
 ) -> Desk:
-    """The desk of a model; rows: examples to click, known: inputs to compare with, of which at most `most` are taken.
+    """The desk of a model; rows: examples to click; guard: which inputs are foreign.
 
-    training: labelled pairs, for a Laplace posterior and for methods that need them.
+    known: inputs of the guard's reference, of which at most `most` say what scores are usual. training: labelled pairs,
+    for a Laplace posterior and for methods that need them.
     """
-    notes = []
     kind = source.kind or (rows.preprocess.kind if rows is not None else "pictures")
     some = () if rows is None else tuple(examples.of_data(rows))
-    measured_by, engine = _engine(source, training, methods, policy, some[0].row if some else None)
-    notes.append(measured_by)
+    note, engine = _engine(source, training, methods, policy, guard)
     scale = None
     if known is not None:
-        shown = examples.MOST if known is rows and len(known) >= examples.MOST + LEAST else 0
-        inputs, labels = _taken(known, most, shown)
-        if len(inputs) < LEAST:
-            notes.append(f"There are {len(inputs)} known inputs; with at least {LEAST} a new one can be compared.")
-        else:
+        inputs, labels = _taken(known, most)
+        if len(inputs) >= LEAST:
             scale = _scale(engine, inputs, labels, progress)
-            if labels is not None and int(labels.max()) >= scale.probabilities.shape[1]:
-                scale = replace(scale, labels=None)
-                notes.append("The labels of known inputs are not those of the model's classes, and are left aside.")
-    return Desk(engine, kind, scale, policy, some, _names(rows), tuple(note for note in notes if note))
+    nameless = "" if source.classes is not None else "The classes have no names here; --class-names FILE gives them."
+    notes = tuple(one for one in (note, nameless) if one)
+    return Desk(engine, kind, scale, policy, some, _names(rows), notes)
 
 
 def _engine(
-    source: Source, training: Any, methods: list[str] | None, policy: tuple[str, AnyPolicy] | None, row: Inputs | None
+    source: Source,
+    training: Any,
+    methods: list[str] | None,
+    policy: tuple[str, AnyPolicy] | None,
+    guard: Guard | None,
 ) -> tuple[str, Engine]:
     """What tells the kinds of doubt apart, in words, and the engine."""
-    rule = None if policy is None else policy[1]
-    if not isinstance(source.model, Classifier):
-        engine = Engine(source, _possible(methods, source, training), policy=rule, rows=1)
-        return "", engine
-    posterior, words = distribution(source.model, training, None)
-    engine = Engine(source, _possible(methods, source, training), posterior=posterior, policy=rule, rows=1)
-    if row is not None:
+    posterior, words, alone = None, "", isinstance(source.model, Classifier)
+    if isinstance(source.model, Classifier) and training is not None:
         try:
-            engine.assess([row])
+            posterior, how = distribution(source.model, training, None)
+            words, alone = f"Kinds of doubt by {how}.", False
         except (InputError, ModelError) as error:
-            chosen = _possible(methods, source, training, alone=True)
-            why = f"Doubt is of one kind alone, since none can be told apart in this model: {error}"
-            return why, Engine(source, chosen, policy=rule, rows=1)
-    return f"Kinds of doubt by {words}.", engine
+            words = f"Doubt is of one kind alone, since none can be told apart in this model: {error}"
+    chosen, rule = _possible(methods, source, training, alone), None if policy is None else policy[1]
+    return words, Engine(source, chosen, posterior=posterior, policy=rule, guard=guard, rows=1)
 
 
-def _possible(methods: list[str] | None, source: Source, training: Any, alone: bool = False) -> list[Any]:
+def _possible(methods: list[str] | None, source: Source, training: Any, alone: bool) -> list[Any]:
     """The methods that were asked for, or those of the usual ones that can be done, fitted."""
     single = isinstance(source.model, Classifier) or len(getattr(source.model, "classifiers", ())) == 1
     if methods is None:
@@ -102,10 +97,10 @@ def _possible(methods: list[str] | None, source: Source, training: Any, alone: b
     return [found.get(method.name, method) for method in chosen]
 
 
-def _taken(known: Rows, most: int, shown: int) -> tuple[list[Inputs], Any]:
-    """Known inputs, drawn by a seed after those that are shown as examples, and their labels where all have one."""
+def _taken(known: Rows, most: int) -> tuple[list[Inputs], Any]:
+    """Known inputs, drawn by a seed, and their labels where all have one."""
     inputs, places = [], []
-    for place in examples.chosen(len(known), most, start=shown):
+    for place in examples.chosen(len(known), most):
         row = known.attempt(place)
         if not isinstance(row, Problem):
             inputs.append(row)

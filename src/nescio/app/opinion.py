@@ -1,8 +1,8 @@
 """One input in, everything that the page shows out, as plain data.
 
-opinion(engine, row, scale)        the answer, the three kinds of doubt and every score, each against the scale
-mapped(engine, row)                which part of the input each kind of doubt comes from
-verdict(opinion, scale, policy)    what to do, in words, under a policy
+opinion(engine, row, scale)    the guard's verdict, the answer, the kinds of doubt and every score beside known ones
+mapped(engine, row)            which part of the input each kind of doubt comes from
+ruling(opinion, policy)        whether the answer may be used, under a policy
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nescio import decide
-from nescio.app.reference import ALARM, KINDS, LEAST, Scale, as_decomposition
+from nescio.app.reference import KINDS, Scale
 from nescio.attribution import explain
 from nescio.attribution.source import Source
 from nescio.decide import ConformalPolicy, Policy
-from nescio.decide.policy import percent
+from nescio.guard import Verdict
 from nescio.inputs import Inputs
 from nescio.serve.drawing import places
 from nescio.serve.engine import Engine, stacked
@@ -78,7 +77,7 @@ class Opinion:
 
     answers: all classes, the likeliest first. most: the largest total doubt that is possible, in nats. samples: of the
     distribution; 1 for a single network, whose doubt is of one kind. picture: ``[channels, H, W]`` as the model sees
-    it.
+    it. verdict: the guard's, on this one input; None without a guard.
     """
 
     answers: tuple[Answer, ...]
@@ -89,6 +88,7 @@ class Opinion:
     seconds: float
     picture: NDArray[np.float32] | None = None
     maps: Maps | None = None
+    verdict: Verdict | None = None
 
     def value(self, name: str) -> float:
         """A doubt or a score."""
@@ -103,25 +103,20 @@ class Opinion:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What to do.
-
-    advice: "accept", "ask a person", or None where nothing says. kind: of doubt, by the scale. rule: the policy in a
-    sentence. answers: the set that a policy of sets promises.
-    """
+class Ruling:
+    """What a policy says of an answer: rule, the policy in a sentence; answers, the set that a policy of sets gives."""
 
     text: str
-    advice: str | None
-    kind: str | None = None
-    rule: str = ""
+    accepted: bool
+    rule: str
     answers: tuple[Answer, ...] = ()
 
 
 def opinion(engine: Engine, row: Inputs, scale: Scale | None = None) -> Opinion:
     """What the engine's model makes of a row, without maps; an InputError where it cannot take it."""
     start = time.perf_counter()
-    _check_form(row, scale)
-    found = engine.assess([row], list(engine.methods))[0]
+    _check_form(row, form(engine, scale))
+    found = engine.assess([row], list(engine.methods), engine.guard is not None)[0]
     order = found.probabilities.argsort(descending=True, stable=True).tolist()
     kinds = KINDS if found.samples > 1 else KINDS[:1]
     return Opinion(
@@ -135,15 +130,15 @@ def opinion(engine: Engine, row: Inputs, scale: Scale | None = None) -> Opinion:
         samples=found.samples,
         seconds=time.perf_counter() - start,
         picture=_picture(row),
+        verdict=found.verdict,
     )
 
 
 def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | None = None) -> Maps:
     """Where each kind of doubt comes from; names: of features."""
-    model: Any = engine.posterior if engine.posterior is not None else engine.source.model
     kinds: Any = KINDS if samples > 1 else KINDS[:1]
     try:
-        found = explain(model, stacked([row], 1), of=kinds, progress=False)
+        found = explain(engine.predicts, stacked([row], 1), of=kinds, progress=False)
     except (NescioError, RuntimeError) as error:  # a model without gradients still has an answer
         return Maps({}, {}, None, "", f"No map: {' '.join(str(error).split())[:300]}")
     parts = {kind: one.maps[0].numpy() for kind, one in found.items()}
@@ -156,59 +151,39 @@ def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | Non
     return Maps(parts, values, None if called is None else tuple(called), about)
 
 
-def verdict(opinion: Opinion, scale: Scale | None, policy: AnyPolicy = None, by: str | None = None) -> Verdict:
-    """What to do with the answer. by: the method whose score the policy judges."""
-    first = opinion.answers[0]
-    opening = f"The answer is “{first.name}”, with a probability of {percent(round(first.probability, 4))}."
-    rule = "" if policy is None else str(policy)
-    words, kind, advice = _ranked(opinion, scale, policy, by)
+def ruling(opinion: Opinion, policy: AnyPolicy, by: str | None, foreign: bool = False) -> Ruling | None:
+    """Whether the answer may be used under the policy; None without one.
+
+    by: the method whose score it judges. foreign: the promise is for inputs like the known ones, and this is none.
+    """
+    if policy is None:
+        return None
+    answers: tuple[Answer, ...] = ()
     if isinstance(policy, ConformalPolicy):
         places = policy.sets(opinion.probabilities[None])[0].tolist()
         answers = tuple(one for one in opinion.answers if places[one.index])
-        advice = "accept" if len(answers) == 1 else "ask a person"
-        many = "It alone is in the set of answers" if len(answers) == 1 else f"The set of answers has {len(answers)}"
-        end = "it may be used." if len(answers) == 1 else "a person should choose."
-        if kind in ("unfamiliar", "both"):
-            strange = next(one.words for one in opinion.doubts if one.name == "epistemic")
-            end += f" But it is {strange}, and the promise is for inputs like those."
-        return Verdict(f"{opening} {many}: {end}", advice, kind, rule, answers)
-    if words:
-        return Verdict(f"{opening} {words}", advice, kind, rule)
-    total = f" Doubt: {opinion.value('total'):.3g} of at most {opinion.most:.3g} nats."
-    if policy is None:
-        missing = f" There are no known inputs to compare it with; give at least {LEAST} (--data, --reference)."
-        return Verdict(opening + total + missing, None)
-    accepted = bool(policy.accept([opinion.value(str(by))])[0])
-    end = " It may be used, by the rule that was set." if accepted else " It should be checked by a person."
-    return Verdict(opening + total + end, "accept" if accepted else "ask a person", None, rule)
+        accepted = len(answers) == 1
+        text = "It alone is in the set of answers." if accepted else f"The set of answers has {len(answers)}."
+    else:
+        accepted = bool(policy.accept([opinion.value(str(by))])[0])
+        text = f"Its doubt is {'within' if accepted else 'beyond'} the limit."
+    if foreign:
+        return Ruling(f"{text} But the promise is for known inputs, and this is foreign.", False, str(policy), answers)
+    end = "The answer may be used." if accepted else "A person should look at it."
+    return Ruling(f"{text} {end}", accepted, str(policy), answers)
 
 
-def _ranked(
-    opinion: Opinion, scale: Scale | None, policy: AnyPolicy, by: str | None
-) -> tuple[str, str | None, str | None]:
-    """Words, kind and advice from the ranks among known inputs; nothing without a scale."""
-    if scale is None:
-        return "", None, None
-    parts = {one.name: [one.value] for one in opinion.doubts}
-    none = [0.0]  # a single network: all of its doubt is taken for the data's
-    doubt = as_decomposition(parts["total"], parts.get("aleatoric", parts["total"]), parts.get("epistemic", none))
-    ruled = isinstance(policy, Policy)
-    (found,) = decide.explain(
-        doubt,
-        scale.doubt,
-        policy if isinstance(policy, Policy) else None,
-        scores=[opinion.value(str(by))] if ruled else None,
-        alarm=ALARM,
-        probabilities=opinion.probabilities[None],
-        class_names=[one.name for one in sorted(opinion.answers, key=lambda one: one.index)],
-    )
-    return found.text, found.kind, found.advice
+def form(engine: Engine, scale: Scale | None) -> tuple[int, ...] | None:
+    """The shape that all known inputs have, where they have one."""
+    if engine.guard is not None:
+        return engine.guard.fitted.form
+    return None if scale is None else scale.form
 
 
-def _check_form(row: Inputs, scale: Scale | None) -> None:
-    if scale is None or scale.form is None or not isinstance(row, Tensor) or tuple(row.shape) == scale.form:
+def _check_form(row: Inputs, known: tuple[int, ...] | None) -> None:
+    if known is None or not isinstance(row, Tensor) or tuple(row.shape) == known:
         return
-    wanted, came = list(scale.form), list(row.shape)
+    wanted, came = list(known), list(row.shape)
     remedy = "bring it to that size, or let the model's pre-processing do so (--size)"
     if len(wanted) == len(came) == 3 and wanted[0] != came[0]:
         names = {1: "1 channel (grey)", 3: "3 channels (colour)"}

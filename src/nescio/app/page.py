@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nescio.app import cards
-from nescio.app.desk import MAX_BYTES, Desk
+from nescio.app.desk import MAX_BYTES, NOUNS, Desk
 from nescio.app.doors import Sealed
 from nescio.app.opinion import Opinion
 from nescio.report.html import escape
@@ -82,33 +82,31 @@ def _blocks(gr: Any, desk: Desk) -> Any:
             with gr.Column(scale=2, min_width=300):
                 given, send = _given(gr, desk)
                 examples = _examples(gr, desk)
-                policy = gr.Dropdown(desk.policies.names, label="Policy: which answers may be used", elem_id="policy")
-                by = gr.Dropdown(
-                    desk.policies.judges, label="judged by", elem_id="by", visible=len(desk.policies.names) > 1
-                )
             with gr.Column(scale=5, min_width=320):
                 shown = [
                     gr.HTML(value, elem_id=name, elem_classes="nescio", js_on_load=None)
                     for name, value in zip(("verdict", "maps", "doubts", "methods"), answers.welcome(), strict=True)
                 ]
+                chosen = _settings(gr, desk)
         found = gr.State(None, time_to_live=KEPT)
         settings: dict[str, Any] = {"outputs": [found, *shown], "show_progress": "minimal", "api_visibility": "private"}
         settings |= {"concurrency_limit": 1, "concurrency_id": "model", "trigger_mode": "always_last"}
         for event in send:
-            event(answers.given, [given, policy, by], **settings)
+            event(answers.given, [given, *chosen], **settings)
         if desk.kind == "pictures":
             given.clear(answers.cleared, None, [found, *shown], api_visibility="private")
         if examples is not None:
 
-            def picked(event: Any, policy: str, by: str) -> Iterator[Any]:
-                for one in answers.example(int(event.place), policy, by):
+            def picked(event: Any, *chosen: str) -> Iterator[Any]:
+                for one in answers.example(int(event.place), *chosen):
                     yield [*one, None]  # not gr.update, which would make the box anew, without our way of reading
 
             picked.__annotations__["event"] = gr.EventData  # Gradio looks here for what to pass
-            examples.click(picked, [policy, by], **{**settings, "outputs": [*settings["outputs"], given]})
-        for control in (policy, by):
+            examples.click(picked, chosen, **{**settings, "outputs": [*settings["outputs"], given]})
+            page.load(answers.first, chosen, **settings)
+        for control in chosen:
             control.input(
-                answers.decided, [found, policy, by], [shown[0]], show_progress="hidden", api_visibility="private"
+                answers.decided, [found, *chosen], [shown[0]], show_progress="hidden", api_visibility="private"
             )
     return page
 
@@ -127,35 +125,41 @@ class Answers:
         """When what was given is taken away."""
         return [None, *self.welcome()]
 
-    def given(self, value: Any, policy: str | None, by: str | None) -> Iterator[list[Any]]:
+    def given(self, value: Any, *chosen: str | None) -> Iterator[list[Any]]:
         """A picture file or a text."""
         if value is None and self.desk.kind == "pictures":  # taken away: Gradio calls that an input too
             yield self.cleared()
             return
         of = self.desk.of_picture if self.desk.kind == "pictures" else self.desk.of_text
-        yield from self._all(lambda: of(value), policy, by)  # Gradio looks whether this is a generator itself
+        yield from self._all(lambda: of(value), *chosen)  # Gradio looks whether this is a generator itself
 
-    def example(self, place: int, policy: str | None, by: str | None) -> Iterator[list[Any]]:
+    def example(self, place: int, *chosen: str | None) -> Iterator[list[Any]]:
         """An example that was clicked."""
-        yield from self._all(lambda: self.desk.of_example(place), policy, by)
+        yield from self._all(lambda: self.desk.of_example(place), *chosen)
 
-    def decided(self, found: Opinion | None, policy: str | None, by: str | None) -> str:
-        """The first card again, under another policy."""
+    def first(self, *chosen: str | None) -> Iterator[list[Any]]:
+        """The example that is chosen when the page opens."""
+        yield from self.example(0, *chosen)
+
+    def decided(self, found: Opinion | None, *chosen: str | None) -> str:
+        """The first card again, with other settings."""
         if found is None:
             return self.welcome()[0]
         try:
-            return cards.verdict_card(found, self.desk.verdict(found, policy, by))
+            return self._verdict(found, *chosen)
         except NescioError as error:
             return cards.message_card(" ".join(str(error).split()))
 
-    def _all(
-        self, opinions: Callable[[], Iterator[Opinion]], policy: str | None, by: str | None
-    ) -> Iterator[list[Any]]:
+    def _verdict(self, found: Opinion, level: str | None, policy: str | None, by: str | None) -> str:
+        ruling = self.desk.ruling(found, level, policy, by)
+        return cards.verdict_card(found, self.desk.level(level), ruling, NOUNS[self.desk.kind])
+
+    def _all(self, opinions: Callable[[], Iterator[Opinion]], *chosen: str | None) -> Iterator[list[Any]]:
         try:
             for found in opinions():
                 yield [
                     found,
-                    cards.verdict_card(found, self.desk.verdict(found, policy, by)),
+                    self._verdict(found, *chosen),
                     cards.maps_card(found.maps, found),
                     cards.doubt_card(found, self.desk.scale),
                     cards.methods_card(found),
@@ -235,6 +239,17 @@ def _given(gr: Any, desk: Desk) -> tuple[Any, list[Any]]:
     box = gr.Textbox(label=label, placeholder=hint, lines=3, elem_id="given")
     button = gr.Button("What does it make of this?", variant="primary", elem_id="send")
     return box, [box.submit, button.click]
+
+
+def _settings(gr: Any, desk: Desk) -> list[Any]:
+    """What may be chosen, below everything: the level of the guard, and a policy for answers."""
+    levels, names = list(desk.levels), desk.policies.names
+    with gr.Accordion("Settings", open=False, elem_id="settings", visible=len(levels) > 1 or len(names) > 1):
+        return [
+            gr.Dropdown(levels, label="Foreign is what so few reach", elem_id="level", visible=bool(levels)),
+            gr.Dropdown(names, label="Policy: which answers may be used", elem_id="policy", visible=len(names) > 1),
+            gr.Dropdown(desk.policies.judges, label="judged by", elem_id="by", visible=len(names) > 1),
+        ]
 
 
 def _examples(gr: Any, desk: Desk) -> Any:

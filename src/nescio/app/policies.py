@@ -1,7 +1,7 @@
-"""Policies to choose from on the page: the one that was given, and those that known inputs allow to make.
+"""Policies to choose from on the page: the one that was given, and those that labels of known inputs allow to make.
 
-Each is a name and a function from the method that judges to a policy. With labels of known inputs there are policies
-with a promise about errors, and sets of answers; without, those that keep a share of what is known.
+A policy asks another question than the guard: not whether the input is foreign, but whether the answer may be used.
+Each is a name and a function from the method that judges to a policy, with a promise about errors, or sets of answers.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from functools import cached_property
 from nescio import decide
 from nescio.app.opinion import AnyPolicy
 from nescio.app.reference import Scale
-from nescio.decide import Policy
 from nescio.decide.policy import percent
 from nescio.serve.engine import Engine
 from nescio.types import InputError
 
-NONE = "no rule: by the kinds of doubt"
-RISKS, KEEPS, COVERAGES = (0.02, 0.05), (0.9, 0.95, 0.99), (0.9, 0.99)
+NONE = "no rule for answers"
+RISKS, COVERAGES = (0.02, 0.05), (0.9, 0.99)
 
 
 @dataclass(frozen=True)
@@ -37,14 +36,12 @@ class Policies:
         if self.scale is not None and self.scale.labels is not None:
             made |= {f"at most {percent(risk)} wrong answers": ("risk", risk) for risk in RISKS}
             made |= {f"a set of answers, right for {percent(c)}": ("coverage", c) for c in COVERAGES}
-        if self.scale is not None:
-            made |= {f"accept {percent(keep)} of what is known": ("keep", keep) for keep in KEEPS}
         return made
 
     @property
     def names(self) -> list[str]:
         """To choose from; the first is the default."""
-        return [*([] if self.given is None else [self.given[0]]), *self._made, NONE]
+        return [*([] if self.given is None else [self.given[0]]), NONE, *self._made]
 
     @property
     def judges(self) -> list[str]:
@@ -67,8 +64,4 @@ class Policies:
         kind, number = self._made[name]
         if kind == "coverage":
             return decide.conformal(self.scale.probabilities, self.scale.labels, number), None
-        about, values = {"score": by}, self.scale.values[by]
-        if kind == "risk":
-            return decide.threshold(values, self.scale.right, number, about=about), by
-        found: Policy = decide.quantile(values, number, about=about)
-        return found, by
+        return decide.threshold(self.scale.values[by], self.scale.right, number, about={"score": by}), by

@@ -27,7 +27,7 @@ from nescio.data import replacing
 from nescio.inputs import Inputs
 from nescio.progress import bar
 from nescio.serve.engine import Engine
-from nescio.types import Decomposition, InputError
+from nescio.types import InputError
 
 Floats = NDArray[np.float64]
 KINDS = ("total", "aleatoric", "epistemic")
@@ -54,11 +54,6 @@ class Scale:
 
     def __len__(self) -> int:
         return len(self.probabilities)
-
-    @property
-    def doubt(self) -> Decomposition:
-        """The kinds of doubt, as `nescio.decide.explain` takes them."""
-        return as_decomposition(*(self.values[kind] for kind in KINDS))
 
     @property
     def right(self) -> NDArray[np.bool_] | None:
@@ -113,12 +108,6 @@ def measured(
     shapes = {tuple(row.shape) if isinstance(row, Tensor) else None for row in rows}
     form = shapes.pop() if len(shapes) == 1 else None
     return Scale(known, values, p, None if labels is None else np.asarray(labels, dtype=np.int64), form)
-
-
-def as_decomposition(total: Any, aleatoric: Any, epistemic: Any) -> Decomposition:
-    """The three kinds for `nescio.decide.explain`, which looks at no other field."""
-    t, a, e = (torch.as_tensor(part, dtype=torch.float64) for part in (total, aleatoric, epistemic))
-    return Decomposition(t, a, e, variance=t, max_probability=t, bregman=t)
 
 
 def kept(path: Path, key: Mapping[str, Any]) -> Scale | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nescio.cli.asked import method, tell_chosen
+from nescio.cli.guarding import add_guard, given_guard, recall_model
 from nescio.cli.own_model import (
     SPEC,
     add_class_names,
@@ -28,14 +29,16 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   nescio app                                              (bundled digits, and things that are no digits)
-  nescio app --model torchvision:resnet18 --weights w.safetensors --data photos/
-  nescio app --model mymodels:build --weights w.safetensors --fit train.npz --data held-out.npz --policy policy.json
-  nescio app --model hf:FOLDER --data texts.csv --method regrad --method energy --port 8080
+  nescio app --model torchvision:resnet18 --weights w.safetensors --reference photos/ --data new/
+  nescio app --guard guard --data new/
+  nescio app --model mymodels:build --weights w.safetensors --fit train.npz --reference held-out.npz --data new.npz
+  nescio app --model hf:FOLDER --reference texts.csv --method regrad --method energy --port 8080
 
-The data are the examples to click on, and the known inputs that a new one is compared with ("more doubtful than 97 % of
-the known inputs"): best such that the model was not trained on, of the kind that it is for. With labels the page can
-also offer policies that promise a rate of errors. The page listens on this machine alone, unless --host says otherwise,
-loads nothing from outside, and what is dropped on it is deleted when it ends."""
+The reference is some hundred inputs of the kind that the model is meant for and was not trained on: beside them it is
+told whether a new one is foreign. Without it there is no verdict. With labels, of the model's own classes, the page
+also says how often such answers are wrong, and offers policies that promise a rate of errors. The data are examples to
+click on; they must not be the reference. The page listens on this machine alone, unless --host says otherwise, loads
+nothing from outside, and what is dropped on it is deleted when it ends."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -43,8 +46,8 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command = commands.add_parser(
         "app",
         help="a web page: drop a picture or write a text; see the answer, its doubt, why, and what to do",
-        description="Shows a web page over a model: the answer to an input, the kinds of its doubt against known "
-        "inputs, where in the input it comes from, what to do under a policy, and methods side by side.",
+        description="Shows a web page over a model: whether an input is foreign and why, the answer, where in the "
+        "input its doubt comes from, what to do under a policy, and methods side by side.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[common],
@@ -57,10 +60,11 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for a Laplace posterior of the model")
     add_data(command, required=False)
-    command.add_argument("--reference", metavar="PATH", help="known inputs to compare with (default: the data)")
+    add_guard(command)
     command.add_argument(
-        "--known", type=positive, default=100, metavar="N", help="known inputs at most (default: %(default)s)"
-    )
+        "--known", type=positive, default=100, metavar="N",
+        help="inputs of the reference whose scores are shown beside those of a new one (default: %(default)s)",
+    )  # fmt: skip
     command.add_argument("--policy", metavar="FILE", help="which answers to accept: what `nescio decide` wrote")
     command.add_argument(
         "--method", action="append", type=method, metavar="NAME",
@@ -87,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     tell_chosen(args.method)
     for note in desk.notes:
         print(note, file=sys.stderr)
+    print(f"guard: {desk.engine.about_guard or 'none, so there is no verdict; give --reference'}", file=sys.stderr)
     with until_told("Ended; what was dropped on the page is deleted."):
         app.run(desk, settings)
     return 0
@@ -96,6 +101,8 @@ def _desk(args: argparse.Namespace) -> Desk:
     from nescio import app, decide
     from nescio.types import InputError
 
+    if args.guard is not None:
+        recall_model(args)
     policy = None if args.policy is None else (f"the policy of {Path(args.policy).name}", decide.load(args.policy))
     if args.model is None:
         given = ("weights", "posterior", "fit", "data", "reference", "base", "device", "class_names")
@@ -105,15 +112,19 @@ def _desk(args: argparse.Namespace) -> Desk:
         return app.bundled(args.method, policy=policy)
     source = _source(args)
     rows = None if args.data is None else opened_data(args, source)
-    known = rows if args.reference is None else opened_data(args, source, args.reference)
+    if None not in (args.data, args.reference) and Path(args.data).resolve() == Path(args.reference).resolve():
+        raise InputError(
+            "--reference: expected other inputs than --data, got the same: what a guard is made of it would call known"
+        )
+    guard, known = given_guard(args, source)
     training = (
         None if args.fit is None else training_data(argparse.Namespace(**{**vars(args), "label": "auto"}), source)
     )
     if rows is not None:
         tell_opened(source, rows)
-    desk = app.opened(source, rows, known, training, args.method, policy, most=args.known)
-    for one in {id(part): part for part in (rows, known) if part is not None}.values():
-        tell_problems(one)
+    desk = app.opened(source, rows, known, training, args.method, policy, guard, most=args.known)
+    if rows is not None:
+        tell_problems(rows)
     return desk
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nescio.cli.decide import apart
+from nescio.cli.guarding import recall_model
 from nescio.cli.own_model import add_data, add_model, data_at, model_at, printable, tell_opened
 from nescio.cli.score import LONG, add_parts, in_parts, open_job
 
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     from nescio.study import judging
     from nescio.types import InputError
 
-    _remembered(args)
+    recall_model(args)
     _check_shares(args)
     apart({"--guard": args.guard, "--out": args.out})
     found: dict[str, Any] = {}
@@ -112,32 +113,8 @@ def _opened(args: argparse.Namespace, ray: Any) -> Ready:
     job = Job(model_at(args), data_at(args, args.data), (), None, args.batch_size or SIZES[-1], readers, guard=at)
     ready = open_job(job, ray, tell_opened)
     assert ready.guard is not None
-    check_level(at.level, sum(len(jury.ranks) for jury in ready.guard.fitted.juries))
+    check_level(at.level, ready.guard.fitted.ranks)
     return ready
-
-
-def _remembered(args: argparse.Namespace) -> None:
-    """What the guard's folder knows of its model, where nothing else is given."""
-    from nescio.study.opening import names_code, remembered
-    from nescio.types import InputError, ModelError
-
-    if not Path(args.guard, "guard.json").is_file():
-        raise InputError(f"--guard: expected a folder of `nescio guard`, but there is no guard.json in {args.guard}")
-    kept = remembered(args.guard)
-    if args.model is None:
-        if kept is None:
-            raise InputError(f"--model: expected the model of the guard, since {args.guard} does not say it; name it")
-        if names_code(kept["model"]) and not args.trust_pickle:
-            raise ModelError(
-                f"{args.guard} names the function {kept['model']}, and opening it would run that: name it yourself if "
-                f"you know it (--model {kept['model']}), or say --trust-pickle if you trust where the folder comes from"
-            )
-        args.model = kept["model"]
-    if kept is None or kept["model"] != args.model:
-        return
-    for name, value in kept.items():
-        if name != "model" and getattr(args, name, None) is None:
-            setattr(args, name, value)
 
 
 def _check_shares(args: argparse.Namespace) -> None:

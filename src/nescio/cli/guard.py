@@ -5,19 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nescio.cli.asked import method
 from nescio.cli.decide import apart
+from nescio.cli.guarding import fair_labels, left_out
 from nescio.cli.own_model import add_data, add_model, add_running, data_at, model_at, tell_opened, tell_problems
 
 if TYPE_CHECKING:
-    from nescio.data.sources import Rows
     from nescio.guard import Guard
-    from nescio.models.sources import Source
     from nescio.study.jobs import ModelAt
 
 EXAMPLES = """examples:
@@ -80,13 +77,13 @@ def run(args: argparse.Namespace) -> int:
         raise ModelError(f"--model: expected a network to guard, got {source.about}; name the network itself")
     rows = data_at(args, args.reference).open(source)
     tell_opened(source, rows)
-    rows = _with_fair_labels(args, source, rows)
+    rows = fair_labels(args, source, rows)
     cheaper("a GPU (--device cuda) is faster, and --nuisances none takes half the time")
     guard = Guard(source.model, doubt=args.doubt)
     try:
         guard.fit(rows, nuisances=args.nuisances, chunk=args.batch_size)
     except InputError as error:
-        raise InputError(f"--reference: {error}{_left_out(rows)}") from error
+        raise InputError(f"--reference: {error}{left_out(rows)}") from error
     tell_problems(rows)
     guard.save(folder)
     settings = {name: getattr(at, name) for name in ("output", "size", "crop", "mean", "std")}
@@ -117,36 +114,17 @@ def _checked_folder(args: argparse.Namespace) -> Path:
     return folder
 
 
-def _with_fair_labels(args: argparse.Namespace, source: Source, rows: Rows) -> Rows:
-    """The rows, without labels that are names of something else than the model's classes, as of folders."""
-    named = rows.labels is not None and rows.classes is not None and rows.classes != source.classes
-    if not named or args.label != "auto":
-        return rows
-    print(
-        f"nescio: the labels of {args.reference} are not known to be classes of the model, and are left out: the guard "
-        "will not say how likely an answer is wrong. --class-names says how the classes are called",
-        file=sys.stderr,
-    )
-    return replace(data_at(args, args.reference), label=None).open(source)
-
-
-def _left_out(rows: Rows) -> str:
-    found = rows.problems
-    return f"; {len(found)} of {len(rows)} rows could not be used, the first: {found[0]}" if found else ""
-
-
 def _tell(args: argparse.Namespace, guard: Guard, at: ModelAt) -> None:
     """What there is now, what it can promise, and the command that uses it."""
     from nescio.guard.promise import ENOUGH
     from nescio.study.opening import names_code
 
     found = guard.fitted
-    ranks = sum(len(jury.ranks) for jury in found.juries)
     names = ", ".join(witness.name for witness in found.witnesses)
     copies = f" and {found.copies} changed copies of them" if found.copies else ""
     print(f"Wrote {args.out}: a guard fitted to {found.count} inputs{copies}; its witnesses: {names}")
-    least = ENOUGH / ranks
-    print(f"It compares a new input with {ranks} of them, so it can flag at a level of {least:.2g} or more.")
+    least = ENOUGH / found.ranks
+    print(f"It compares a new input with {found.ranks} of them, so it can flag at a level of {least:.2g} or more.")
     again = ["nescio", "check", "--guard", args.out]
     if names_code(at.spec):
         again += ["--model", at.spec]

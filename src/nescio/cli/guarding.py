@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nescio.cli.own_model import data_at, tell_problems
@@ -24,6 +25,30 @@ def add_guard(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def recall_model(args: argparse.Namespace) -> None:
+    """What the guard's folder knows of its model, where nothing else is given."""
+    from nescio.study.opening import names_code, remembered
+    from nescio.types import InputError, ModelError
+
+    if not Path(args.guard, "guard.json").is_file():
+        raise InputError(f"--guard: expected a folder of `nescio guard`, but there is no guard.json in {args.guard}")
+    kept = remembered(args.guard)
+    if args.model is None:
+        if kept is None:
+            raise InputError(f"--model: expected the model of the guard, since {args.guard} does not say it; name it")
+        if names_code(kept["model"]) and not args.trust_pickle:
+            raise ModelError(
+                f"{args.guard} names the function {kept['model']}, and opening it would run that: name it yourself if "
+                f"you know it (--model {kept['model']}), or say --trust-pickle if you trust where the folder comes from"
+            )
+        args.model = kept["model"]
+    if kept is None or kept["model"] != args.model:
+        return
+    for name, value in kept.items():
+        if name != "model" and getattr(args, name, None) is None:
+            setattr(args, name, value)
+
+
 def given_guard(args: argparse.Namespace, source: Source) -> tuple[Guard | None, Rows | None]:
     """The guard of --guard, or one that is fitted to the rows of --reference; None where neither is given."""
     from nescio.guard import Guard
@@ -41,7 +66,7 @@ def given_guard(args: argparse.Namespace, source: Source) -> tuple[Guard | None,
     try:
         guard = Guard(guarded(source)).fit(rows)
     except InputError as error:
-        raise InputError(f"--reference: {error}") from error
+        raise InputError(f"--reference: {error}{left_out(rows)}") from error
     tell_problems(rows)
     return guard, rows
 
@@ -57,3 +82,9 @@ def fair_labels(args: argparse.Namespace, source: Source, rows: Rows) -> Rows:
         file=sys.stderr,
     )
     return replace(data_at(args, args.reference), label=None).open(source)
+
+
+def left_out(rows: Rows) -> str:
+    """How many rows could not be used, as the end of a sentence; nothing where all could."""
+    found = rows.problems
+    return f"; {len(found)} of {len(rows)} rows could not be used, the first: {found[0]}" if found else ""

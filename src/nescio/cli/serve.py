@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nescio.cli.asked import add_methods, chosen, configured, tell_chosen
-from nescio.cli.guarding import add_guard, given_guard
+from nescio.cli.guarding import add_guard, given_guard, recall_model
 from nescio.cli.own_model import (
     SPEC,
     _channels,
@@ -162,8 +162,10 @@ def _engine(args: argparse.Namespace) -> Engine:
     if args.monitor is not None and policy is None and args.model is not None:
         raise InputError("--monitor: expected a policy to watch, got none; name one with --policy")
     methods: Any = configured(chosen(args.method), args.set)
+    if args.guard is not None:
+        recall_model(args)
     if args.model is None:
-        options = ("weights", "posterior", "guard", "reference", "fit", "device", "class_names")
+        options = ("weights", "posterior", "reference", "fit", "device", "class_names")
         given = [name.replace("_", "-") for name in options if getattr(args, name) is not None]
         if given:
             raise InputError(f"--{given[0]}: expected --model with it, got none")

@@ -87,7 +87,7 @@ class Engine:
         if guard is not None:
             guarded(source)
             guard.check_model(under[0])
-        self._predicts: Any = Deterministic(under[0]) if self.posterior is None else self.posterior
+        self.predicts: Any = Deterministic(under[0]) if self.posterior is None else self.posterior
         device = under[0].device if under else None
         self.rows = rows or (ROWS if device is None or device.type == "cpu" else 32)
         chosen = [self._settled(scores.get(method)) for method in (methods or [scores.default_method().name])]
@@ -118,7 +118,7 @@ class Engine:
 
     def predict(self, batch: Inputs) -> Tensor:
         """Probabilities ``[S, N, C]`` of a batch; S = 1 for a single network."""
-        found: Tensor = self._predicts.predict(batch, progress=False)
+        found: Tensor = self.predicts.predict(batch, progress=False)
         return found
 
     @property
@@ -152,11 +152,14 @@ class Engine:
         """What is known of an input, and the map of its doubt; of None: epistemic, or total where that is all."""
         if method not in MAPS:
             raise InputError(f"expected method to be one of {', '.join(MAPS)}, got {method!r}")
-        model = self.posterior if self.posterior is not None else self.source.model
         known = self.assess([row], () if self.decider is None else (self.decider,))[0]
-        if of is None:  # a single network has dropout put around it for its map
-            of = "total" if self.posterior is not None and known.samples == 1 else "epistemic"
-        return known, attribution.explain(model, stacked([row], 1), method, of=of, progress=False)
+        if of in ("aleatoric", "epistemic") and known.samples == 1:
+            raise InputError(
+                f"expected of to be total, got {of}: the model is a single network, whose doubt cannot be told apart; "
+                "give a distribution over it (--posterior)"
+            )
+        of = of or ("total" if known.samples == 1 else "epistemic")
+        return known, attribution.explain(self.predicts, stacked([row], 1), method, of=of, progress=False)
 
     def warm_up(self) -> str | None:
         """Score a blank input, so that the first request need not wait for what is loaded once.
