@@ -19,7 +19,8 @@ from nescio import serve
 from nescio.cli import main, parser
 from nescio.cli.app import _source
 from nescio.cli.serve import _amount, _engine, _seconds
-from nescio.types import InputError
+from nescio.study.opening import remember
+from nescio.types import InputError, ModelError
 
 SECRET = 271828.1828
 
@@ -162,6 +163,11 @@ def test_a_guard_is_made_of_a_reference_or_loaded(tmp_path, capsys):
     engine.guard.save(tmp_path / "guard")
     loaded = _engine(parser().parse_args([*model, "--guard", str(tmp_path / "guard")]))
     assert loaded.guard.fitted.count == 120
+    remember(tmp_path / "guard", "tests.serve.models:quick")  # as `nescio guard` does
+    alone = ["serve", "--guard", str(tmp_path / "guard")]
+    with pytest.raises(ModelError, match=r"names the function .*models:quick, and opening it would run that"):
+        _engine(parser().parse_args(alone))
+    assert _engine(parser().parse_args([*alone, "--trust-pickle"])).guard.fitted.count == 120
     for wrong, words in (
         ([*known, "--guard", str(tmp_path / "guard")], "--reference: expected it in the place of --guard, got both"),
         ([*model, "--watch", "w.json"], "--watch: expected a guard whose verdicts are watched, got none"),

@@ -33,25 +33,29 @@ LIMITS = (
 READING = {"x": None, "label": "auto", "name": "none", "on_error": "skip"}
 EXAMPLES = """examples:
   nescio serve                                                       (bundled digits, to try it)
+  nescio serve --model timm:resnet18 --weights resnet18.safetensors --reference photos/
+  nescio serve --guard guard --watch stream.json                      (what `nescio guard` wrote knows its model)
   nescio serve --model timm:resnet18 --weights resnet18.safetensors --method regrad --method entropy
   nescio serve --model mymodels:build --weights w.safetensors --policy policy.json --monitor drift.json --port 8080
   nescio serve --model hf:FOLDER --host 0.0.0.0 --max-body 1MB --timeout 10s        (token in $NESCIO_TOKEN)
 
+  curl -F file=@picture.png http://127.0.0.1:8000/check
   curl -F file=@picture.png http://127.0.0.1:8000/predict
   curl -F file=@picture.png 'http://127.0.0.1:8000/explain?show=numbers'
   curl -H 'Content-Type: application/json' -d '{"inputs": [{"text": "so so"}]}' http://127.0.0.1:8000/score
 
-The interface is described at /docs and, for programs, at /openapi.json; /metrics is for Prometheus, with the drift
-monitor over the policy's promise; /health says what is served. A token on the command line can be seen by others on
-this machine; one in the environment variable NESCIO_TOKEN cannot. Nothing of what is sent is logged or kept."""
+/check says whether an input is foreign, and needs a guard for that. The interface is described at /docs and, for
+programs, at /openapi.json; /metrics is for Prometheus, with the watch over the guard's p-values and the monitor of the
+policy's promise; /health says what is served. A token on the command line can be seen by others on this machine; one in
+the environment variable NESCIO_TOKEN cannot. Nothing of what is sent is logged or kept."""
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
     command = commands.add_parser(
         "serve",
-        help="serve a model over HTTP: answers, doubt, scores, maps, decisions",
-        description="Serves a model over HTTP: /predict, /score, /explain, /health, /metrics, /docs.",
+        help="serve a model over HTTP: verdicts, answers, doubt, scores, maps, decisions",
+        description="Serves a model over HTTP: /check, /predict, /score, /explain, /health, /metrics, /docs.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[common],
