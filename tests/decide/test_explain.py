@@ -63,7 +63,24 @@ def test_rivals_are_named():
 
 def test_a_rank_is_never_rounded_up():
     text = explain(parts([0.989], [0.0]), parts(np.arange(1000) / 1000, np.zeros(1000)))[0].text
-    assert "than 98 of 100 known" in text
+    assert "than 989 of 1000 known" in text
+    few = explain(parts([0.5], [0.0]), parts(np.arange(25) / 25, np.zeros(25)))[0].text
+    assert "13 of 25 known inputs are less unfamiliar" in few  # and not so many of 100
+
+
+def test_doubt_that_nothing_tells_apart_is_called_neither_unfamiliar_nor_ambiguous():
+    known = parts(np.zeros(100), np.arange(100) / 10)
+    sure, doubtful = explain(parts([0.0, 0.0], [5.0, 50.0]), known, probabilities=[[0.9, 0.1], [0.6, 0.4]])
+    assert (sure.kind, doubtful.kind) == ("sure", "doubtful")
+    assert (sure.advice, doubtful.advice) == ("accept", "ask a person")
+    assert sure.text.startswith(
+        "The model is about as sure as of known inputs: 50 of 100 known inputs are less doubtful."
+    )
+    assert doubtful.text.startswith(
+        "The model is unsure: this is more doubtful than all of 100 known inputs. The likel"
+    )
+    for one in (sure, doubtful):
+        assert "unfamiliar" not in one.text and "ambiguous" not in one.text and "More" not in one.text
 
 
 @pytest.mark.parametrize(

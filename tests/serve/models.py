@@ -19,10 +19,17 @@ from nescio import zoo
 from nescio.guard import Guard
 from nescio.models import Classifier
 from nescio.models.sources import Numbers, Pictures, Source, Texts
+from nescio.posteriors import InsertedDropout
 from nescio.serve import Engine, Settings, application, listening
 from nescio.serve.server import address, server
 
 NAMES = tuple("abcdefghij")
+
+
+class Trained(InsertedDropout):
+    """Stands for a distribution that was trained, and needs no training."""
+
+    learnt = True
 
 
 def pictures(seed: int = 0) -> Source:

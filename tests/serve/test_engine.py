@@ -36,7 +36,7 @@ def test_results_do_not_depend_on_what_is_joined(kind):
         source, rows = models.numbers(100 if kind == "many classes" else 3), list(torch.randn(11, 5))
     methods = ["regrad", "entropy", "gradnorm"]
     posterior = Laplace(source.model, samples=3).fit(trained(source)) if kind == "pictures" else None
-    posterior = InsertedDropout(source.model, samples=3) if kind == "texts" else posterior
+    posterior = models.Trained(source.model, samples=3) if kind == "texts" else posterior
     engine = Engine(source, methods, posterior=posterior)
     joined = engine.assess(rows, methods)
     for place, row in enumerate(rows):
@@ -47,7 +47,7 @@ def test_results_do_not_depend_on_what_is_joined(kind):
 
 def test_results_are_those_of_the_library():
     source, x = models.pictures(), torch.rand(8, 1, 8, 8)
-    posterior = InsertedDropout(source.model, samples=3)
+    posterior = models.Trained(source.model, samples=3)
     found = Engine(source, ["regrad", "entropy"], posterior=posterior).assess(list(x), ["regrad", "entropy"])
     regrad = nescio.score(source.model, x, nescio.scores.REGrad(tolerance=0), progress=False)
     entropy = torch.cat([nescio.score(posterior, one, "entropy", progress=False) for one in x.split(1)])
@@ -85,7 +85,7 @@ def test_verdicts_are_those_of_the_library_whatever_is_joined():
 
 def test_a_distribution_is_guarded_by_its_network():
     source = models.pictures()
-    guard, posterior = models.guard(source), InsertedDropout(source.model, samples=3)
+    guard, posterior = models.guard(source), models.Trained(source.model, samples=3)
     engine = Engine(source, ["entropy"], posterior=posterior, guard=guard)
     (found,) = engine.assess([torch.rand(1, 8, 8)], check=True)
     assert (found.samples, len(found.verdict)) == (3, 1)
@@ -134,6 +134,16 @@ def test_methods_that_cannot_be_done_are_refused_at_once():
         Engine(models.numbers(), ["mutual_information"])
     with pytest.raises(InputError, match="'mahalanobis' to be fitted"):
         Engine(models.numbers(), ["mahalanobis"])
+
+
+def test_dropout_that_was_only_inserted_tells_no_kinds_apart():
+    source, x = models.pictures(), torch.rand(1, 8, 8)
+    posterior = InsertedDropout(source.model, samples=3)
+    (found,) = Engine(source, ["entropy"], posterior=posterior).assess([x])
+    assert (found.samples, found.epistemic, found.aleatoric) == (1, 0.0, found.total)
+    assert found.probabilities.tolist() == pytest.approx(posterior.predict(x[None]).mean(0)[0].tolist())
+    (other,) = Engine(source, ["entropy"], posterior=models.Trained(source.model, samples=3)).assess([x])
+    assert other.samples == 3 and other.epistemic > 0
 
 
 def test_maps_add_up():

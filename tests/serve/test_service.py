@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from nescio import decide
-from nescio.posteriors import Deterministic, InsertedDropout
+from nescio.posteriors import Deterministic
 from nescio.serve import Engine, Settings
 from nescio.serve.settings import LOOPBACK
 from tests.serve import models
@@ -26,7 +26,7 @@ JSON = {"content-type": "application/json"}
 def an_engine():
     """Pictures, with a policy that accepts nine of ten pictures of noise."""
     source = models.pictures()
-    posterior = InsertedDropout(source.model, samples=3)
+    posterior = models.Trained(source.model, samples=3)
     plain = Engine(source, METHODS, posterior=posterior)
     known = torch.rand(200, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     found = [one.scores["entropy"] for one in plain.assess(list(known), ["entropy"])]

@@ -23,7 +23,7 @@ from nescio.decide.checks import Floats, probabilities_of, scores_of, share
 from nescio.decide.policy import Policy, percent
 from nescio.types import Decomposition, InputError
 
-DoubtKind = Literal["sure", "unfamiliar", "ambiguous", "both"]
+DoubtKind = Literal["sure", "unfamiliar", "ambiguous", "both", "doubtful"]
 Advice = Literal["accept", "ask a person"]
 
 
@@ -32,8 +32,9 @@ class Explanation:
     """What to tell a person about one input.
 
     kind: "unfamiliar" when the epistemic part is flagged, "ambiguous" when the aleatoric one is, or "both", or
-    "sure"; the ranks are shares of known inputs that are less doubtful; advice is the policy's, or follows from the
-    flags.
+    "sure"; "doubtful" when all doubt is flagged and nothing tells its parts apart, as in a single network, whose
+    epistemic part is zero for every input. The ranks are shares of known inputs that are less doubtful; advice is the
+    policy's, or follows from the flags.
     """
 
     text: str
@@ -74,13 +75,18 @@ def explain(
         )
     rank_e, flag_e = _ranked(epistemic, known_e, alarm)
     rank_a, flag_a = _ranked(aleatoric, known_a, alarm)
+    whole = not epistemic.any() and not known_e.any()
     accepted = _accepted(policy, scores, ~(flag_e | flag_a))
     rivals = _rivals(probabilities, class_names, len(epistemic))
     result = []
     for i in range(len(epistemic)):
         kind = _KINDS[bool(flag_e[i]), bool(flag_a[i])]
+        kind = "doubtful" if whole and kind == "ambiguous" else kind
         advice: Advice = "accept" if accepted[i] else "ask a person"
-        text = _text(kind, advice, rank_e[i], rank_a[i], len(known_e), rivals[i], policy, alarm)
+        what = _whole(kind, rank_a[i], len(known_e), rivals[i])
+        if not whole:
+            what = _parted(kind, rank_e[i], rank_a[i], len(known_e), rivals[i])
+        text = f"{what} {_end(kind, advice, policy, alarm)}"
         result.append(Explanation(text, kind, float(rank_e[i]), float(rank_a[i]), advice))
     return result
 
@@ -147,46 +153,38 @@ def _than(rank: float, known: int) -> str:
     """“more doubtful than …” as a count that never says more than is so."""
     if rank == 1.0:
         return f"all of {known} known inputs"
-    return f"{math.floor(100 * rank + 1e-9)} of 100 known inputs"
+    return f"{round(rank * known)} of {known} known inputs"
 
 
-def _text(
-    kind: DoubtKind,
-    advice: Advice,
-    rank_e: float,
-    rank_a: float,
-    known: int,
-    rivals: str,
-    policy: Policy | None,
-    alarm: float,
-) -> str:
+def _whole(kind: DoubtKind, rank: float, known: int, rivals: str) -> str:
+    """Where nothing tells the parts of the doubt apart."""
+    if kind == "sure":
+        return f"The model is about as sure as of known inputs: {_than(rank, known)} are less doubtful."
+    return f"The model is unsure: this is more doubtful than {_than(rank, known)}.{rivals}"
+
+
+def _parted(kind: DoubtKind, rank_e: float, rank_a: float, known: int, rivals: str) -> str:
+    """Where doubt of the model and doubt of the data are told apart."""
     unfamiliar = f"The model has seen little like this: it is more unfamiliar than {_than(rank_e, known)}."
     ambiguous = f"More than one answer fits this input: it is more ambiguous than {_than(rank_a, known)}.{rivals}"
     if kind == "sure":
-        what = (
-            f"This looks like known inputs: {_than(rank_e, known)} are less unfamiliar, and {_than(rank_a, known)} are "
-            "less ambiguous."
-        )
-    elif kind == "unfamiliar":
-        what = f"{unfamiliar} More examples of this kind would help the model."
-    elif kind == "ambiguous":
-        what = f"{ambiguous} More data of this kind would not help."
-    else:
-        what = f"{unfamiliar} {ambiguous}"
+        less = f"{_than(rank_e, known)} are less unfamiliar, and {_than(rank_a, known)} are less ambiguous"
+        return f"This looks like known inputs: {less}."
+    if kind == "unfamiliar":
+        return f"{unfamiliar} More examples of this kind would help the model."
+    if kind == "ambiguous":
+        return f"{ambiguous} More data of this kind would not help."
+    return f"{unfamiliar} {ambiguous}"
+
+
+def _end(kind: DoubtKind, advice: Advice, policy: Policy | None, alarm: float) -> str:
+    """What to do."""
     if policy is not None:
-        how = (
-            "by the rule that was set"
-            if kind == "sure" or advice != "accept"
-            else "all the same by the rule that was set"
-        )
-        end = (
-            f"Its answer is accepted, {how}."
-            if advice == "accept"
-            else f"Its answer should be checked by a person, {how}."
-        )
-    elif advice == "accept":
-        end = "Its answer can be used."
-    else:
-        flagged = f"at most {percent(alarm)} of known inputs are flagged for such a reason"
-        end = f"Its answer should be checked by a person; {flagged}."
-    return f"{what} {end}"
+        usual = kind == "sure" or advice != "accept"
+        how = "by the rule that was set" if usual else "all the same by the rule that was set"
+        said = "is accepted" if advice == "accept" else "should be checked by a person"
+        return f"Its answer {said}, {how}."
+    if advice == "accept":
+        return "Its answer can be used."
+    flagged = f"at most {percent(alarm)} of known inputs are flagged for such a reason"
+    return f"Its answer should be checked by a person; {flagged}."

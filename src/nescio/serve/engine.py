@@ -47,7 +47,10 @@ _FOLDERS = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?[/\\](?:[^/\\,;:]+[/\\])*")
 
 @dataclass(frozen=True)
 class Assessed:
-    """What is known of one input: probabilities ``[C]``, doubt in nats, scores by method, and the guard's verdict."""
+    """What is known of one input: probabilities ``[C]``, doubt in nats, scores by method, and the guard's verdict.
+
+    samples: so many tell the kinds of doubt apart; 1: the total is all that is known.
+    """
 
     probabilities: Tensor
     total: float
@@ -210,8 +213,11 @@ class Engine:
         values = values | {name: float(one) for name, one in found.items()}
         doubt = decompose(p)
         total, aleatoric, epistemic = (float(part) for part in (doubt.total, doubt.aleatoric, doubt.epistemic))
+        samples = len(p)
+        if not getattr(self.predicts, "learnt", True):  # its spread says nothing of the model
+            aleatoric, epistemic, samples = total, 0.0, 1
         scored = {name: values[name] for name in methods}
-        return Assessed(p.mean(0)[0], total, aleatoric, epistemic, len(p), scored, verdict)
+        return Assessed(p.mean(0)[0], total, aleatoric, epistemic, samples, scored, verdict)
 
     def _settled(self, method: Any) -> Any:
         """The method without a tolerance, which is kept by looking at a batch, and for texts without noise."""
