@@ -14,7 +14,7 @@ from nescio.attribution import explain
 from nescio.models import Classifier
 from nescio.models.sources import Pictures, Source
 from nescio.scores.decomposition import decompose
-from nescio.serve.engine import Engine
+from nescio.serve.engine import Engine, stacked
 from nescio.types import InputError, NescioError
 
 
@@ -70,13 +70,12 @@ def test_maps_add_up_and_are_those_of_explain(desk: Desk, strange: Opinion) -> N
 
 def test_the_verdict_is_that_of_the_guard(desk: Desk, seen: Opinion, strange: Opinion) -> None:
     assert desk.engine.guard is not None
-    rows = torch.stack([one.row for one in desk.examples])
-    verdict = desk.engine.guard.check(rows, progress=False)
-    for at, found in enumerate((seen, strange)):
+    for found, example in zip((seen, strange), desk.examples, strict=True):
+        verdict = desk.engine.guard.check(stacked([example.row], desk.engine.rows), progress=False)
         assert found.verdict is not None
-        assert found.verdict.p_value.tolist() == verdict.p_value[at : at + 1].tolist()
-        assert found.verdict.words() == [verdict.words()[at]]
-    assert verdict.states() == ["fine", "foreign"]
+        assert found.verdict.p_value.tolist() == verdict.p_value[:1].tolist()
+        assert found.verdict.words() == verdict.words()[:1]
+        assert found.verdict.states() == ["fine" if found is seen else "foreign"]
     assert opinion(Engine(desk.engine.source, ["entropy"]), desk.examples[0].row).verdict is None
 
 

@@ -8,6 +8,7 @@ from PIL import Image
 
 from nescio import decide
 from nescio.serve import Engine
+from nescio.serve.engine import stacked
 from nescio.serve.watch import Watch
 from nescio.types import InputError
 from tests.serve import models
@@ -36,8 +37,8 @@ def dim(seed):
 
 def test_check_is_what_the_library_says(client, engine):
     files = [dim(3), models.png(1)]
-    rows = torch.stack([engine.source.preprocess(Image.open(io.BytesIO(file))) for file in files])
-    verdict = engine.guard.check(rows, progress=False)
+    rows = [engine.source.preprocess(Image.open(io.BytesIO(file))) for file in files]
+    verdict = engine.guard.check(stacked(rows, engine.rows), progress=False)
     body = client.post("/check", files=[("file", file) for file in files]).json()
     assert body["reference"] == verdict.ranks == 120
     assert [one["foreign"] for one in body["results"]] == [False, True]
@@ -70,6 +71,20 @@ def test_predict_carries_the_verdict(client):
         assert one["verdict"]["words"] in one["words"]
     assert "The input is foreign: do not trust the answer." in foreign["words"]
     assert "foreign" not in known["words"]
+
+
+def test_a_policy_accepts_nothing_foreign():
+    source = models.numbers()
+    policy = decide.quantile([float(i) for i in range(40)], 0.9, about={"score": "entropy"})  # would accept everything
+    body = {"inputs": [{"numbers": [0.1, 0.2, 0.1, 0.2, 0.1]}, {"numbers": [9.0] * 5}]}
+    with models.served(Engine(source, ["entropy"], policy=policy, guard=models.guard(source))) as client:
+        found = client.post("/predict", json=body).json()["results"]
+        scored = client.post("/score", json=body).json()["results"]
+    assert [one["verdict"]["foreign"] for one in found] == [False, True]
+    for results in (found, scored):
+        assert [one["decision"]["advice"] for one in results] == ["accept", "ask a person"]
+    assert "the answer may be used" in found[0]["words"]
+    assert found[1]["words"].endswith("The policy's promise is for known inputs: ask a person.")
 
 
 def test_a_small_reference_has_a_larger_level(engine, monkeypatch):
@@ -106,7 +121,7 @@ def test_metrics_tell_of_verdicts_and_of_a_stream_that_changed(tmp_path):
     foreign = {"inputs": [{"numbers": [9.0] * 5}] * 30}
     with models.served(engine, watch_path=file) as client:
         client.post("/check", json=known)
-        client.post("/score", json=known)  # has no verdict
+        client.post("/score", json=known)  # tells no verdict, and is not counted
         before = _metrics(client)
         assert (before["nescio_guard_drift_inputs"], before["nescio_guard_drift_alarm"]) == (30, 0)
         assert before["nescio_guard_latest_p_value"] > 0.01

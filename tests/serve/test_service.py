@@ -347,7 +347,7 @@ def test_an_ending_server_answers_what_has_begun():
 def test_what_is_unforeseen_is_one_plain_error_and_its_text_is_kept_back(monkeypatch, caplog):
     engine = Engine(models.numbers(), ["entropy"])
 
-    def broken(rows, methods=(), check=False):
+    def broken(rows, methods=()):
         raise KeyError("secret 12345.678")
 
     monkeypatch.setattr(engine, "assess", broken)

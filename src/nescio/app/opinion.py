@@ -116,7 +116,7 @@ def opinion(engine: Engine, row: Inputs, scale: Scale | None = None) -> Opinion:
     """What the engine's model makes of a row, without maps; an InputError where it cannot take it."""
     start = time.perf_counter()
     _check_form(row, form(engine, scale))
-    found = engine.assess([row], list(engine.methods), engine.guard is not None)[0]
+    found = engine.assess([row], list(engine.methods))[0]
     order = found.probabilities.argsort(descending=True, stable=True).tolist()
     kinds = KINDS if found.samples > 1 else KINDS[:1]
     return Opinion(

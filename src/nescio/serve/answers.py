@@ -109,13 +109,17 @@ def answer(engine: Engine, one: Assessed) -> Class:
 
 
 def decision(engine: Engine, one: Assessed) -> Decision | None:
-    """What the policy says; None without one, or where its score was not computed."""
-    policy = engine.policy
+    """What the policy says; None without one, or where its score was not computed. A foreign input is not accepted.
+
+    The policy's promise is for inputs like the known ones.
+    """
+    policy, verdict = engine.policy, judged(engine, one)
+    foreign = verdict is not None and verdict.foreign
     if isinstance(policy, Policy) and engine.decider is not None and engine.decider in one.scores:
         score = one.scores[engine.decider]
         accepted = bool(policy.accept([score])[0])
         return Decision(
-            advice="accept" if accepted else "ask a person",
+            advice="accept" if accepted and not foreign else "ask a person",
             method=engine.decider,
             score=score,
             threshold=policy.threshold,
@@ -125,7 +129,7 @@ def decision(engine: Engine, one: Assessed) -> Decision | None:
         places = policy.sets(one.probabilities.unsqueeze(0))[0].nonzero().flatten().tolist()
         answers = sorted((_class(engine, one, place) for place in places), key=lambda found: -found.probability)
         return Decision(
-            advice="accept" if len(answers) == 1 else "ask a person",
+            advice="accept" if len(answers) == 1 and not foreign else "ask a person",
             method=None,
             score=None,
             threshold=policy.threshold,
@@ -150,6 +154,8 @@ def _words(engine: Engine, one: Assessed, decided: Decision | None, verdict: Jud
         total += f", of which {one.epistemic:.3g} could be removed by more training data (epistemic)"
     if decided is None:
         return f"{first}{total}."
+    if verdict is not None and verdict.foreign:
+        return f"{first}{total}. The policy's promise is for known inputs: ask a person."
     if decided.answers is not None:
         return f"{first}{total}. The set of answers that the policy promises has {len(decided.answers)}: " + (
             "it may be used." if decided.advice == "accept" else "ask a person."

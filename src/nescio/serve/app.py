@@ -132,7 +132,7 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
         def made(rows: list[Inputs], found: list[Any]) -> schemas.Verdicts:
             return schemas.Verdicts(results=answers.checked(engine, found, share), reference=ranks)
 
-        verdicts = await service.answer(request, ("assess", True), made)
+        verdicts = await service.answer(request, ("assess",), made)
         await service.judged(verdicts.results)
         return await sent(verdicts)
 
@@ -150,7 +150,7 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
             note = answers.SINGLE if found[0].samples == 1 else None
             return schemas.Predictions(results=answers.predicted(engine, found, top), note=note)
 
-        predictions = await service.answer(request, ("assess", engine.guard is not None, *service.judges), made)
+        predictions = await service.answer(request, ("assess", *service.judges), made)
         await service.decided(predictions.results)
         await service.judged([one.verdict for one in predictions.results if one.verdict is not None])
         return await sent(predictions)
@@ -175,7 +175,7 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
         def made(rows: list[Inputs], found: list[Any]) -> schemas.Scores:
             return schemas.Scores(results=answers.scored(engine, found, wanted))
 
-        scores = await service.answer(request, ("assess", False, *dict.fromkeys((*wanted, *service.judges))), made)
+        scores = await service.answer(request, ("assess", *dict.fromkeys((*wanted, *service.judges))), made)
         await service.decided(scores.results)
         return await sent(scores)
 

@@ -139,8 +139,8 @@ class Engine:
         flagged = f"at most {percent(self.level)} of inputs like it are flagged"
         return f"a reference of {found.count} inputs; {flagged}; witnesses: {names}"
 
-    def assess(self, rows: Sequence[Inputs], methods: Sequence[str] = (), check: bool = False) -> list[Assessed]:
-        """What is known of each of the rows, with the scores of these methods; check: with the guard's verdict."""
+    def assess(self, rows: Sequence[Inputs], methods: Sequence[str] = ()) -> list[Assessed]:
+        """What is known of each of the rows, the scores of these methods, and the verdict where there is a guard."""
         groups: dict[Any, list[int]] = {}
         for place, row in enumerate(rows):
             groups.setdefault(_shape(row), []).append(place)
@@ -148,7 +148,7 @@ class Engine:
         for places in groups.values():
             for start in range(0, len(places), self.rows):
                 some = places[start : start + self.rows]
-                found.update(zip(some, self._pass([rows[place] for place in some], methods, check), strict=True))
+                found.update(zip(some, self._pass([rows[place] for place in some], methods), strict=True))
         return [found[place] for place in range(len(rows))]
 
     def explain(self, row: Inputs, of: Any = None, method: str = "ua_backprop") -> tuple[Assessed, Attribution]:
@@ -174,15 +174,14 @@ class Engine:
             return None
         blank = "blank" if preprocess.kind == "texts" else need("PIL.Image", "serve").new("RGB", (64, 64))
         try:
-            self.assess([preprocess(blank)], list(self.methods), self.guard is not None)
+            self.assess([preprocess(blank)], list(self.methods))
         except (InputError, ModelError) as error:
             return f"a blank input could not be scored: {error}"
         return None
 
-    def _pass(self, rows: Sequence[Inputs], methods: Sequence[str], check: bool) -> list[Assessed]:
+    def _pass(self, rows: Sequence[Inputs], methods: Sequence[str]) -> list[Assessed]:
         """What is known of at most `self.rows` rows of one shape."""
-        batch = stacked(rows, self.rows)
-        guard = self.guard if check else None
+        batch, guard = stacked(rows, self.rows), self.guard
         if guard is not None:
             guard.refuse_another_form(batch)
         asked: list[Any] = [self.methods[name] for name in methods if self._whose(name) is self.network]

@@ -58,8 +58,7 @@ class Service:
     def _work(self, key: Any, rows: list[Inputs]) -> list[Any]:
         what, *settings = key
         if what == "assess":
-            check, *methods = settings
-            return self.engine.assess(rows, methods, check)
+            return self.engine.assess(rows, settings)
         return [self.engine.explain(row, *settings) for row in rows]
 
     async def answer(self, request: Request, key: tuple[Any, ...], then: Callable[[list[Inputs], list[Any]], T]) -> T:
