@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from scipy.stats import false_discovery_control
 
-from nescio.guard.promise import at_least, benjamini_hochberg, check_level, reference_size
+from nescio.guard.promise import at_least, benjamini_hochberg, check_level, reference_size, usual_level
 from nescio.types import InputError
 
 
@@ -84,3 +84,14 @@ def test_a_level_that_so_few_ranks_cannot_hold_says_how_many_it_takes():
     ):
         check_level(0.01, 99)
     assert (reference_size(100), reference_size(399), reference_size(400)) == (100, 399, 800)
+
+
+def test_a_level_of_almost_nothing_is_refused_in_words():
+    with pytest.raises(InputError, match=r"expected at least 1000000000000 ranks for a level of 4.*e-324, got 100"):
+        check_level(5e-324, 100)
+
+
+def test_the_usual_level_is_one_that_so_many_ranks_can_hold():
+    assert [usual_level(ranks) for ranks in (20, 60, 99, 100, 5000)] == [0.25, 0.09, 0.06, 0.05, 0.05]
+    for ranks in range(20, 500):
+        check_level(usual_level(ranks), ranks)

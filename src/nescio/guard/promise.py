@@ -20,6 +20,7 @@ from nescio.types import InputError
 
 ENOUGH = 5  # ranks for each expected false alarm: `foreign(0.05)` needs 5/0.05 = 100 of them
 LEVEL = 0.05  # the share of false alarms where nobody chose one
+MOST = 10**12  # ranks that are asked for, however small the level
 _SAME = 1e-9  # differences that are round-off: an input that is in the reference ties with itself
 
 
@@ -33,7 +34,7 @@ def check_level(alpha: float, ranks: int) -> None:
     """Raise an InputError for a level that is none, or one that so few ranks cannot hold steadily."""
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0.0 < alpha < 1.0:
         raise InputError(f"expected a share of false alarms between 0 and 1, such as 0.05, got {alpha!r}")
-    needed = math.ceil(ENOUGH / alpha)
+    needed = math.ceil(min(ENOUGH / alpha, MOST))
     if ranks < needed:
         raise InputError(
             f"expected at least {needed} ranks for a level of {alpha:g}, got {ranks}: with so few the share of false "
