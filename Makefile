@@ -69,7 +69,7 @@ format: .venv/.installed-test  ## let ruff lay out the code and mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-demo: .venv/.installed-demo  ## train a small CNN, score digits against non-digits, write nescio-demo.html
+demo: .venv/.installed-demo  ## in a minute: which pictures a small CNN should not be trusted on, and why; writes nescio-demo.html
 	$(BIN)/nescio demo
 
 bench: .venv/.installed-bench  ## time the engine against the papers' loop, torch.func and BackPACK
