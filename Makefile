@@ -52,12 +52,12 @@ test-lowest: .venv-lowest/.installed  ## files, pages, services and commands on 
 	$(IN_THREADS) .venv-lowest/bin/python -m pytest $(LOWEST_TESTS)
 
 # The engine reads autograd's own graph, whose names may change with every version: the lowest that pyproject.toml allows,
-# one in between, and the newest that there is.
+# one in between, and the newest that there is. What torch warns of itself in another version is no failure.
 TORCHES ?= 2.6.0 2.10.0 newest
 TORCH_TESTS ?= tests/trace tests/scores tests/quantities tests/models tests/test_modes.py
 test-torch: $(TORCHES:%=.venv-torch-%/.installed)  ## the engine on the lowest torch, one in between and the newest
 	failed=""; for v in $(TORCHES); do echo "torch $$v"; \
-	  $(IN_THREADS) .venv-torch-$$v/bin/python -m pytest $(TORCH_TESTS) || failed="$$failed $$v"; done; \
+	  $(IN_THREADS) .venv-torch-$$v/bin/python -m pytest -W default $(TORCH_TESTS) || failed="$$failed $$v"; done; \
 	test -z "$$failed" || { echo "tests failed with torch:$$failed"; exit 1; }
 
 lint: .venv/.installed-test  ## ruff (rules and layout) and mypy
@@ -103,9 +103,11 @@ clean:  ## remove the environments, caches and written reports
 	$(UV) pip install --python .venv-lowest/bin/python --resolution lowest-direct -c .venv-lowest/torch.txt -e '.[test,files,demo,data,timm,hf,serve,app]'
 	@touch $@
 
+# Triton's interpreter of those days needs them.
+OF_THEN := 'numpy<2.4' setuptools
 .venv-torch-%/.installed: pyproject.toml $(UV_FILE) | .venv/bin/python
 	$(UV) venv --allow-existing --python $(BIN)/python .venv-torch-$*
-	$(UV) pip install --python .venv-torch-$*/bin/python -U "$$(test $* = newest && echo torch || echo torch==$*)" -e '.[test,files,data,timm,hf]'
+	$(UV) pip install --python .venv-torch-$*/bin/python -U $(if $(filter newest,$*),torch,torch==$* $(OF_THEN)) -e '.[test,files,data,timm,hf]'
 	@touch $@
 
 # --target leaves the system's own packages alone and works where pip may not write to them.
