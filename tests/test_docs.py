@@ -160,6 +160,7 @@ def test_blocks_of_the_readme(folder: Path, parser: Any, capsys: pytest.CaptureF
         **{"net": network(75), "pictures": torch.rand(2, 3, 5, 5)},
         **{"x": x, "labels": y, "direction": torch.ones(1, 5, 5), "loader": [(x, y)], "train_loader": train},
         **{"u": torch.arange(2.0), "u_held_out": torch.arange(200.0), "correct": torch.arange(200) < 190},
+        "reference": torch.rand(400, 1, 5, 5),
         **{"posterior": posterior, "doubt_held_out": doubt_held_out, "p_new": torch.full((4, 3), 1 / 3)},
     }
     assert run((ROOT / "README.md").read_text(), "README.md", parser, given) >= 8

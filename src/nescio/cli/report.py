@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nescio.cli.asked import add_methods, configured, tell_chosen
 from nescio.cli.explain import _lines, _opened_model
+from nescio.cli.guarding import recall_model
 from nescio.cli.own_model import (
     add_data,
     add_model,
@@ -59,7 +60,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[common],
     )
-    add_model(command)
+    add_model(command, required=False)
     command.add_argument("--posterior", metavar="FOLDER", help="a distribution over that model, such as an ensemble")
     add_data(command)
     judge = command.add_mutually_exclusive_group()
@@ -115,6 +116,10 @@ def run(args: argparse.Namespace) -> int:
     if methods is None and args.set:
         raise InputError("--set: expected --method beside it, whose setting it is")
     cheaper("--no-maps, --no-audit and a smaller --most take less")
+    if args.guard is not None:
+        recall_model(args)
+    elif args.model is None:
+        raise InputError("--model: expected a model, such as timm:resnet18, or a --guard that knows its own")
     source = _opened_model(args)
     rows = opened_data(args, source)
     foreign = None if args.ood is None else opened_data(_unlabelled(args), source, args.ood)

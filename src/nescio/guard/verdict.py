@@ -87,7 +87,7 @@ class Verdict:
 
         Example:
             >>> guard.check(x).words()[0]
-            'Its edges and textures are unlike anything in the reference (further out than 499 of 500).'
+            'Its edges and textures are unlike anything in the reference (further out than 500 of 500).'
         """
         doubtful = self._doubtful(alpha).tolist()
         return [self._sentence(i, bool(self.p_value[i] <= alpha), doubtful[i]) for i in range(len(self))]
@@ -101,7 +101,7 @@ class Verdict:
             return f"It looks like the reference, but the model is unsure of its answer{self._count('doubt', i)}."
         if not foreign:
             return "It looks like the reference."
-        extreme = int(self.beyond[loudest][i]) >= 0.99 * self.ranks
+        extreme = int(self.beyond[loudest][i]) == self.ranks
         reason = self.reasons.get(loudest, loudest)
         return f"{reason} {UNLIKE if extreme else UNUSUAL}{self._count(loudest, i)}."
 
