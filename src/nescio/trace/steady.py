@@ -46,7 +46,7 @@ def prove_own(classifier: Classifier, x: Any, logits: Tensor) -> None:
     """
     if len(logits) == 1:
         return
-    filled = torch.stack([(t.detach().flatten(1) != 0).sum(1) for t in inputs.tensors(x)]).sum(0)
+    filled = torch.stack([(t.detach().reshape(len(t), -1) != 0).sum(1) for t in inputs.tensors(x)]).sum(0)
     least, most = torch.stack(filled.aminmax()).tolist()
     if least < most:
         _prove_own(classifier, x, logits, int(filled.argmin()))
