@@ -160,11 +160,15 @@ def test_runtime_and_layers_from_the_end(tiny, tmp_path, models):
     rows = (Row("last", "regrad", {"samples": 0, "last": 1}), Row("all", "regrad", {"samples": 0, "last": 9}))
     part = Part("Depth", "ood", pairs("mnist→fashion"), rows, ("auroc", "seconds"), alone=True)
     times = Part(
-        "Time", "runtime", pairs("mnist"), (Row("Entropy", "entropy"), Row("KNN", "knn", {"k": 500})), ("seconds",)
+        "Time",
+        "runtime",
+        pairs("mnist"),
+        (Row("Entropy", "entropy"), Row("ViM", "vim", {"dimension": 500})),
+        ("seconds",),
     )
     study = replace(tiny, parts=(part, times))
     results = run(study, "smoke", work=tmp_path, models=models, device="cpu", seeds=[0])
     last, whole = results["parts"][0]["cells"]
     assert len(last["settings"]["select"]) == 1 and len(whole["settings"]["select"]) == 4
-    entropy, knn = results["parts"][1]["cells"]
-    assert entropy["metrics"]["seconds"] > 0 and knn["reason"].startswith("failed: InputError: knn: expected at least")
+    entropy, vim = results["parts"][1]["cells"]
+    assert entropy["metrics"]["seconds"] > 0 and vim["reason"].startswith("failed: InputError: vim: expected")
