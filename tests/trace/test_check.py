@@ -344,7 +344,8 @@ def test_a_backward_pass_that_asks_for_training() -> None:
         trace.class_gradients(ready(Mixing(Reversible.apply)), torch.randn(4, 4, dtype=torch.float64))
 
 
-def test_flex_attention_on_a_cpu_is_refused() -> None:
+def test_flex_attention_on_a_cpu_is_refused_or_right() -> None:
+    """Newer versions of PyTorch have no gradient of it there, older ones have one that vmap does not know."""
     from torch.nn.attention.flex_attention import flex_attention
 
     class Flex(nn.Module):
@@ -356,8 +357,14 @@ def test_flex_attention_on_a_cpu_is_refused() -> None:
             q, k, v = self.project(x).view(len(x), -1, 3, 1, 16).permute(2, 0, 3, 1, 4)
             return self.head(flex_attention(q, k, v).squeeze(1).mean(1))
 
-    with pytest.raises(ModelError, match=r"an operation of it has none here.*a score without gradients"):
-        trace.class_gradients(Flex().eval(), torch.randn(3, 16, 16))
+    model, x = Flex().eval(), torch.randn(3, 16, 16)
+    try:
+        model(x).sum().backward()
+    except (RuntimeError, NotImplementedError):
+        with pytest.raises(ModelError, match=r"an operation of it has none here.*a score without gradients"):
+            trace.class_gradients(model, x)
+    else:
+        close(trace.class_gradients(model, x).norms, trace.reference.class_gradients(model, x).norms, 1e-3)
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

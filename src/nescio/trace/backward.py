@@ -62,7 +62,7 @@ def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor, fold: bool = Fa
     try:
         with quiet():
             got = torch.func.vmap(backward)(vectors)
-    except (RuntimeError, NotImplementedError) as error:
+    except (RuntimeError, NotImplementedError, KeyError) as error:  # KeyError: an operation unknown to vmap
         if exhausted(error) or isinstance(error, CheckpointError):
             raise
         if fold:

@@ -22,7 +22,7 @@ from nescio.trace.backward import pull, pull_each, quiet
 from nescio.trace.memory import exhausted
 from nescio.trace.sound import Sound, doubled
 
-FALLBACK = (RuntimeError, NotImplementedError, TypeError, ValueError)
+FALLBACK = (RuntimeError, NotImplementedError, TypeError, ValueError, KeyError)
 """What a model that vmap cannot follow may raise."""
 
 VMAP_BYTES = {"cpu": 1 << 28, "cuda": 1 << 32}
