@@ -24,7 +24,7 @@ import torch
 from tests.training.test_checkpoint import RECIPE, data, network
 from nescio.training import train
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 def on_epoch(epoch):
     if epoch.number == int(sys.argv[2]):
@@ -68,7 +68,7 @@ def test_after_kill_9_the_weights_are_those_of_a_run_that_was_left_alone(tmp_pat
         [sys.executable, "-c", PROGRAM, str(tmp_path), "4"],
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     begun = (tmp_path / FILE).read_bytes()
