@@ -27,8 +27,7 @@ import multiprocessing
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.metadata import version
 from itertools import product
 from typing import Any
@@ -95,36 +94,28 @@ EXTRA: dict[str, dict[str, Any]] = {
     "funnel": {"num_hidden_layers": None, "block_sizes": [1, 1], "num_decoder_layers": 1},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "gptj": {"rotary_dim": 4},
-    "mixtral": {"experts_implementation": "eager"},
-    "qwen2_moe": {"experts_implementation": "eager"},
-    "qwen3_moe": {"experts_implementation": "eager"},
     "mobilevitv2": {"image_size": 256},
-    "swin": {"embed_dim": 24, "hidden_size": None, "num_heads": None, "num_layers": None, "patch_size": None},
-    "swinv2": {"embed_dim": 24, "hidden_size": None, "num_heads": None, "num_layers": None, "patch_size": None},
     "reformer": {"axial_pos_embds_dim": (8, 8), "axial_pos_shape": (8, 8), "attn_layers": ["local", "local"]},
+    "swinv2": {"embed_dim": 24, "hidden_size": None, "num_heads": None, "num_layers": None, "patch_size": None},
+    **{kind: {"experts_implementation": "eager"} for kind in ("mixtral", "qwen2_moe", "qwen3_moe")},
 }
 """What single architectures need besides; None: the setting is left alone."""
 
 
-@contextmanager
-def listening(seen: list[str]) -> Iterator[None]:
+class Listening(TorchDispatchMode):
     """Inside, an operation that gives float32 is noted."""
 
-    class Listen(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            out = func(*args, **(kwargs or {}))
-            if not seen and isinstance(out, Tensor) and out.dtype == torch.float32 and out.numel() > 1:
-                seen.append(str(func))
-            return out
+    inside = False
 
-    with Listen():
-        yield
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.inside |= isinstance(out, Tensor) and out.dtype == torch.float32 and out.numel() > 1
+        return out
 
 
 def judge(model: nn.Module, x: Any) -> dict[str, Any]:
     """What the engine makes of a network that runs."""
-    inside: list[str] = []
-    with torch.no_grad(), listening(inside):
+    with torch.no_grad(), Listening() as heard:
         model(**x) if isinstance(x, dict) else model(x)
     try:
         found = trace.class_gradients(model, x, layers="tensor")
@@ -141,7 +132,7 @@ def judge(model: nn.Module, x: Any) -> dict[str, Any]:
     row = {"error": error, "layers": len(wanted.layers)}
     if error <= EXACT:
         return {"verdict": "exact", **row}
-    if not inside:
+    if not heard.inside:
         return {"verdict": "wrong", **row}
     with torch.no_grad():
         for p in model.parameters():
@@ -182,9 +173,9 @@ def networks() -> list[str]:
 
 
 def _torchvision() -> list[str]:
-    import torchvision
+    from torchvision import models
 
-    return torchvision.models.list_models(module=torchvision.models)
+    return models.list_models(module=models)
 
 
 def _smallest(names: list[str], build: Callable[[str], nn.Module]) -> str:
@@ -260,7 +251,7 @@ def work(pipe: Any) -> None:
     """Take names and give verdicts."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    while (name := _next(pipe)) is not None:
+    while (name := pipe.recv()) is not None:
         torch.manual_seed(0)
         start = time.perf_counter()
         try:
@@ -269,13 +260,6 @@ def work(pipe: Any) -> None:
         except Exception as error:
             row = {"verdict": "left out", "says": f"does not build: {type(error).__name__}: {error}"[:300]}
         pipe.send({**row, "seconds": round(time.perf_counter() - start, 1)})
-
-
-def _next(pipe: Any) -> str | None:
-    try:
-        return pipe.recv()
-    except EOFError:  # nobody asks any more
-        return None
 
 
 def _run(model: nn.Module, tries: list[Any]) -> dict[str, Any]:
@@ -320,10 +304,15 @@ class Worker:
             row = {"verdict": "left out", "says": f"more than {SECONDS} s"}
         except EOFError:
             row = {"verdict": "crashed", "says": "the process died"}
-        self.process.kill()
-        self.process.join()
-        self.process = None
+        self.end()
         return row
+
+    def end(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+            self.process = None
 
 
 def counts(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
@@ -353,6 +342,7 @@ def main() -> None:
             "strangers",
             {"machine": machine(torch.device("cpu")), "packages": packages, "counts": counts(rows), "networks": rows},
         )
+    worker.end()
     print(json.dumps(counts(rows), indent=1))
 
 
