@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where the suite runs in the background
 
 # The same examples in every run: a failure in continuous integration is the failure one sees at home.
 hypothesis.settings.register_profile("nescio", deadline=None, derandomize=True, print_blob=True)
