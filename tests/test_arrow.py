@@ -20,6 +20,7 @@ PACKAGE = Path(nescio.__file__).parent
 # room -> the rooms that it may import (itself always)
 ARROW: dict[str, set[str]] = {
     "types": set(),
+    "_common": {"types"},
     "progress": set(),
     "inputs": {"types"},
     "modes": {"types"},
@@ -47,10 +48,12 @@ ARROW["app"] = set(ARROW) - {"reproduce"}
 ARROW["cli"] = set(ARROW)
 ARROW["__main__"] = {"cli"}
 ARROW["__init__"] = set(ARROW) - {"__main__"}  # the public names, loaded on demand
+for room in set(ARROW) - {"types", "_common"}:
+    ARROW[room].add("_common")
 
 CORE = {
-    *("types", "inputs", "progress", "modes", "models", "trace", "training", "posteriors", "quantities", "scores"),
-    *("evaluate", "decide", "study", "cli"),
+    *("types", "_common", "inputs", "progress", "modes", "models", "trace", "training", "posteriors", "quantities"),
+    *("scores", "evaluate", "decide", "study", "cli"),
 }
 CORE_MAY_LOAD = sys.stdlib_module_names | {"torch", "numpy", "nescio"}
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nescio._common import memory
 from nescio.models import Classifier
 from nescio.posteriors import DeepEnsemble
-from nescio.trace import memory
 from nescio.types import InputError, ModelError, Posterior
 
 

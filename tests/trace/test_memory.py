@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from nescio import trace
+from nescio._common import memory
 from nescio.models import Classifier
-from nescio.trace import backward, engine, memory, norms, survey
+from nescio.trace import backward, batch_sizes, engine, norms, survey
 from nescio.types import GradientNorms, ModelError
 from tests.trace.helpers import SMOOTH, close, identical, ready, state
 from tests.trace.subjects import make
@@ -149,9 +150,6 @@ def test_other_errors_are_not_taken_for_it() -> None:
 
     with pytest.raises(RuntimeError, match="something else"):
         trace.class_gradients(Broken(9, ERRORS["cpu"]), inputs())
-    assert not memory.exhausted(RuntimeError("expected a matrix"))
-    assert not memory.exhausted(ValueError("out of memory"))
-    assert memory.exhausted(RuntimeError("CUDA error: out of memory"))
 
 
 @pytest.mark.parametrize("copies", [1, 5, 100])
@@ -164,27 +162,21 @@ def test_the_choice_keeps_to_its_budget(
     for device in (torch.device("cpu"), torch.device("cuda")):
         for free in (1e6, 1e9, 1e11):
             monkeypatch.setattr(memory, "free_bytes", lambda device, free=free: free)
-            many, at_once = memory.choose(device, activations, gradients, rows, copies)
+            many, at_once = batch_sizes.choose(device, activations, gradients, rows, copies)
             assert many >= 1
             assert 1 <= at_once <= rows
             least = copies * (activations + gradients)
             used = many * copies * (activations + at_once * gradients)
             assert used <= free * memory.SHARE or (many, at_once) == (1, 1) or used <= least
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1e12)
-    assert memory.choose(torch.device("cuda"), 1e6, 1e5, 10)[1] == 10
+    assert batch_sizes.choose(torch.device("cuda"), 1e6, 1e5, 10)[1] == 10
 
 
 def test_more_memory_is_never_less_work(monkeypatch: pytest.MonkeyPatch) -> None:
     work = []
     for free in (1e5, 1e6, 1e7, 1e8, 1e9):
         monkeypatch.setattr(memory, "free_bytes", lambda device, free=free: free)
-        many, at_once = memory.choose(torch.device("cpu"), 1e5, 1e4, 20, 3)
+        many, at_once = batch_sizes.choose(torch.device("cpu"), 1e5, 1e4, 20, 3)
         work.append(many * at_once)
     assert work == sorted(work)
     assert work[0] == 1
-    assert memory.free_bytes(torch.device("cpu")) > 0
-
-
-def test_free_memory_of_this_machine() -> None:
-    assert 0 < memory.free_bytes(torch.device("cpu")) <= memory.CPU_BYTES / memory.SHARE
-    memory.release(torch.device("cpu"))

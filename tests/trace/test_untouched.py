@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from nescio import modes, trace
+from nescio._common import memory
 from nescio.models import Classifier
-from nescio.trace import memory
 from tests.trace.helpers import SMOOTH, identical, ready, state
 
 

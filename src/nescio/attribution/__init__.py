@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio._common.chunking import at_once, in_chunks
 from nescio.attribution import uncertainty
 from nescio.attribution.clue import CLUE, DeltaCLUE
 from nescio.attribution.direct import BlurIG, FullGrad, Gradient, IntegratedGradients, SmoothGrad
@@ -40,7 +41,6 @@ from nescio.modes import preserved
 from nescio.posteriors.base import total, whole_number
 from nescio.posteriors.masks import Unshared
 from nescio.progress import bar
-from nescio.trace.chunks import at_once, in_chunks
 from nescio.types import InputError
 
 METHODS: dict[str, Any] = {

@@ -24,12 +24,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from nescio import inputs
+from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting, preserved
 from nescio.posteriors import saving
 from nescio.progress import bar
-from nescio.trace.chunks import at_once, in_chunks
 from nescio.types import InputError, ModelError
 
 

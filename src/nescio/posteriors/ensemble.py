@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from nescio import training
+from nescio._common import memory
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
 from nescio.posteriors.base import PosteriorBase, chunked, whole_number
 from nescio.posteriors.sampled import made
 from nescio.posteriors.saving import refilled, saved, weights
-from nescio.trace import memory
 from nescio.types import InputError, ModelError
 
 

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from nescio import inputs
+from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier, named_modules
 from nescio.modes import eager, predicting
 from nescio.posteriors.base import PosteriorBase, number, whole_number
 from nescio.posteriors.saving import about, check_tensors, same, saved
-from nescio.trace.chunks import at_once, in_chunks
 from nescio.types import ModelError, SampledLogits
 
 _MASKED = 2**24  # elements of masked input at once

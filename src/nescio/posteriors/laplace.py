@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio import inputs
+from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier, named_modules
 from nescio.modes import predicting, preserved
@@ -33,7 +34,6 @@ from nescio.posteriors.laplace_curvature import Curvature, Kind, Sums, chosen, l
 from nescio.posteriors.laplace_layer import observed, padded, probabilities, probit
 from nescio.posteriors.saving import about, check_tensors, same, saved
 from nescio.progress import bar
-from nescio.trace.chunks import at_once, in_chunks
 from nescio.types import InputError, ModelError
 
 Link = Literal["sample", "probit"]

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 from nescio import inputs, trace
+from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting
 from nescio.posteriors.inserted import dropped_logits
 from nescio.quantities.parameters import noisy_logits
-from nescio.trace.chunks import at_once, in_chunks
 from nescio.trace.noise import draws, noisy_names, takes
 from nescio.trace.readers import round_off
 from nescio.types import InputError, SampledLogits

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.activations import summaries
 from nescio.models.features import listen, pooled
 from nescio.modes import predicting
 from nescio.quantities.last_layer import weights
-from nescio.trace.chunks import at_once, in_chunks
 from nescio.types import Activations, Depth, Features, LastLayer, Logits, ModelError, Request
 
 

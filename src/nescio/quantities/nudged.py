@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from nescio import inputs, trace
+from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting
 from nescio.quantities.draws import loss_direction, need_floating, plus
-from nescio.trace.chunks import at_once, in_chunks
 from nescio.trace.noise import noisy_names
 from nescio.trace.readers import round_off
 from nescio.types import NudgedLogits

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting, preserved
-from nescio.trace.chunks import at_once, in_chunks
 from nescio.types import ModelError, SampledLogits
 
 _ALIGNED = 64  # elements: 256 bytes, at which CUDA's allocator too begins a tensor

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting
-from nescio.trace.chunks import at_once, in_chunks
 from nescio.types import InputError, ShiftedLogits
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 from torch.utils.checkpoint import CheckpointError
 
-from nescio.trace.memory import exhausted
+from nescio._common.memory import exhausted
 
 Run = Callable[[Tensor], tuple[Tensor, ...]]
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs
+from nescio._common.memory import exhausted
 from nescio.models import Classifier
 from nescio.models.structure import replaced
 from nescio.modes import current, full_products
@@ -29,7 +30,6 @@ from nescio.trace.forms import Form
 from nescio.trace.graph import Graph, Use
 from nescio.trace.layers import Layers
 from nescio.trace.layout import Layout
-from nescio.trace.memory import exhausted
 from nescio.trace.plan import Plan, carry, followed, forms, leaf, probe
 from nescio.trace.sound import Sound
 from nescio.trace.steady import prove_own

@@ -17,9 +17,9 @@ from torch.autograd.graph import GradientEdge
 from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs
+from nescio._common.memory import exhausted
 from nescio.models import Classifier
 from nescio.trace.backward import pull, pull_each, quiet
-from nescio.trace.memory import exhausted
 from nescio.trace.sound import Sound, doubled
 
 FALLBACK = (RuntimeError, NotImplementedError, TypeError, ValueError, KeyError)

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from nescio import inputs, modes
+from nescio._common import memory
 from nescio.models import Classifier
-from nescio.trace import attention, checked, cotangents, estimate, memory, noise, replay
+from nescio.trace import attention, batch_sizes, checked, cotangents, estimate, noise, replay
 from nescio.trace.asked import check_request
 from nescio.trace.caches import forget
 from nescio.trace.engine import Pass, Settings, chunk_norms, forward, pieces, pulled_norms, split_norms
@@ -192,7 +193,7 @@ class _Work:
         if key not in survey.sizes:  # asking a GPU for its free memory takes a millisecond
             plan = survey.plan
             needs = (share[0] * plan.activations, share[1] * plan.gradients)
-            survey.sizes[key] = memory.choose(survey.device, *needs, rows, copies, self.most)
+            survey.sizes[key] = batch_sizes.choose(survey.device, *needs, rows, copies, self.most)
         size, at_once = survey.sizes[key]
         return self.chunk or size, replace(self.settings, at_once=at_once)
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio._common.memory import exhausted
 from nescio.models import Classifier
-from nescio.trace.memory import exhausted
 from nescio.types import ModelError
 
 STEADY = {torch.float64: 1e-6, torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 0.2}

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from nescio import inputs
+from nescio._common import memory
 from nescio.models import Classifier
-from nescio.trace import attention, estimate, memory, replay
+from nescio.trace import attention, estimate, replay
 from nescio.trace import layers as layer_tables
 from nescio.trace.engine import Pass, forward
 from nescio.trace.layers import Layers

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nescio.trace.chunks import at_once, in_chunks
+from nescio._common.chunking import at_once, in_chunks
 
 
 def test_every_part_once_and_in_order() -> None:

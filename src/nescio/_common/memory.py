@@ -1,0 +1,72 @@
+"""Ask how much memory is free, recognise that it ran out, and give it back."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import torch
+
+SHARE = 0.4
+"""Share of the free memory that work is planned for."""
+CPU_BYTES = 7 << 25
+"""More than this at once leaves the caches of a CPU and makes it slower."""
+
+
+def free_bytes(device: torch.device) -> float:
+    """Return how many bytes can still be used on a device.
+
+    On a CPU this is at most ``CPU_BYTES / SHARE``, because larger pieces of work are slower there.
+
+    Args:
+        device: The device, a CPU or a GPU.
+
+    Returns:
+        The number of bytes.
+
+    Example:
+        >>> free_bytes(torch.device("cpu")) > 0
+        True
+    """
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return float(free + cached)
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        free = 4 << 30
+    return min(float(free), CPU_BYTES / SHARE)
+
+
+def exhausted(error: BaseException) -> bool:
+    """Return whether an error says that memory ran out.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        True for the errors of PyTorch (CPU and CUDA) and of Python itself.
+
+    Example:
+        >>> exhausted(RuntimeError("CUDA error: out of memory")), exhausted(ValueError("out of memory"))
+        (True, False)
+    """
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)
+
+
+def release(device: torch.device) -> None:
+    """Give back what a failed attempt left behind.
+
+    Args:
+        device: The device that ran out of memory.
+
+    Example:
+        >>> release(torch.device("cpu"))
+    """
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
