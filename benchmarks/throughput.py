@@ -30,12 +30,12 @@ import torch
 from measure import machine, save, synchronize
 
 from nescio import scores
+from nescio.batch.jobs import DataAt, Job, ModelAt, Ready, batches
+from nescio.batch.streaming import scored, stream
 from nescio.data import prefetch, read_table
 from nescio.data.parts import Parts
 from nescio.data.prefetch import Read, read_ahead
 from nescio.inputs import to
-from nescio.study.jobs import DataAt, Job, ModelAt, Ready, batches
-from nescio.study.streaming import scored, stream
 
 CASES = ("resnet18:entropy:256", "resnet50:entropy:256", "resnet18:gradnorm:256", "resnet18:regrad:32")
 DIFFERENT = 1024

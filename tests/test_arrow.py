@@ -41,6 +41,10 @@ ARROW["attribution"] = {*ARROW["posteriors"], "posteriors", "scores"}
 ARROW["mitigate"] = {*ARROW["attribution"], "attribution", "evaluate"}
 ARROW["guard"] = {*ARROW["quantities"], "quantities", "scores", "decide", "data"}
 ARROW["study"] = set(ARROW)
+ARROW["specs"] = set(ARROW)
+ARROW["batch"] = set(ARROW)
+ARROW["findings"] = set(ARROW) - {"batch"}
+ARROW["demo"] = set(ARROW) - {"batch"}
 ARROW["limits"] = set(ARROW)
 ARROW["reproduce"] = set(ARROW)
 ARROW["serve"] = set(ARROW) - {"reproduce"}
@@ -53,7 +57,7 @@ for room in set(ARROW) - {"types", "_common"}:
 
 CORE = {
     *("types", "_common", "inputs", "progress", "modes", "models", "trace", "training", "posteriors", "quantities"),
-    *("scores", "evaluate", "decide", "study", "cli"),
+    *("scores", "evaluate", "decide", "study", "specs", "batch", "cli"),
 }
 CORE_MAY_LOAD = sys.stdlib_module_names | {"torch", "numpy", "nescio"}
 

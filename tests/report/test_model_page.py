@@ -16,12 +16,12 @@ from PIL import Image
 import nescio
 from nescio import plots, posteriors
 from nescio.data.sources import open_data
+from nescio.findings import gather
 from nescio.limits.reported import reported
 from nescio.report.model_page import model_page
 from nescio.report.overlays import image, overlays, where
 from nescio.report.tables import Cell, chance, table
 from nescio.report.text import number, percent
-from nescio.study.reporting import gather
 from nescio.types import InputError
 from tests.report.reported import opened, write
 from tests.report.test_page import Reader
@@ -200,7 +200,7 @@ def test_a_table_has_bars_and_names_are_escaped_and_bad_rows_are_listed(pages, r
 
 
 def test_another_dictionary_is_refused():
-    with pytest.raises(InputError, match=r"expected what nescio.study.reporting.gather gives"):
+    with pytest.raises(InputError, match=r"expected what nescio.findings.gather gives"):
         model_page({"format": "other"})
 
 

@@ -19,7 +19,7 @@ from nescio import serve
 from nescio.cli import main, parser
 from nescio.cli.app import _source
 from nescio.cli.serve import _amount, _engine, _seconds
-from nescio.study.opening import remember
+from nescio.specs.saved_models import remember
 from nescio.types import InputError, ModelError
 
 SECRET = 271828.1828

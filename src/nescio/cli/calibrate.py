@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     from nescio.models import Classifier
     from nescio.posteriors import Deterministic, Temperature
     from nescio.progress import cheaper
-    from nescio.study.opening import names_code, remember
+    from nescio.specs.saved_models import names_code, remember
     from nescio.types import InputError, need
 
     folder = _checked_folder(args.out)

@@ -15,9 +15,9 @@ from nescio.cli.own_model import add_data, add_model, data_at, model_at, printab
 from nescio.cli.score import LONG, add_parts, in_parts, open_job
 
 if TYPE_CHECKING:
+    from nescio.batch.jobs import Ready
+    from nescio.batch.streaming import Usage
     from nescio.data.parts import Parts
-    from nescio.study.jobs import Ready
-    from nescio.study.streaming import Usage
 
 EXAMPLES = """examples:
   nescio check --guard guard --data new --out verdicts.parquet
@@ -66,8 +66,8 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, judge what is missing, join."""
+    from nescio.batch import verdict_columns
     from nescio.data.tables import read_table
-    from nescio.study import judging
     from nescio.types import InputError
 
     recall_model(args)
@@ -81,13 +81,13 @@ def run(args: argparse.Namespace) -> int:
         import numpy as np
 
         p = np.concatenate([read_table(file, ["p_value"])["p_value"] for file in parts.files])
-        changed = judging.at_rate(p, args.fdr)
-        found["notes"] = [judging.note(changed(read_table(file))) for file in parts.files]
+        changed = verdict_columns.at_rate(p, args.fdr)
+        found["notes"] = [verdict_columns.note(changed(read_table(file))) for file in parts.files]
         return changed
 
     def tell(words: str, ready: Ready, notes: list[tuple[int, Any]], usage: Usage) -> None:
         own = found.get("notes") or [one["guard"] for _, one in notes]
-        _tell(args, ready, sum(count for count, _ in notes), judging.together(own))
+        _tell(args, ready, sum(count for count, _ in notes), verdict_columns.together(own))
         print(words)
         if usage.seconds >= LONG:
             print(usage)
@@ -102,10 +102,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _opened(args: argparse.Namespace, ray: Any) -> Ready:
     """What is to be judged, opened."""
+    from nescio.batch.jobs import GuardAt, Job
+    from nescio.batch.pacing import SIZES
     from nescio.guard.promise import check_level
     from nescio.progress import cheaper
-    from nescio.study.jobs import GuardAt, Job
-    from nescio.study.pacing import SIZES
 
     cheaper("a GPU (--device cuda) or more processes (--engine ray --workers N) are faster")
     readers = args.workers if args.engine == "local" else None

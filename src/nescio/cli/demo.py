@@ -41,8 +41,8 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do it."""
     from nescio.data import check_writable
+    from nescio.demo import demo, write_page
     from nescio.report import text_table
-    from nescio.study.demo import demo, write_page
     from nescio.types import InputError
 
     if Path(args.out).suffix.lower() not in (".html", ".htm"):

@@ -14,8 +14,8 @@ from nescio.cli.guarding import fair_labels, left_out
 from nescio.cli.own_model import add_data, add_model, add_running, data_at, model_at, tell_opened, tell_problems
 
 if TYPE_CHECKING:
+    from nescio.batch.jobs import ModelAt
     from nescio.guard import Guard
-    from nescio.study.jobs import ModelAt
 
 EXAMPLES = """examples:
   nescio guard --model timm:resnet18 --weights resnet18.safetensors --reference photos --out guard
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     from nescio.guard import Guard
     from nescio.models import Classifier
     from nescio.progress import cheaper
-    from nescio.study.opening import remember
+    from nescio.specs.saved_models import remember
     from nescio.types import InputError, ModelError, need
 
     need("safetensors.torch", "files")
@@ -96,7 +96,7 @@ def _checked_folder(args: argparse.Namespace) -> Path:
     """The folder for the guard; raises now where it cannot be written, or holds something else."""
     from nescio.data import check_writable
     from nescio.guard.saving import BUNDLE
-    from nescio.study.opening import MODEL
+    from nescio.specs.saved_models import MODEL
     from nescio.types import InputError
 
     folder = Path(args.out)
@@ -117,7 +117,7 @@ def _checked_folder(args: argparse.Namespace) -> Path:
 def _tell(args: argparse.Namespace, guard: Guard, at: ModelAt) -> None:
     """What there is now, what it can promise, and the command that uses it."""
     from nescio.guard.promise import ENOUGH
-    from nescio.study.opening import names_code
+    from nescio.specs.saved_models import names_code
 
     found = guard.fitted
     names = ", ".join(witness.name for witness in found.witnesses)

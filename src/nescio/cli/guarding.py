@@ -27,7 +27,7 @@ def add_guard(command: argparse.ArgumentParser) -> None:
 
 def recall_model(args: argparse.Namespace) -> None:
     """What the guard's folder knows of its model, where nothing else is given."""
-    from nescio.study.opening import names_code, remembered
+    from nescio.specs.saved_models import names_code, remembered
     from nescio.types import InputError, ModelError
 
     if not Path(args.guard, "guard.json").is_file():

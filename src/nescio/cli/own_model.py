@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nescio.batch.jobs import DataAt, ModelAt
     from nescio.data.sources import Rows
     from nescio.models.sources import Source
-    from nescio.study.jobs import DataAt, ModelAt
 
 SPEC = "torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.pt2, PACKAGE.MODULE:FACTORY or a folder that nescio has kept"
 DATA = "a folder of pictures, a .txt list of them, .npz, .parquet, .csv, or a data set of Hugging Face on disk"
@@ -96,7 +96,7 @@ def add_trust(command: argparse.ArgumentParser) -> None:
 
 def model_at(args: argparse.Namespace) -> ModelAt:
     """The model of --model, --weights, --base and the pre-processing flags, on the device of --device."""
-    from nescio.study.jobs import ModelAt
+    from nescio.batch.jobs import ModelAt
 
     own = {name: getattr(args, name, None) for name in ("base", "output", "size", "crop", "mean", "std", "device")}
     return ModelAt(args.model, args.weights, trust_pickle=args.trust_pickle, classes=class_names(args), **own)
@@ -104,7 +104,7 @@ def model_at(args: argparse.Namespace) -> ModelAt:
 
 def data_at(args: argparse.Namespace, path: str) -> DataAt:
     """Data at a path, read as the flags say."""
-    from nescio.study.jobs import DataAt
+    from nescio.batch.jobs import DataAt
 
     x = tuple(args.x.split(",")) if args.x is not None and "," in args.x else args.x
     return DataAt(path, x, _or_none(args.label), _or_none(args.name), args.on_error)

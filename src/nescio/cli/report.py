@@ -99,9 +99,9 @@ def run(args: argparse.Namespace) -> int:
     """Open, gather, draw, write."""
     from nescio.cli.decide import apart
     from nescio.data import check_writable, replacing
+    from nescio.findings import gather, plain
     from nescio.limits.reported import reported
     from nescio.progress import cheaper
-    from nescio.study.reporting import gather, plain
     from nescio.types import InputError, need
 
     form = _form(args)

@@ -30,12 +30,12 @@ from nescio.cli.own_model import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from nescio.batch.jobs import Job, Ready
+    from nescio.batch.pacing import Beginning
+    from nescio.batch.streaming import Usage
     from nescio.data.parts import Parts
     from nescio.data.sources import Rows
     from nescio.models.sources import Source
-    from nescio.study.jobs import Job, Ready
-    from nescio.study.pacing import Beginning
-    from nescio.study.streaming import Usage
 
 LONG = 30.0
 """Seconds from which on people are told how the time was spent."""
@@ -126,10 +126,10 @@ def in_parts(
     tell: gets what was written, in words, the notes of all parts and the use of time. change: gives what is done to
     the columns of each part when they are joined, from all parts.
     """
+    from nescio.batch.jobs import identity, machine
+    from nescio.batch.streaming import Usage, stream
     from nescio.data.manifest import settled
     from nescio.data.parts import Parts, clean
-    from nescio.study.jobs import identity, machine
-    from nescio.study.streaming import Usage, stream
     from nescio.types import NescioError
 
     folder, ending = _out(args)
@@ -213,10 +213,10 @@ def _check_free(args: argparse.Namespace) -> None:
 
 def _opened(args: argparse.Namespace, ray: Any) -> Ready:
     """What is to be scored, opened, and fitted by this process if it is the one that scores."""
+    from nescio.batch.jobs import Job
+    from nescio.batch.pacing import SIZES
     from nescio.progress import cheaper
     from nescio.scores import default_method
-    from nescio.study.jobs import Job
-    from nescio.study.pacing import SIZES
 
     methods = tuple(configured(chosen(args.method), args.set))
     fit = None if args.fit is None else data_at(args, args.fit)
@@ -244,9 +244,9 @@ def _paced(args: argparse.Namespace, ready: Ready, folder: Path, ray: Any) -> tu
 
     On Ray the process that keeps the results has no GPU, and fits nothing: there such rows are not timed.
     """
+    from nescio.batch import pacing
     from nescio.data.manifest import settled
     from nescio.data.parts import part_rows
-    from nescio.study import pacing
 
     begun, rows = None, args.part_rows
     earlier = None if args.fresh else settled(folder)
@@ -267,7 +267,7 @@ def _paced(args: argparse.Namespace, ready: Ready, folder: Path, ray: Any) -> tu
 
 def training_data(args: argparse.Namespace, source: Source) -> list[tuple[Any, Tensor]]:
     """The training data of --fit in batches, for other commands that fit."""
-    from nescio.study.jobs import labelled
+    from nescio.batch.jobs import labelled
 
     data, rows = labelled(data_at(args, args.fit), source, args.batch_size)
     found = list(data)
@@ -299,9 +299,9 @@ def _on_ray(args: argparse.Namespace) -> Any:
             raise InputError("--address: expected --engine ray beside it; the local engine has no cluster")
         return None
     need("ray", "ray")
-    from nescio.study import on_ray
+    from nescio.batch import ray_stream
 
-    return on_ray
+    return ray_stream
 
 
 def _say(words: str) -> None:

@@ -1,6 +1,6 @@
 """The first screen of a page: a strip of all inputs in three colours, which not to trust and why, and what to do.
 
-It is given what `nescio.study.reporting.front` makes.
+It is given what `nescio.findings.first_screen` makes.
 """
 
 from __future__ import annotations

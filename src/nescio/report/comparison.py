@@ -67,7 +67,7 @@ class Comparison:
     methods: tuple[MethodResult, ...]
     accuracy: float
     facts: Mapping[str, str]
-    front: Mapping[str, Any]  # which of some pictures not to trust, as `nescio.study.reporting.front` gives it
+    front: Mapping[str, Any]  # which of some pictures not to trust, as `nescio.findings.first_screen` gives it
     featured: str  # the method whose histogram and pictures are shown
 
     @property

@@ -1,6 +1,6 @@
 """The page of a model on somebody's data: which inputs not to trust, why, and what to do; then the details.
 
-It is given one dictionary of plain values, as `nescio.study.reporting.gather` makes it, and every number on the page is
+It is given one dictionary of plain values, as `nescio.findings.gather` makes it, and every number on the page is
 in there. Sections that there is nothing for are left out.
 """
 
@@ -23,7 +23,7 @@ Result = Mapping[str, Any]
 def model_page(result: Result) -> str:
     """One self-contained HTML page."""
     if result.get("format") != "nescio.report":
-        raise InputError("result: expected what nescio.study.reporting.gather gives, but got another dictionary")
+        raise InputError("result: expected what nescio.findings.gather gives, but got another dictionary")
     parts: dict[str, tuple[str, Callable[[Result], str]]] = {
         "examples": ("Where doubt comes from", _examples),
         "doubt": ("How doubtful it is", sections.doubt),

@@ -22,7 +22,7 @@ from nescio.guard import Guard
 from nescio.models import Classifier
 from nescio.posteriors import Laplace
 from nescio.serve.engine import Engine
-from nescio.study.opening import open_source
+from nescio.specs.saved_models import open_source
 from nescio.types import Method
 
 PLAN, SEED, SAMPLES, RISK = "digits", 0, 20, 0.02

@@ -64,7 +64,7 @@ class Assessed:
 class Engine:
     """A model with the methods, the policy and the guard that it is asked by.
 
-    source: the model, or a distribution over it, as `nescio.study.opening.open_source` gives it. methods: names or
+    source: the model, or a distribution over it, as `nescio.specs.saved_models.open_source` gives it. methods: names or
     objects, fitted where they need it; None: that of `nescio.scores.default_method`. posterior: a distribution for the
     doubt, where the source is a single network. policy: which answers to accept. guard: which inputs are foreign;
     fitted to the same network. rows: inputs of a pass; None: 8 on a CPU, else 32.

@@ -16,7 +16,7 @@ spec                      what it is
 ``FILE.pt2``              an archive of torch.export
 ``package.module:name``   a function that makes a model, a Classifier or a module; its ``.transform``, where it has one
 
-A saved study or posterior is opened one floor up, by `nescio.study.opening.open_source`, which takes all of these too.
+A trained network or a saved posterior is opened by `nescio.specs.saved_models.open_source`, which takes these too.
 
 Preprocess, for whoever feeds the model (``nescio.data.sources`` does): ``kind`` is "pictures", "texts" or "numbers";
 ``preprocess(row)`` gives the tensor or mapping of one row, without a batch dimension, and may be called from several

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from nescio import progress, scores
+from nescio.batch import columns, pacing
+from nescio.batch.jobs import DataAt, Job, ModelAt, identity
+from nescio.batch.streaming import stream
 from nescio.data.parts import KEPT, Parts, part_rows
-from nescio.study import gathering, pacing
-from nescio.study.jobs import DataAt, Job, ModelAt, identity
-from nescio.study.streaming import stream
 
 MODEL = """
 import torch
@@ -27,7 +27,7 @@ class Clock:
 
     def __init__(self, monkeypatch, row, first=0.0):
         self.now, self.row, self.first, self.sizes = 0.0, row, first, []
-        whole = gathering.score
+        whole = columns.score
 
         def timed(model, x, *given, **more):
             self.now += self.first + (self.row(len(x)) if callable(self.row) else self.row * len(x))
@@ -35,7 +35,7 @@ class Clock:
             self.sizes.append(len(x))
             return whole(model, x, *given, **more)
 
-        monkeypatch.setattr(gathering, "score", timed)
+        monkeypatch.setattr(columns, "score", timed)
         monkeypatch.setattr(progress, "clock", lambda: self.now)
 
 

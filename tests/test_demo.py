@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import nescio
+from nescio import demo as room
 from nescio.data import NOT_DIGITS
-from nescio.study import demo as room
-from nescio.study.demo import demo, write_page
+from nescio.demo import demo, write_page
 from nescio.types import InputError
 
 TINY = {"inputs": 8, "epochs": 1, "progress": False}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nescio.batch import ray_parquet
+from nescio.batch.ray_parquet import groups, lent, reader, runs
 from nescio.data.sources import open_data
-from nescio.study import parquet_on_ray
-from nescio.study.parquet_on_ray import groups, lent, reader, runs
 
 ROWS = 40
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_read_or_is_too_large_is_left_to_the_worker(table, monkey
     assert [bool(one) for one in content] == [True] * 3 + [False] * 4 + [True] * 3  # 12 to 15 begin in a good group
     with lent(rows, 16, b""):
         assert rows.store._table.row(0, ["a"]) == [table["a"][0].as_py()]
-    monkeypatch.setattr(parquet_on_ray, "MOST", 10)
+    monkeypatch.setattr(ray_parquet, "MOST", 10)
     assert not any(one["table"][0] for one in sent(rows, parts))
 
 

@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nescio.batch import verdict_columns
+from nescio.batch.jobs import Ready
 from nescio.data.prefetch import Read
 from nescio.data.sources import Problem
 from nescio.data.sources.arrays import ArrayRows
 from nescio.guard import Verdict
 from nescio.inputs import Inputs
 from nescio.models import Classifier
-from nescio.study import judging
-from nescio.study.jobs import Ready
 from nescio.study.scoring import score
 from nescio.types import InputError, Logits, Request, Scored
 
@@ -29,7 +29,7 @@ class Scores:
     """Scored rows: columns by their names, the rows that could not be used, and by method what is known of its error.
 
     index, name (where rows have one), the methods, predicted, probability, and where they are known predicted_class,
-    label and label_class; a guard has columns of its own (`nescio.study.judging`). notes: for a method that estimates,
+    label and label_class; a guard has columns of its own (`verdict_columns`). notes: for a method that estimates,
     the middle and the largest standard error, and on how many inputs that were computed exactly too it was off by how
     much at most; of a guard what people are told.
     """
@@ -84,7 +84,7 @@ class Gathered:
             columns["label"] = _whole(self.labels)
             columns |= _named("label_class", columns["label"], rows.classes)
         notes = {key: note for key in self.keys if (note := _note(self.found[key]))}
-        return Scores(columns, self.problems, {"guard": judging.note(columns)} if judged else notes)
+        return Scores(columns, self.problems, {"guard": verdict_columns.note(columns)} if judged else notes)
 
     def _scores(self) -> dict[str, Column]:
         columns = {key: _numbers(self.found[key]) for key in self.keys}
@@ -95,7 +95,7 @@ class Gathered:
     def _verdicts(self) -> dict[str, Column]:
         assert self.ready.guard is not None
         assert self.ready.job.guard is not None
-        own = judging.columns(self.verdicts, self.ready.guard, self.ready.job.guard.level)
+        own = verdict_columns.columns(self.verdicts, self.ready.guard, self.ready.job.guard.level)
         named = _named("predicted_class", own["predicted"], self.ready.source.classes)
         return {"predicted": own.pop("predicted"), **named, **own}
 

@@ -9,7 +9,7 @@ parts begin at multiples of the batch, and what is kept as time passes ends with
 alone (`nescio.trace.noise`, `nescio.quantities.draws`), not the place of an input; and what the engine finds out about
 a model from the first inputs that it sees (`nescio.trace.plan`), alone or among others, it finds out from the first
 batches, which a run that begins elsewhere is shown first (`warm`). How large a batch is may be found by time
-(`nescio.study.pacing`): once, and the manifest says it, so that every run that goes on takes the same.
+(`nescio.batch.pacing`): once, and the manifest says it, so that every run that goes on takes the same.
 
 **For another engine.** `score_part(job, start, stop)` is the whole of the work on some rows: it is pure, its arguments
 and its result can be pickled, and the job is opened once in a process. An engine asks `Parts` which ranges are
@@ -27,11 +27,11 @@ from dataclasses import dataclass
 
 from nescio import inputs
 from nescio import progress as bars
+from nescio.batch.columns import Gathered, Scores
+from nescio.batch.jobs import Job, Ready
+from nescio.batch.pacing import Beginning
 from nescio.data.parts import KEPT, Parts
 from nescio.data.prefetch import Read, read_ahead
-from nescio.study.gathering import Gathered, Scores
-from nescio.study.jobs import Job, Ready
-from nescio.study.pacing import Beginning
 from nescio.types import InputError
 
 

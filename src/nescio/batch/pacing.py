@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nescio import inputs, progress
+from nescio.batch.columns import Gathered
+from nescio.batch.jobs import FOUND, Ready
 from nescio.data.parts import KEPT
 from nescio.data.prefetch import read_ahead
-from nescio.study.gathering import Gathered
-from nescio.study.jobs import FOUND, Ready
 from nescio.types import InputError
 
 SIZES = (1, 4, 16, 64, 256)

@@ -1,11 +1,11 @@
-"""The stream of `nescio.study.streaming` on Ray: many processes, GPUs or machines, each with a model of its own.
+"""The stream of `nescio.batch.streaming` on Ray: many processes, GPUs or machines, each with a model of its own.
 
     missing parts ──► read ──► score, by actors with one model each ──► parts.adopt, in this process, as they come
                       Parquet  score_part(job, start, stop), written aside
 
 An actor opens the job for itself, so the model and the data have to lie at the same place on every machine; this
 process opens them too, to know what they are, but fits nothing and takes no GPU. Rows of Parquet files are read by a
-stage of the pipeline (`nescio.study.parquet_on_ray`), others by the actor. An actor writes its part too, where it sees
+stage of the pipeline (`nescio.batch.ray_parquet`), others by the actor. An actor writes its part too, where it sees
 the folder of the results, else this process does. Ray's own writer is not used: it gives its files names as they come
 and tells of them at the end alone, so that a run that was killed could not tell which rows are there. Here a part
 counts when this process has given it its name, once: rows are neither lost nor doubled, though a part whose worker was
@@ -30,15 +30,15 @@ from typing import Any
 
 import torch
 
+from nescio.batch import jobs, ray_cluster, ray_parquet, streaming
+from nescio.batch.jobs import Job, Ready
+from nescio.batch.streaming import Scores
 from nescio.data import prefetch
 from nescio.data.aside import Aside, Written
 from nescio.data.parts import Parts
 from nescio.data.sources import Problem, Rows
 from nescio.models.sources import Source
 from nescio.progress import bar
-from nescio.study import cluster, jobs, parquet_on_ray, streaming
-from nescio.study.jobs import Job, Ready
-from nescio.study.streaming import Scores
 from nescio.types import InputError, ModelError, need
 
 ATTEMPTS = 5
@@ -104,12 +104,12 @@ def stream(
         if todo:
             gpu = _gpu(ready)
             with (
-                cluster.quiet(),
+                ray_cluster.quiet(),
                 bar(left, show=progress, description=about) as shown,
                 parts.aside() as aside,
-                cluster.connected(address),
+                ray_cluster.connected(address),
             ):
-                count, threads = cluster.share(cluster.nodes(), workers, torch.get_num_threads(), gpu)
+                count, threads = ray_cluster.share(ray_cluster.nodes(), workers, torch.get_num_threads(), gpu)
                 if threads < (alone := torch.get_num_threads()) and not gpu:
                     tell(f"a worker has {threads} threads, one process alone has {alone}: last digits may differ")
                 usage.workers = min(count, len(todo))
@@ -198,7 +198,7 @@ class _Worker:
                     f"expected the same weights of {work.job.model.spec} in every process, but they are others in this "
                     "one; give a file of --weights, or fix the seed in the function that makes the model"
                 )
-            with parquet_on_ray.lent(ready.rows, start, table):
+            with ray_parquet.lent(ready.rows, start, table):
                 found = streaming.score_part(work.job, start, stop)
             if (written := work.aside.write(found.columns)) is not None:
                 found = replace(found, columns={})
@@ -222,11 +222,11 @@ def _results(work: _Work, rows: Rows, parts: list[range], workers: int, gpu: boo
             return self.begun[start]
 
     ledger = ray.remote(Ledger).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
-    if groups := parquet_on_ray.groups(rows):
-        runs = parquet_on_ray.runs(parts, groups)
+    if groups := ray_parquet.groups(rows):
+        runs = ray_parquet.runs(parts, groups)
         numbers = [{"run": number} for number in range(len(runs))]
         asked = data.from_items(numbers, override_num_blocks=len(numbers)).map_batches(
-            parquet_on_ray.reader(rows, groups, runs),
+            ray_parquet.reader(rows, groups, runs),
             batch_size=1,
             compute=data.TaskPoolStrategy(size=workers),
             num_cpus=0,  # the workers may have all cores, and wait for it

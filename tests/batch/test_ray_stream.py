@@ -15,14 +15,14 @@ import pytest
 import torch
 
 from nescio import scores
+from nescio.batch import ray_parquet, ray_stream, streaming
+from nescio.batch.jobs import DataAt, Job, ModelAt, identity
+from nescio.batch.ray_cluster import Node, share
+from nescio.batch.ray_stream import Usage, _Done, _Work, _Worker
+from nescio.batch.streaming import score_part
 from nescio.cli import main
 from nescio.data import read_table
 from nescio.data.parts import MANIFEST, Aside, Parts
-from nescio.study import on_ray, parquet_on_ray, streaming
-from nescio.study.cluster import Node, share
-from nescio.study.jobs import DataAt, Job, ModelAt, identity
-from nescio.study.on_ray import Usage, _Done, _Work, _Worker
-from nescio.study.streaming import score_part
 from nescio.types import InputError, ModelError
 
 MODELS = """
@@ -88,7 +88,7 @@ def cluster():
     """A Ray for all tests, and its address: to start one takes seconds."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'nescio[ray]'")
     pytest.importorskip("pandas", reason="Ray Data is not installed: pip install 'nescio[ray]'")
-    with on_ray.cluster.quiet(), on_ray.cluster._silent():
+    with ray_stream.cluster.quiet(), ray_stream.cluster._silent():
         ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
@@ -139,14 +139,14 @@ def test_ray_gives_the_bytes_of_the_local_engine_though_a_worker_is_killed_and_r
     asked = job("regrad", "perturb_x", "mahalanobis", fit=DataAt("train.npz"), data="tables", x="x")
     local = locally(asked, ".parquet")
     Path("deadly").touch()
-    monkeypatch.setattr(parquet_on_ray, "reader", noting(parquet_on_ray.reader, folder / "read"))
+    monkeypatch.setattr(ray_parquet, "reader", noting(ray_parquet.reader, folder / "read"))
     told, usage = [], Usage()
-    ready = on_ray.opened(asked)
+    ready = ray_stream.opened(asked)
     adopted = []
     with Parts("ray", ROWS, SIZE, identity(asked, ready)) as parts:
         adopt = parts.adopt
         parts.adopt = lambda part, *more: (adopted.append(part.start), adopt(part, *more))
-        on_ray.stream(ready, parts, workers=2, usage=usage, tell=told.append)
+        ray_stream.stream(ready, parts, workers=2, usage=usage, tell=told.append)
         parts.join("ray.parquet")
         assert [problem.index for problem in parts.problems] == [4, 5, 6, 7, 18]
     assert not Path("deadly").exists()
@@ -228,26 +228,26 @@ def test_a_worker_gives_errors_back_as_they_are_and_gives_a_part_up_that_has_end
     failed = done(job(model="raymodels:failing")).found
     assert isinstance(failed, Exception) and "by the model" in str(failed)
     assert "expected the folder" in str(done(job(), where=folder / "none").found)
-    lost = done(job(), attempts=on_ray.ATTEMPTS + 1).found
+    lost = done(job(), attempts=ray_stream.ATTEMPTS + 1).found
     assert isinstance(lost, ModelError) and "5 workers were lost at the rows 4 to 7" in str(lost)
     other = done(job(), weights="another").found
     assert isinstance(other, ModelError)
     assert "expected the same weights of raymodels:build in every process" in str(other)
-    good = done(job("entropy", data="x.npz"), attempts=on_ray.ATTEMPTS)
+    good = done(job("entropy", data="x.npz"), attempts=ray_stream.ATTEMPTS)
     assert good.found.columns["index"].tolist() == [4, 5, 6, 7]
 
     class Odd(Exception):
         def __init__(self, one, two):
             super().__init__(f"{one}{two}")
 
-    assert str(on_ray._portable(Odd("a", "b"))) == "Odd: ab"  # it cannot be made again from its text
+    assert str(ray_stream._portable(Odd("a", "b"))) == "Odd: ab"  # it cannot be made again from its text
 
 
 def test_a_worker_takes_the_rows_that_were_read_and_writes_its_part(folder):
     asked = job(data="tables", x="x")
-    ready = on_ray.opened(asked)
-    found = parquet_on_ray.groups(ready.rows)
-    read = parquet_on_ray.reader(ready.rows, found, [[range(20, 24)]])
+    ready = ray_stream.opened(asked)
+    found = ray_parquet.groups(ready.rows)
+    read = ray_parquet.reader(ready.rows, found, [[range(20, 24)]])
     (sent,) = read({"run": np.array([0])})
     with Parts("p", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts, parts.aside() as aside:
         work = _Work(asked, torch.get_num_threads(), str(folder), aside, parts.identity["weights"])
@@ -270,20 +270,20 @@ def played(folder, monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(on_ray.cluster, "quiet", Bare)
-    monkeypatch.setattr(on_ray.cluster, "connected", lambda address: Bare())
-    monkeypatch.setattr(on_ray.cluster, "nodes", lambda: [Node(64, 0)])
+    monkeypatch.setattr(ray_stream.cluster, "quiet", Bare)
+    monkeypatch.setattr(ray_stream.cluster, "connected", lambda address: Bare())
+    monkeypatch.setattr(ray_stream.cluster, "nodes", lambda: [Node(64, 0)])
 
     def play(asked, change, name="played", tell=lambda words: None):
         def results(work, rows, parts, workers, gpu):
             found = [(part.start, score_part(asked, part.start, part.stop)) for part in parts]
             yield from change([_Done(start, one, 0.1, 1, machine="here") for start, one in found])
 
-        monkeypatch.setattr(on_ray, "_results", results)
-        ready = on_ray.opened(asked)
+        monkeypatch.setattr(ray_stream, "_results", results)
+        ready = ray_stream.opened(asked)
         with Parts(name, ROWS, SIZE, identity(asked, ready), ending=".csv") as parts:
             try:
-                on_ray.stream(ready, parts, tell=tell)
+                ray_stream.stream(ready, parts, tell=tell)
                 parts.join(f"{name}.csv")
             finally:
                 play.rows = parts.rows
@@ -341,12 +341,12 @@ def test_people_are_told_of_other_machines_lost_workers_and_rows_that_were_not_f
 
 
 def test_a_gpu_is_named_by_ray(folder):
-    ready = on_ray.opened(job())
-    assert not on_ray._gpu(ready)
+    ready = ray_stream.opened(job())
+    assert not ray_stream._gpu(ready)
 
     def asking(device):
         asked = Job(ModelAt("raymodels:build", device=device), DataAt("x.npz"), (), batch=SIZE)
-        return on_ray._gpu(on_ray.opened(asked))  # opened without it
+        return ray_stream._gpu(ray_stream.opened(asked))  # opened without it
 
     assert asking("cuda") and not asking("cpu")
     with pytest.raises(InputError, match="--device: expected cuda, since Ray gives each worker a GPU of its own"):

@@ -17,9 +17,9 @@ from nescio.attribution.source import Source as Attributed
 from nescio.attribution.uncertainty import Of
 from nescio.data.sources import Problem, Rows
 from nescio.data.sources.tables import TableRows
+from nescio.findings.measuring import Measured, Subject
 from nescio.inputs import Inputs
 from nescio.progress import bar
-from nescio.study.reporting.measuring import Measured, Subject
 from nescio.types import NescioError
 
 KINDS: tuple[Of, ...] = ("total", "aleatoric", "epistemic")

@@ -10,11 +10,11 @@ import torch
 
 import nescio
 from nescio import scores
+from nescio.batch import streaming
+from nescio.batch.jobs import DataAt, Job, ModelAt, identity, machine
+from nescio.batch.streaming import Usage, score_part, stream
 from nescio.data import read_table
 from nescio.data.parts import Parts
-from nescio.study import streaming
-from nescio.study.jobs import DataAt, Job, ModelAt, identity, machine
-from nescio.study.streaming import Usage, score_part, stream
 from nescio.types import InputError
 
 MODELS = """

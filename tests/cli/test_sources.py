@@ -167,7 +167,7 @@ def test_an_exported_program_and_its_gradients(folder):
 def test_a_saved_posterior(folder, capsys):
     pytest.importorskip("safetensors")
     from nescio.posteriors import DeepEnsemble
-    from nescio.study.opening import remember
+    from nescio.specs.saved_models import remember
 
     source = open_model("sourcemodels:pictures", size=4)
     other = open_model("sourcemodels:pictures", size=4)

@@ -32,9 +32,9 @@ from nescio import progress as bars
 from nescio import scores, zoo
 from nescio.data import NOT_DIGITS, Digits, digits, replacing
 from nescio.data.digits import ABOUT, Split
+from nescio.findings import first_screen
 from nescio.guard import Guard, Verdict
 from nescio.report import Comparison, MethodResult, PictureSet, page
-from nescio.study.reporting import front
 from nescio.study.scoring import fit, score
 from nescio.types import InputError, Predictions, need
 
@@ -111,7 +111,7 @@ def _front(guard: Guard, verdict: Verdict, sets: Sequence[PictureSet]) -> dict[s
     tiles = [_tile(one, at) for one in sets for at in range(len(one.pictures))]
     first = len(sets[0].pictures)
     places = [*_evenly(range(first)), *_evenly(range(first, len(tiles)))]
-    found = front.judged(
+    found = first_screen.judged(
         verdict, guard, dict.fromkeys(places, 1), tiles.__getitem__, kind="pictures", level=LEVEL,
         like=f"the {REFERENCE} digits of the reference",
     )  # fmt: skip

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nescio.batch import columns
 from nescio.cli import main
 from nescio.data import read_table
 from nescio.data.parts import MANIFEST, RUNS, Parts
-from nescio.study import gathering
 
 MODELS = """
 import torch
@@ -162,10 +162,10 @@ def test_an_interrupt_says_how_to_go_on(folder, capsys):
             raise KeyboardInterrupt
         return whole(*given, **more)
 
-    whole = gathering.score
+    whole = columns.score
     capsys.readouterr()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gathering, "score", stopping)
+        patch.setattr(columns, "score", stopping)
         assert score() == 130
     error = capsys.readouterr().err
     assert error.splitlines() == [
@@ -182,7 +182,7 @@ def test_an_interrupt_says_how_to_go_on(folder, capsys):
     assert not Path("s.csv.parts").exists()
     real.clear()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(gathering, "score", stopping)
+        patch.setattr(columns, "score", stopping)
         score("--debug", "--overwrite")
 
 
@@ -205,13 +205,13 @@ def test_a_table_that_is_there_is_replaced_only_where_that_is_said(folder, capsy
             real(*given, **more) if next(left, None) is not None else signal.raise_signal(signal.SIGINT)
         )
 
-    for place, times in ((gathering, 3), (Parts, 0)):  # at work, and when all was done but the parts were there
-        name = "score" if place is gathering else "remove"
+    for place, times in ((columns, 3), (Parts, 0)):  # at work, and when all was done but the parts were there
+        name = "score" if place is columns else "remove"
         with monkeypatch.context() as patch:
             patch.setattr(place, name, interrupted_after(times, getattr(place, name)))
             assert score("--overwrite", method="energy") == 130
         assert Path("s.csv.parts").is_dir()
-        if place is gathering:
+        if place is columns:
             refused()
     after = Path("s.csv").read_bytes()
     assert after != before
@@ -227,9 +227,9 @@ class Slow:
 
     def __init__(self, patch, seconds, most=None):
         from nescio import progress
-        from nescio.study import gathering
+        from nescio.batch import columns
 
-        self.now, self.sizes, whole = 0.0, [], gathering.score
+        self.now, self.sizes, whole = 0.0, [], columns.score
 
         def score(model, x, *given, **more):
             if most is not None and sum(self.sizes) >= most:
@@ -238,7 +238,7 @@ class Slow:
             self.sizes.append(len(x))
             return whole(model, x, *given, **more)
 
-        patch.setattr(gathering, "score", score)
+        patch.setattr(columns, "score", score)
         patch.setattr(progress, "clock", lambda: self.now)
 
 
@@ -285,7 +285,7 @@ ENDED = """
 import os, signal, sys, time
 import torch
 from nescio.cli import main
-from nescio.study import pacing, streaming
+from nescio.batch import pacing, streaming
 
 torch.set_num_threads(1)
 streaming.KEPT, pacing.BATCH = 0.3, 0.05
@@ -383,9 +383,9 @@ def test_a_broken_row_keeps_what_came_before_and_may_be_left_out(folder, capsys)
 
 
 def test_what_is_unforeseen_keeps_parts_too(folder, capsys):
-    from nescio.study import gathering
+    from nescio.batch import columns
 
-    whole, calls = gathering.score, []
+    whole, calls = columns.score, []
 
     def broken(*given, **more):
         calls.append(1)
@@ -394,7 +394,7 @@ def test_what_is_unforeseen_keeps_parts_too(folder, capsys):
         return whole(*given, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gathering, "score", broken)
+        patch.setattr(columns, "score", broken)
         assert score() == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"nescio: 8 of {ROWS} rows are kept in s.csv.parts: the same command goes on from there"

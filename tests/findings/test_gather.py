@@ -10,13 +10,12 @@ import torch
 from torch import nn
 
 import nescio
-from nescio import evaluate, posteriors
+from nescio import evaluate, findings, posteriors
 from nescio.data.sources import open_data
+from nescio.findings import first_screen, gather, plain, sentences, with_labels
 from nescio.limits.reported import reported
 from nescio.models import Classifier
 from nescio.models.sources import Source
-from nescio.study import reporting
-from nescio.study.reporting import front, gather, labelled, plain, words
 from nescio.types import InputError
 from tests.report.reported import opened, write
 
@@ -100,17 +99,17 @@ def test_labels_give_calibration_and_risk(digits):
 
 
 def test_too_sure_is_said_only_where_chance_does_not_explain_it(digits):
-    figures = dict(n=40, right=36, mean_confidence=0.95, accuracy_interval=labelled.interval(36, 40))
+    figures = dict(n=40, right=36, mean_confidence=0.95, accuracy_interval=with_labels.interval(36, 40))
     assert figures["accuracy_interval"] == pytest.approx((0.7634, 0.9721), abs=2e-4)  # Clopper and Pearson's table
-    assert words.calibrated(figures) == (
+    assert sentences.calibrated(figures) == (
         "Of 40 labelled inputs 36 are answered rightly, with a mean confidence of 95 %; that is no contradiction: with "
         "so many examples the share of right answers is between 76 % and 98 % with 95 % confidence."
     )
-    assert "the model is too sure" in words.calibrated(figures | {"mean_confidence": 0.98})
-    assert "not sure enough" in words.calibrated(figures | {"mean_confidence": 0.7})
+    assert "the model is too sure" in sentences.calibrated(figures | {"mean_confidence": 0.98})
+    assert "not sure enough" in sentences.calibrated(figures | {"mean_confidence": 0.7})
     p = torch.tensor([[0.8, 0.2]] * 40, dtype=torch.float64)
-    assert 0.05 < labelled._figures(p, torch.zeros(40, dtype=torch.long))["ece_by_chance"] < 0.2
-    many = labelled._figures(p.repeat(50, 1), torch.zeros(2000, dtype=torch.long))
+    assert 0.05 < with_labels._figures(p, torch.zeros(40, dtype=torch.long))["ece_by_chance"] < 0.2
+    many = with_labels._figures(p.repeat(50, 1), torch.zeros(2000, dtype=torch.long))
     assert many["ece_by_chance"] < 0.03 < many["ece"]
     assert digits[1]["calibration"]["all"]["accuracy_interval"][0] < digits[1]["calibration"]["all"]["mean_accuracy"]
 
@@ -226,7 +225,7 @@ def test_the_guard_judges_the_second_set_too(judged):
 
 def test_a_level_that_the_reference_cannot_hold_is_said_before_the_work(judged, monkeypatch):
     source, rows = opened("digits", "mixed.npz")
-    monkeypatch.setattr(reporting, "measure", lambda *a, **k: pytest.fail("nothing should be measured"))
+    monkeypatch.setattr(findings, "measure", lambda *a, **k: pytest.fail("nothing should be measured"))
     with pytest.raises(InputError, match=r"at least 500 ranks for a level of 0.01, got 120"):
         quick(source, rows, guard=judged[0], level=0.01)
 
@@ -234,10 +233,10 @@ def test_a_level_that_the_reference_cannot_hold_is_said_before_the_work(judged, 
 def test_many_inputs_leave_room_for_every_state_and_the_others_are_listed():
     states = ["foreign"] * 100 + ["unsure"] * 5 + ["fine"] * 40
     places = {state: [at for at, own in enumerate(states) if own == state] for state in ("foreign", "unsure", "fine")}
-    strip = front._strip(places)
+    strip = first_screen._strip(places)
     shown = [states[at] for at in strip]
     assert (shown.count("foreign"), shown.count("unsure"), shown.count("fine")) == (31, 5, 24)
-    assert front._strip({"foreign": [], "unsure": [], "fine": list(range(200))}) == list(range(60))
+    assert first_screen._strip({"foreign": [], "unsure": [], "fine": list(range(200))}) == list(range(60))
 
 
 def test_a_large_set_is_sampled_by_the_seed_and_batches_do_not_matter(place):

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from nescio import Guard
+from nescio.batch.jobs import DataAt, GuardAt, Job, ModelAt
+from nescio.batch.streaming import score_part
 from nescio.cli import main
 from nescio.data import read_table
 from nescio.data.parts import RUNS
-from nescio.study.jobs import DataAt, GuardAt, Job, ModelAt
-from nescio.study.streaming import score_part
 
 image = pytest.importorskip("PIL.Image")
 

@@ -12,7 +12,7 @@ import nescio
 from nescio import posteriors, zoo
 from nescio.models import Classifier
 from nescio.models.sources import Source, open_model
-from nescio.study.opening import open_source, remember
+from nescio.specs.saved_models import open_source, remember
 from nescio.types import InputError, ModelError
 
 FACTORY = """

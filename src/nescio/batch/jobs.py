@@ -40,7 +40,7 @@ from nescio.models.sources import Source
 from nescio.models.sources.base import Channels, Size
 from nescio.modes import preserved
 from nescio.posteriors.saving import fingerprint, pack
-from nescio.study.opening import open_source
+from nescio.specs.saved_models import open_source
 from nescio.study.scoring import fit
 from nescio.types import InputError, Method, ModelError, Posterior
 
@@ -51,7 +51,7 @@ FOUND = ", found by time"
 
 @dataclass(frozen=True)
 class ModelAt:
-    """Where a model comes from: the arguments of `nescio.study.opening.open_source`, and the device it runs on."""
+    """Where a model comes from: the arguments of `nescio.specs.saved_models.open_source`, and the device it runs on."""
 
     spec: str
     weights: str | None = None
@@ -128,7 +128,7 @@ class Job:
 
     Rows go to the model `batch` at a time, from row 0 on; where work is divided, it is at a multiple of that, because
     numbers are the same bit for bit in the same batch alone. ramp: the first batches are smaller, so that they can be
-    timed, and `batch` was found so (`nescio.study.pacing`). workers: threads, or processes for a GPU, that read; it
+    timed, and `batch` was found so (`nescio.batch.pacing`). workers: threads, or processes for a GPU, that read; it
     changes no number.
     """
 

@@ -23,16 +23,16 @@ from torch import Tensor
 
 from nescio import evaluate, scores
 from nescio.data.sources import Rows
+from nescio.findings import examples as single
+from nescio.findings import far_away, first_screen, with_labels
+from nescio.findings import model_facts as facts
+from nescio.findings.measuring import Measured, Subject, measure, sample, subject
+from nescio.findings.sentences import summary
 from nescio.guard import Guard
 from nescio.guard.promise import check_level
 from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.study.fitting import check_fit, waits
-from nescio.study.reporting import about as facts
-from nescio.study.reporting import examples as single
-from nescio.study.reporting import far, front, labelled
-from nescio.study.reporting.measuring import Measured, Subject, measure, sample, subject
-from nescio.study.reporting.words import summary
 from nescio.study.scoring import fit
 from nescio.types import InputError, Method
 
@@ -55,7 +55,7 @@ def gather(
     most: int = 2000,
     examples: int = 6,
     maps: bool = True,
-    audit: far.Audit | None = None,
+    audit: far_away.Audit | None = None,
     batch: int = 32,
     seed: int = 0,
     repeat: Mapping[str, str] | None = None,
@@ -100,7 +100,7 @@ def gather(
         other = measure(about, foreign, drawn, labels=None, what="scoring the other set", **pass_)
 
     truth, note = _truth(source, rows, known, labels)
-    truth = labelled.checked(truth, classes)
+    truth = with_labels.checked(truth, classes)
     right = None if truth is None else known.p.argmax(1).numpy() == truth
     told = None if truth is None else truth >= 0
     leading = next(iter(known.scores))
@@ -111,9 +111,9 @@ def gather(
         return single.tile(rows, known, at, truth, class_names)
 
     if known.verdict is not None and guard is not None:
-        answer = front.judged(known.verdict, guard, counts, show, kind=kind, level=level, again=again)
+        answer = first_screen.judged(known.verdict, guard, counts, show, kind=kind, level=level, again=again)
     else:
-        answer = front.ranked(lead, leading, counts, show, kind=kind, again=again)
+        answer = first_screen.ranked(lead, leading, counts, show, kind=kind, again=again)
     result: dict[str, Any] = {
         "format": "nescio.report",
         "version": 2,
@@ -132,9 +132,9 @@ def gather(
         "foreign": None,
     }
     if truth is not None and right is not None and told is not None:
-        result["calibration"] = labelled.calibration(known.p[told], torch.from_numpy(truth[told]), seed)
+        result["calibration"] = with_labels.calibration(known.p[told], torch.from_numpy(truth[told]), seed)
         by_score = {name: values[told] for name, values in _every(known).items()}
-        result["selective"] = labelled.selective(by_score, right[told])
+        result["selective"] = with_labels.selective(by_score, right[told])
     if other is not None and foreign is not None:
         result["foreign"] = _against(known, other, seed) | _data(foreign, other, min(len(foreign), most), most)
         result["foreign"] |= {"flagged": None if other.verdict is None else int(other.verdict.foreign(level).sum())}
@@ -149,7 +149,7 @@ def gather(
         result["examples"]["foreign"] = single.described(
             about, foreign, other, low, labels=None, what="the others", **common
         )
-    result["limits"] = far.audited(audit, source.model, rows, places, seed)
+    result["limits"] = far_away.audited(audit, source.model, rows, places, seed)
     result["repeat"] = {
         **(repeat or {}),
         "seed": str(seed),
