@@ -70,7 +70,7 @@ def test_methods_are_fitted_to_the_pictures_that_the_network_was_trained_on(monk
 
     def fit(model, method, data, **more):
         seen.append((method.name, data))
-        return nescio.study.scoring.fit(model, method, data, **more)
+        return nescio.scoring.fit(model, method, data, **more)
 
     monkeypatch.setattr(room, "fit", fit)
     demo(**TINY, methods=["entropy", "knn"])

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nescio.models import Classifier
     from nescio.scores import methods
     from nescio.scores.decomposition import decompose
-    from nescio.study.scoring import fit, score
+    from nescio.scoring import fit, score
     from nescio.types import ClassGradients, Decomposition, Scored
 
 __version__ = "0.1.0"
@@ -86,8 +86,8 @@ __all__ = [
 _HOME = {
     "Guard": "nescio.guard",
     "Verdict": "nescio.guard",
-    "score": "nescio.study.scoring",
-    "fit": "nescio.study.scoring",
+    "score": "nescio.scoring",
+    "fit": "nescio.scoring",
     "methods": "nescio.scores",
     "decompose": "nescio.scores.decomposition",
     "explain": "nescio.attribution",

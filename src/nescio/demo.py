@@ -35,7 +35,7 @@ from nescio.data.digits import ABOUT, Split
 from nescio.findings import first_screen
 from nescio.guard import Guard, Verdict
 from nescio.report import Comparison, MethodResult, PictureSet, page
-from nescio.study.scoring import fit, score
+from nescio.scoring import fit, score
 from nescio.types import InputError, Predictions, need
 
 BATCH = 50

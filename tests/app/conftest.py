@@ -12,8 +12,8 @@ from nescio.guard import Guard
 from nescio.models import Classifier
 from nescio.models.sources import Pictures, Source
 from nescio.posteriors import DeepEnsemble
+from nescio.scoring import fit
 from nescio.serve.engine import Engine
-from nescio.study.scoring import fit
 
 NAMES = ("<b>zero</b>", "one", "two", "three", "four", "five", "six", "seven", "eight", "${1+1}{{nine}}")
 

@@ -15,7 +15,7 @@ import nescio
 from nescio import scores
 from nescio.posteriors.inserted import InsertedDropout
 from nescio.scores import FittedScore, Score
-from nescio.study.scoring import fit
+from nescio.scoring import fit
 from nescio.types import InputError, ModelError
 
 NAMES = scores.names()

@@ -10,7 +10,7 @@ from torch import Tensor
 import nescio
 from nescio import scores
 from nescio.posteriors.laplace import Laplace
-from nescio.study.scoring import fit
+from nescio.scoring import fit
 from nescio.types import InputError, Predictions
 
 

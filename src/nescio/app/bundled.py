@@ -12,9 +12,9 @@ from nescio.app import examples, reference
 from nescio.app.desk import Desk
 from nescio.data import load_set, to_float
 from nescio.decide import ConformalPolicy, Policy
+from nescio.scoring import fit
 from nescio.serve import bundled as service
 from nescio.serve.engine import Engine
-from nescio.study.scoring import fit
 from nescio.types import need
 
 METHODS = (

@@ -21,8 +21,8 @@ from nescio.guard import Guard
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
+from nescio.scoring import fit
 from nescio.serve.engine import Engine
-from nescio.study.scoring import fit
 from nescio.types import InputError, ModelError
 
 METHODS = ("energy", "entropy", "max_probability", "mutual_information")

@@ -18,7 +18,7 @@ from nescio.data.sources.arrays import ArrayRows
 from nescio.guard import Verdict
 from nescio.inputs import Inputs
 from nescio.models import Classifier
-from nescio.study.scoring import score
+from nescio.scoring import score
 from nescio.types import InputError, Logits, Request, Scored
 
 Column = NDArray[Any]

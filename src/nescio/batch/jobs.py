@@ -40,8 +40,8 @@ from nescio.models.sources import Source
 from nescio.models.sources.base import Channels, Size
 from nescio.modes import preserved
 from nescio.posteriors.saving import fingerprint, pack
+from nescio.scoring import fit
 from nescio.specs.saved_models import open_source
-from nescio.study.scoring import fit
 from nescio.types import InputError, Method, ModelError, Posterior
 
 RAMP = (1, 2, 4, 16, 64)

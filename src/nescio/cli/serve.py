@@ -157,9 +157,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _engine(args: argparse.Namespace) -> Engine:
     from nescio import decide
+    from nescio.scoring import fit
     from nescio.serve import Engine
     from nescio.serve.bundled import bundled
-    from nescio.study.scoring import fit
     from nescio.types import InputError
 
     policy = None if args.policy is None else decide.load(args.policy)

@@ -27,7 +27,7 @@ from nescio.models import Classifier
 from nescio.posteriors import Deterministic
 from nescio.progress import bar
 from nescio.scores.decomposition import decompose
-from nescio.study.scoring import score
+from nescio.scoring import score
 from nescio.types import Decomposition, InputError, Method, NescioError
 
 

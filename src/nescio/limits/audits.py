@@ -30,7 +30,7 @@ from nescio.posteriors import DeepEnsemble, Deterministic
 from nescio.posteriors.base import number, whole_number
 from nescio.scores import get as method
 from nescio.scores.decomposition import decompose
-from nescio.study.scoring import score as measure
+from nescio.scoring import score as measure
 from nescio.types import InputError, ModelError, Posterior
 
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from nescio import data, training, zoo
 from nescio.evaluate import active as learning
+from nescio.fitting import waits
 from nescio.posteriors.deterministic import Deterministic
 from nescio.reproduce import metrics
 from nescio.reproduce.cells import digest, read_json, write_json
@@ -30,8 +31,7 @@ from nescio.reproduce.methods import described, made
 from nescio.reproduce.parts import BATCH, Parts
 from nescio.reproduce.scoring import attempted
 from nescio.reproduce.study import Column, Row
-from nescio.study.fitting import waits
-from nescio.study.scoring import fit, score
+from nescio.scoring import fit, score
 from nescio.types import InputError
 from nescio.zoo.plans import SGD, STATISTICS, Normalised, to_floats
 

@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nescio.fitting import waits
 from nescio.reproduce import facts
 from nescio.reproduce.cells import digest, read_json, write_json
 from nescio.reproduce.methods import described, made
 from nescio.reproduce.parts import Model, Parts
 from nescio.reproduce.scoring import attempted
 from nescio.reproduce.study import Column, Row
-from nescio.study.fitting import waits
-from nescio.study.scoring import fit, score
+from nescio.scoring import fit, score
 
 PICTURES = 1000
 REPEATS = 3

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from nescio.fitting import waits
 from nescio.posteriors.deterministic import Deterministic
 from nescio.posteriors.ensemble import DeepEnsemble
 from nescio.reproduce.cells import EMPTY, Cell, Cells
 from nescio.reproduce.methods import described
 from nescio.reproduce.parts import Model, Pictures
 from nescio.scores import MutualInformation
-from nescio.study.fitting import waits
-from nescio.study.scoring import fit, score
+from nescio.scoring import fit, score
 from nescio.types import Logits
 
 SHARD = 1000

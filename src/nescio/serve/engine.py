@@ -33,7 +33,7 @@ from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.posteriors import Deterministic
 from nescio.scores.decomposition import decompose
-from nescio.study.scoring import score
+from nescio.scoring import score
 from nescio.types import InputError, Logits, Method, ModelError, Predictions, Request, need
 
 ROWS = 8

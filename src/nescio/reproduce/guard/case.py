@@ -28,7 +28,7 @@ from nescio.models import Classifier
 from nescio.modes import preserved
 from nescio.reproduce.parts import Pictures
 from nescio.reproduce.shifts import SHIFTS, shifted
-from nescio.study.scoring import fit, score
+from nescio.scoring import fit, score
 from nescio.types import Logits, Method, NescioError
 
 Table = dict[str, NDArray[np.float32]]

@@ -19,7 +19,7 @@ from nescio.reproduce.drawing import svg
 from nescio.reproduce.limits.doubts import METRICS, Doubt, doubt, reader, single
 from nescio.reproduce.limits.moons import WINDOW, Moons, between
 from nescio.reproduce.program import Figure
-from nescio.study.scoring import score
+from nescio.scoring import score
 
 NAMES = {
     "max_probability": "1 − max. probability",

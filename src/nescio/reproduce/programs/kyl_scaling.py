@@ -24,7 +24,7 @@ from nescio.reproduce.limits.doubts import METRICS, reader, single
 from nescio.reproduce.limits.models import Net, Plan, Trainer, accuracy
 from nescio.reproduce.program import Figure, Job, Made
 from nescio.reproduce.study import Column, Part, Row, Study
-from nescio.study.scoring import score
+from nescio.scoring import score
 from nescio.types import need
 
 SETS = {"breast cancer": "load_breast_cancer", "wine": "load_wine"}

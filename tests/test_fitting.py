@@ -13,7 +13,7 @@ import nescio
 from nescio import scores
 from nescio.posteriors.deterministic import Deterministic
 from nescio.posteriors.inserted import InsertedDropout
-from nescio.study.scoring import fit, score
+from nescio.scoring import fit, score
 from nescio.types import InputError, Logits, ModelError, Posterior
 
 FITTED: list[Any] = [

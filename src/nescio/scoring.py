@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from nescio import inputs, quantities, scores
+from nescio.fitting import check_fit, fitted
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import preserved
 from nescio.posteriors.base import total
 from nescio.progress import bar
 from nescio.scores import Score
-from nescio.study.fitting import check_fit, fitted
 from nescio.types import (
     Check,
     InputError,
