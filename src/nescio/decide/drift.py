@@ -192,7 +192,8 @@ def drift(reference: int, path: str | Path | None = None, false_alarm: float = 0
 
     Example:
         >>> watch = nescio.decide.drift(reference=500)
-        >>> print(watch.update(p_values))
+        >>> watch.update(np.full(100, 1 / 501)).alarm
+        True
     """
     return DriftMonitor(reference, path, false_alarm)
 
@@ -211,7 +212,8 @@ def drift_test(p_values: Any, reference: int, *, draws: int = 999, seed: int = 0
         several batches with one reference that holds for each, but they are not independent: `drift` watches a stream.
 
     Example:
-        >>> nescio.decide.drift_test(p_values, reference=500).p_value < 0.01
+        >>> nescio.decide.drift_test(np.full(100, 1 / 501), reference=500).p_value
+        0.001
     """
     n = _size(reference)
     places = _places(p_values, n)
