@@ -2,11 +2,13 @@
 
 import base64
 import io
+import os
 import threading
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -95,6 +97,27 @@ def slow() -> nn.Module:
     """For `nescio serve --model tests.serve.models:slow`."""
     torch.manual_seed(0)
     return Slow()
+
+
+class Held(nn.Module):
+    """Makes the file `begun` when five large numbers come, and then waits for the file `go on`; both in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.layer, self.folder = nn.Linear(5, 3), folder
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.max() > 1000:
+            (self.folder / "begun").touch()
+            while not (self.folder / "go on").exists():
+                time.sleep(0.01)
+        return self.layer(x)
+
+
+def held() -> nn.Module:
+    """For `nescio serve --model tests.serve.models:held`, with a folder in the environment."""
+    torch.manual_seed(0)
+    return Held(Path(os.environ["HELD"]))
 
 
 def quick() -> nn.Module:
