@@ -22,7 +22,9 @@ BIN := .venv/bin
 # threads that wait must then sleep, not spin.
 THREADS ?= 1
 WORKERS ?= 2
-IN_THREADS := OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OMP_WAIT_POLICY=passive
+# What Python has compiled is kept, even where the environment says otherwise: many tests start a Python of their own, and
+# to compile torch anew takes each of them 4 s.
+IN_THREADS := OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=
 PYTEST := $(IN_THREADS) $(BIN)/python -m pytest
 # Each worker has half of the files and takes from the other what that has left: fixtures of a file are made once.
 PARALLEL := -n $(WORKERS) --dist worksteal
