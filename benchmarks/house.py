@@ -198,7 +198,9 @@ def revision_tree(revision: str) -> dict[str, str]:
 
 def table(columns: dict[str, Numbers]) -> str:
     """Lay the numbers of several trees side by side."""
-    rows = {name: [asdict(numbers)[name] for numbers in columns.values()] for name in asdict(next(iter(columns.values())))}
+    rows = {
+        name: [asdict(numbers)[name] for numbers in columns.values()] for name in asdict(next(iter(columns.values())))
+    }
     head = " " * 30 + "".join(f"{name:>14}" for name in columns)
     return "\n".join([head, *(f"{name:<30}" + "".join(f"{value:>14,}" for value in row) for name, row in rows.items())])
 

@@ -64,8 +64,8 @@ CORE = {
 CORE_MAY_LOAD = sys.stdlib_module_names | {"torch", "numpy", "nescio"}
 
 # module -> what it may load besides: kernels are written in Triton's own decorators, so it cannot wait for a function.
-# The module itself is loaded on demand (`trace.backward.kernels`), and does without Triton.
-MAY_LOAD_TOO = {"trace/kernels/base.py": {"triton"}}
+# The module itself is loaded on demand (`trace.backward.pull.kernels`), and does without Triton.
+MAY_LOAD_TOO = {"trace/runtime/kernels/base.py": {"triton"}}
 
 OPTIONAL = [
     "sklearn",
@@ -253,20 +253,20 @@ def test_a_heavy_import_in_core_is_found(house: Path, text: str) -> None:
 def test_only_the_kernels_may_load_triton_and_nothing_else(house: Path) -> None:
     write(
         house,
-        "trace/kernels/base.py",
+        "trace/runtime/kernels/base.py",
         "try:\n    import triton\n    import triton.language as tl\nexcept ImportError:\n    pass\n",
     )
     assert heavy_imports(house, CORE) == []
-    write(house, "trace/kernels/base.py", "import triton\nimport scipy\n")
+    write(house, "trace/runtime/kernels/base.py", "import triton\nimport scipy\n")
     write(house, "trace/other.py", "import triton\n")
     write(house, "trace/rules/kernels.py", "import triton.language as tl\n")
     found = heavy_imports(house, CORE)
     assert sorted(line.split(":")[0] for line in found) == [
-        "trace/kernels/base.py",
         "trace/other.py",
         "trace/rules/kernels.py",
+        "trace/runtime/kernels/base.py",
     ]
-    assert "scipy" in next(line for line in found if line.startswith("trace/kernels/base.py"))
+    assert "scipy" in next(line for line in found if line.startswith("trace/runtime/kernels/base.py"))
 
 
 def test_nothing_loads_the_kernels_with_itself() -> None:
@@ -276,7 +276,7 @@ def test_nothing_loads_the_kernels_with_itself() -> None:
         for _, path, tree in sources(PACKAGE)
         for statement in loaded_with_module(tree)
         for _, name in imported_modules(statement, path)
-        if name.startswith("nescio.trace.kernels") and not path.startswith("trace/kernels/")
+        if name.startswith("nescio.trace.runtime.kernels") and not path.startswith("trace/runtime/kernels/")
     ]
     assert importers == []
 
@@ -290,10 +290,10 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 def test_core_works_without_the_optional_packages_and_on_a_cpu_without_kernels() -> None:
     program = """
 import nescio.trace, torch
-print([name for name in sys.modules if name == "nescio.trace.kernels" or name.partition(".")[0] == "triton"])
+print([name for name in sys.modules if name == "nescio.trace.runtime.kernels" or name.partition(".")[0] == "triton"])
 model = torch.nn.Sequential(torch.nn.LayerNorm(4), torch.nn.ReLU())
 assert nescio.trace.class_gradients(model, torch.randn(2, 4)).norms.any()
-print("nescio.trace.kernels" in sys.modules)  # Triton may be: torch.func itself loads it
+print("nescio.trace.runtime.kernels" in sys.modules)  # Triton may be: torch.func itself loads it
 from nescio import Classifier, ClassGradients, score
 assert nescio.score is score and callable(nescio.methods)
 for name in ("trace", "scores", "types", "models", "quantities", "study"):
@@ -309,7 +309,7 @@ print("done")
 
 def test_the_kernels_do_without_triton() -> None:
     done = run(
-        "sys.modules['triton'] = None\nimport torch\nfrom nescio.trace import kernels\n"
+        "sys.modules['triton'] = None\nimport torch\nfrom nescio.trace.runtime import kernels\n"
         "print(kernels.ready(torch.zeros(1)), 'triton.language' in sys.modules)"
     )
     assert done.stdout.strip() == "False False", done.stderr

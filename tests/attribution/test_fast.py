@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from nescio import posteriors, zoo
 from nescio.attribution import explain
-from nescio.attribution.on_cpu import OnCPU
 from nescio.attribution.paths import weighted
-from nescio.trace.backward import quiet
+from nescio.trace.backward.pull import quiet
+from nescio.trace.backward.substitutes.cpu import OnCPU
 from nescio.zoo.resnet import Block
 
 

@@ -19,7 +19,7 @@ from nescio.attribution.paths import bias_of, bias_terms, keeper, reader
 from nescio.attribution.problem import unchanged
 from nescio.attribution.source import Source
 from nescio.models import Classifier
-from nescio.trace import backward
+from nescio.trace.backward import pull as backward
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from nescio import modes, trace
 from nescio.models import Classifier
-from nescio.trace import engine
-from nescio.trace.plan import Plan
+from nescio.trace.probe import passes as engine
+from nescio.trace.probe.plan import Plan
 
 SMOOTH: dict[str, Any] = {"sigma": 0.2, "samples": 2, "seed": 3}
 

@@ -11,7 +11,11 @@ from torch import Tensor, nn
 from nescio import trace
 from nescio._common import memory
 from nescio.models import Classifier
-from nescio.trace import backward, batch_sizes, engine, norms, survey
+from nescio.trace import api as norms
+from nescio.trace.backward import pull as backward
+from nescio.trace.probe import passes as engine
+from nescio.trace.probe import survey
+from nescio.trace.runtime import batch_sizes
 from nescio.types import GradientNorms, ModelError
 from tests.trace.helpers import SMOOTH, close, identical, ready, state
 from tests.trace.subjects import make

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from nescio import trace
 from nescio.models import Classifier
-from nescio.trace import noise, reference
+from nescio.trace import reference
+from nescio.trace.runtime import noise
 from nescio.types import InputError
 from tests.trace.helpers import SMOOTH, close
 from tests.trace.subjects import make

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from nescio.trace.noise import draws
+from nescio.trace.runtime.noise import draws
 from nescio.training import spawned
 
 

@@ -1,8 +1,8 @@
 """One forward pass of a member, and cotangents pulled back from it: all logits of a batch in one batched backward.
 
 The graph is that of `nescio.trace`: convolutions, batch norm and attention in the form that folds well under vmap (with
-more of them on a CPU, `nescio.attribution.on_cpu`), and each layer's gradients handed to a reader as they come, so that
-one layer's are in memory at a time. No weight gets a gradient.
+more of them on a CPU, `nescio.trace.backward.substitutes.cpu`). Each layer's gradients are handed to a reader as they
+come, so that those of one layer are in memory at a time. No weight gets a gradient.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch import Tensor, nn
 
 from nescio import inputs
 from nescio.attribution.members import Member
-from nescio.attribution.on_cpu import OnCPU
 from nescio.attribution.source import Source
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import preserved, tracing
-from nescio.trace import backward
-from nescio.trace.plan import refuse_blind
-from nescio.trace.substitutes import folding
+from nescio.trace.backward import pull as backward
+from nescio.trace.backward.substitutes import folding
+from nescio.trace.backward.substitutes.cpu import OnCPU
+from nescio.trace.probe.plan import refuse_blind
 from nescio.types import InputError, ModelError
 
 Change = Callable[[Tensor], Tensor]

@@ -6,8 +6,8 @@
 
 Everything that a number depends on is the same however the work was divided: batch k holds the rows from k·batch on,
 parts begin at multiples of the batch, and what is kept as time passes ends with a batch; random draws know their seed
-alone (`nescio.trace.noise`, `nescio.quantities.draws`), not the place of an input; and what the engine finds out about
-a model from the first inputs that it sees (`nescio.trace.plan`), alone or among others, it finds out from the first
+alone (`trace.runtime.noise`, `quantities.draws`), not the place of an input; and what the engine finds out about a
+model from the first inputs that it sees (`trace.probe.plan`), alone or among others, it finds out from the first
 batches, which a run that begins elsewhere is shown first (`warm`). How large a batch is may be found by time
 (`nescio.batch.pacing`): once, and the manifest says it, so that every run that goes on takes the same.
 

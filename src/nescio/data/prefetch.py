@@ -8,7 +8,7 @@ A batch is read in slices by a pool of threads, or for a GPU by processes (`nesc
 of two more threads, and handed over in order. So many batches are on their way at a time, and no more: memory does not
 grow with the data. For a GPU a batch waits in pinned memory, and is copied on a stream of its own while the model works
 on the one before. Pinned memory is asked for, and copies begin, in the thread that takes the batches alone, since no
-other may call CUDA while a pass is recorded (`nescio.trace.replay`); so it is kept from batch to batch.
+other may call CUDA while a pass is recorded (`nescio.trace.runtime.replay`); so it is kept from batch to batch.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from nescio.models import Classifier
 from nescio.modes import preserved, tracing
 from nescio.posteriors import DeepEnsemble, Deterministic
 from nescio.posteriors.base import whole_number
-from nescio.trace.sound import Sound
+from nescio.trace.backward.substitutes.corrected import Sound
 from nescio.types import InputError
 
 

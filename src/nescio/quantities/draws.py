@@ -26,8 +26,8 @@ from nescio.models import Classifier
 from nescio.modes import predicting
 from nescio.posteriors.inserted import dropped_logits
 from nescio.quantities.parameters import noisy_logits
-from nescio.trace.noise import draws, noisy_names, takes
-from nescio.trace.readers import round_off
+from nescio.trace.module_gradients import round_off
+from nescio.trace.runtime.noise import draws, noisy_names, takes
 from nescio.types import InputError, SampledLogits
 
 

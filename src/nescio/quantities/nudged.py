@@ -15,8 +15,8 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting
 from nescio.quantities.draws import loss_direction, need_floating, plus
-from nescio.trace.noise import noisy_names
-from nescio.trace.readers import round_off
+from nescio.trace.module_gradients import round_off
+from nescio.trace.runtime.noise import noisy_names
 from nescio.types import NudgedLogits
 
 

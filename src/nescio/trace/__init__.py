@@ -8,8 +8,9 @@ replay                         recordings of passes on a GPU; `replay.clear()` l
 reference                      the slow, obvious loop that all of it is tested against
 """
 
-from nescio.trace import reference, replay
-from nescio.trace.norms import class_gradients, gradient_norms
-from nescio.trace.readers import input_gradients, output_gradients
+from nescio.trace import reference
+from nescio.trace.api import class_gradients, gradient_norms
+from nescio.trace.module_gradients import input_gradients, output_gradients
+from nescio.trace.runtime import replay
 
 __all__ = ["class_gradients", "gradient_norms", "input_gradients", "output_gradients", "reference", "replay"]

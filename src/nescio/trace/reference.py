@@ -16,12 +16,12 @@ from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs, modes
 from nescio.models import Classifier
-from nescio.trace import layers as layer_tables
-from nescio.trace import noise
-from nescio.trace.caches import forget
-from nescio.trace.graph import Graph
-from nescio.trace.plan import prove_silent
-from nescio.trace.sound import Sound, doubled
+from nescio.trace.backward.substitutes.corrected import Sound, doubled
+from nescio.trace.probe import layers as layer_tables
+from nescio.trace.probe.cached_tensors import forget
+from nescio.trace.probe.graph import Graph
+from nescio.trace.probe.plan import prove_silent
+from nescio.trace.runtime import noise
 from nescio.types import ClassGradients
 
 

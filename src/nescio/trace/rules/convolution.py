@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nescio.trace.backward import kernels
-from nescio.trace.forms import Form, Local, Outer
+from nescio.trace.backward.pull import kernels
+from nescio.trace.norms.forms import Form, Local, Outer
 from nescio.trace.rules import Context, added, operand, rule
 
 

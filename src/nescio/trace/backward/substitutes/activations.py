@@ -1,0 +1,58 @@
+"""Element-wise activations by their derivative, which all cotangents share: one product in the backward pass.
+
+The derivative is worked out once, by autograd itself, when the activation is called. Used on a GPU only, where
+PyTorch's own backward reads the saved tensor through slow broadcasting.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nescio.trace.backward.pull import folded, kernels
+from nescio.trace.backward.substitutes.batch_norm import activated
+
+ACTIVATIONS = {
+    F.relu, F.relu6, F.hardtanh, F.leaky_relu, F.elu, F.selu, F.celu, F.gelu, F.silu, F.mish, F.softplus, F.hardswish,
+    torch.relu, torch.tanh, torch.sigmoid, F.tanh, F.sigmoid,
+}  # fmt: skip
+
+
+class Pointwise(torch.autograd.Function):
+    """``y = f(x)`` given y and ``d = f'(x)``; ``inplace`` writes y into x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, d: Tensor, inplace: bool) -> Tensor:
+        ctx.save_for_backward(d)
+        ctx.mark_dirty(x if inplace else y)  # y is the result itself, not a view of it: models write into it
+        return x.copy_(y) if inplace else y
+
+    @staticmethod
+    def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
+        (d,) = ctx.saved_tensors
+        return *folded(deltas[0], lambda g: (kernels(d).times(g, d),)), None, None, None
+
+
+def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """The activation's value, or None for a call that is left to PyTorch."""
+    x = args[0] if args else kwargs.get("input")
+    if not isinstance(x, Tensor) or not (x.requires_grad and torch.is_grad_enabled()) or kernels(x) is None:
+        return None
+    named = dict(kwargs)
+    inplace = bool(named.pop("inplace", False))
+    if func is F.relu and len(args) > 1:
+        args, inplace = args[:1], bool(args[1])
+    elif any(isinstance(a, bool) for a in args[1:]):
+        return None
+    if inplace and (x._is_view() or x.is_leaf):
+        return None
+    root = x.detach().requires_grad_()
+    named.pop("input", None)
+    y = func(root, *args[1:], **named)
+    (d,) = torch.autograd.grad(y, root, torch.ones_like(y))
+    if (joined := activated(x, y.detach(), d, inplace)) is not None:
+        return joined
+    return Pointwise.apply(x, y.detach(), d, inplace)

@@ -1,0 +1,163 @@
+"""Softmax attention in a form that many cotangents go through together.
+
+`vmap` has no rule for the backward of fused attention kernels and loops over the cotangents there. On a GPU attention
+without a mask goes through kernels of ours (`Attention`, and `Packed` for a self-attention whose queries, keys and
+values come from one projection, which spares the copies between the two). Elsewhere short attention is taken apart into
+matrix products and a softmax, which fold like everything else (`plain`); for long sequences the T² memory of that would
+cost more than the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nescio.trace.backward.pull import folded, kernels
+from nescio.trace.probe.graph import Graph
+
+LONGEST = 512
+"""Longest sequence that is taken apart."""
+WIDEST = 64
+"""Widest head for the kernels."""
+
+
+def short(graph: Graph) -> bool:
+    """Whether a pass used fused attention, on short sequences only."""
+    fused = [n for n in graph.nodes if n.name().startswith("ScaledDotProduct")]
+    return bool(fused) and all(max(n._saved_query.shape[-2], n._saved_key.shape[-2]) <= LONGEST for n in fused)
+
+
+@contextmanager
+def plain(wanted: bool) -> Iterator[None]:
+    """Inside, attention is products and a softmax where that is wanted."""
+    if not wanted:
+        yield
+        return
+    with sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
+class Attention(torch.autograd.Function):
+    """``softmax(q kᵀ · scale) v`` over [B, H, T, D]."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        ctx.scale = scale
+        ctx.save_for_backward(q, k, v)
+        return F.scaled_dot_product_attention(q, k, v, scale=scale)
+
+    @staticmethod
+    def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v = ctx.saved_tensors
+
+        def run(g: Tensor) -> tuple[Tensor, ...]:
+            # heads lie beside each other in memory, as the projections before attention give them
+            out = tuple(
+                t.new_empty((len(g), t.shape[0], t.shape[2], t.shape[1], t.shape[3])).transpose(2, 3) for t in (q, k, v)
+            )
+            kernels(q).attention(_unit(g), _unit(q), _unit(k), _unit(v), ctx.scale, out)
+            return out
+
+        return *folded(deltas[0], run), None
+
+
+class Packed(torch.autograd.Function):
+    """Self-attention of ``qkv`` [B, T, 3·H·D] (``first``) or [T, B, 3·H·D], giving [.., .., H·D]."""
+
+    @staticmethod
+    def forward(ctx: Any, qkv: Tensor, heads: int, first: bool) -> Tensor:
+        ctx.heads, ctx.first = heads, first
+        ctx.save_for_backward(qkv)
+        out = F.scaled_dot_product_attention(*_heads(qkv, heads, first))
+        return out.permute(0, 2, 1, 3).flatten(2) if first else out.permute(2, 0, 1, 3).flatten(2)
+
+    @staticmethod
+    def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
+        (qkv,) = ctx.saved_tensors
+        q, k, v = _heads(qkv, ctx.heads, ctx.first)
+
+        def run(g: Tensor) -> tuple[Tensor]:
+            out = qkv.new_empty((len(g), *qkv.shape))
+            parts = _heads(out, ctx.heads, ctx.first)
+            delta = _unit(g).unflatten(-1, (ctx.heads, -1))
+            delta = delta.permute(0, 1, 3, 2, 4) if ctx.first else delta.permute(0, 2, 3, 1, 4)
+            kernels(qkv).attention(delta, q, k, v, q.shape[-1] ** -0.5, parts)
+            return (out,)
+
+        return *folded(deltas[0], run), None, None
+
+
+def _heads(qkv: Tensor, heads: int, first: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values [.., B, H, T, D] as views of a packed tensor."""
+    parts = qkv.unflatten(-1, (3, heads, -1))
+    order = (-3, -5, -2, -4, -1) if first else (-3, -4, -2, -5, -1)
+    lead = range(parts.dim() - 5)
+    q, k, v = parts.permute(*lead, *order).unbind(len(lead))
+    return q, k, v
+
+
+def _unit(t: Tensor) -> Tensor:
+    return t if t.stride(-1) == 1 else t.contiguous()
+
+
+def arguments(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Any, ...] | None:
+    """The arguments of `Attention`, or None for a call that it is not made for."""
+    if attn_mask is not None or dropout_p or is_causal or enable_gqa or query.dim() != 4 or kernels(query) is None:
+        return None
+    same = key.shape == value.shape and query.shape[:2] == key.shape[:2] and query.shape[3] == key.shape[3]
+    if not same or query.shape[3] > WIDEST or not query.dtype == key.dtype == value.dtype:
+        return None
+    return query, key, value, query.shape[3] ** -0.5 if scale is None else scale
+
+
+def multi_head(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    *rest: Any,
+    **others: Any,
+) -> tuple[Tensor, None] | None:
+    """`F.multi_head_attention_forward` for a plain self-attention; None for a call that is left to PyTorch."""
+    if not (query is key is value) or query.dim() != 3 or in_proj_weight is None or kernels(query) is None:
+        return None
+    special = (bias_k, bias_v, key_padding_mask, attn_mask)
+    if any(t is not None for t in special) or add_zero_attn or use_separate_proj_weight or need_weights:
+        return None
+    if (dropout_p and training) or embed_dim_to_check // num_heads > WIDEST:
+        return None
+    first = query.transpose(0, 1).is_contiguous() and not query.is_contiguous()
+    x = query.transpose(0, 1) if first else query
+    out = F.linear(
+        Packed.apply(F.linear(x, in_proj_weight, in_proj_bias), num_heads, first), out_proj_weight, out_proj_bias
+    )
+    return (out.transpose(0, 1) if first else out), None

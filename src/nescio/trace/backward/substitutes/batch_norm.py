@@ -1,0 +1,117 @@
+"""Batch norm in eval mode as what it is, an affine map: ``y = s x + t`` with ``s = γ/√(v + ε)``, ``t = β − s m``.
+
+PyTorch's own backward of batch norm is written for training; under `vmap` it falls apart into a dozen passes over the
+data. Inside `substitutes.folding` the eval-mode calls of a model go through `AffineBatchNorm`, whose data gradient is
+one product. Its parameters get no gradient from autograd here: their norms come from a rule, and the probe compares
+that with the model's own batch norm. On a GPU the rule's one pass over the gradient makes the data gradient too and
+leaves it in ``ready`` for the backward that follows; and an activation right behind is taken into it (`activated`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio.trace.backward.pull import folded, kernels
+
+
+class AffineBatchNorm(torch.autograd.Function):
+    """``y = s x + t`` for each channel, or an activation of it with given ``value`` and derivative ``gate``; saved
+    for the rule: x, mean and variance.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        mean: Tensor,
+        var: Tensor,
+        eps: float,
+        value: Tensor | None = None,
+        gate: Tensor | None = None,
+    ) -> Tensor:
+        if value is not None:
+            return value
+        scale = (var + eps).rsqrt() if weight is None else weight * (var + eps).rsqrt()
+        shift = -mean * scale if bias is None else bias - mean * scale
+        shape = (1, -1, *(1,) * (x.dim() - 2))
+        return laid_out(torch.addcmul(shift.view(shape), x, scale.view(shape)))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, _, mean, var, eps, value, gate = inputs
+        if value is not None:
+            ctx.mark_dirty(value)  # it is the result itself, not a view of it: models write into it
+        ctx.eps, ctx.gate, ctx.ready = eps, gate, None
+        ctx.arguments = inputs[:6]
+        ctx.save_for_backward(x, weight, mean, var)
+
+    @staticmethod
+    def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, _, var = ctx.saved_tensors
+        scale = (var + ctx.eps).rsqrt() if weight is None else weight * (var + ctx.eps).rsqrt()
+        if kernels(x) is None:
+            grad = deltas[0] * scale.view(1, -1, *(1,) * (x.dim() - 2))
+        else:
+
+            def run(g: Tensor) -> tuple[Tensor]:
+                ready = kept(ctx, g)
+                return (pulled(ctx, g)[0] if ready is None else ready,)
+
+            (grad,) = folded(deltas[0], run)
+        return grad, None, None, None, None, None, None, None
+
+
+def laid_out(y: Tensor) -> Tensor:
+    """The result of a batch norm, in memory as PyTorch lays it: models call view() on it."""
+    return y if y.dim() > 3 and y.stride(1) == 1 else y.contiguous()  # channels last, or first
+
+
+def pulled(node: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The data gradient, ``Σ g x̂`` and ``Σ g`` [K, B, channels] by a kernel."""
+    x, weight, mean, var = node.saved_tensors
+    rstd = (var + node.eps).rsqrt()
+    return kernels(x).affine(g, x, mean, rstd, rstd if weight is None else weight * rstd, node.gate)
+
+
+def kept(node: Any, g: Tensor) -> Tensor | None:
+    """The data gradient that a rule left in ``ready``, if it was made from this very g."""
+    ready, node.ready = node.ready, None
+    if ready is None or (ready[0].data_ptr(), ready[0].stride()) != (g.data_ptr(), g.stride()):
+        return None
+    return ready[1]
+
+
+def activated(y: Tensor, value: Tensor, gate: Tensor, inplace: bool) -> Tensor | None:
+    """The activation ``value`` of a batch norm's output y, as one operation with it; None if y is none.
+
+    With ``inplace`` y itself becomes that: whoever still holds it goes on from the activation.
+    """
+    node: Any = y.grad_fn
+    if node is None or node.name() != "AffineBatchNormBackward" or node.gate is not None or y._is_view():
+        return None
+    return AffineBatchNorm.apply(*node.arguments, y.detach_().copy_(value) if inplace else value, gate)
+
+
+def arguments(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> tuple[Any, ...] | None:
+    """The arguments of `AffineBatchNorm`, or None for a call that it is not made for."""
+    plain = running_mean is not None and running_var is not None and running_mean.dtype == input.dtype
+    if training or not plain or input.dim() < 2:
+        return None
+    if not all(t is None or t.is_leaf for t in (weight, bias, running_mean, running_var)):
+        return None  # computed, maybe from the input: it hands gradients on
+    return input, weight, bias, running_mean, running_var, eps

@@ -1,0 +1,74 @@
+"""Convolution whose backward gives the data gradient alone: the transposed convolution of the output gradient.
+
+PyTorch's own backward of a convolution takes the input too, and under `vmap` copies it once for every cotangent,
+though the data gradient does not depend on it. The parameters get no gradient from autograd here: their norms come
+from a rule, and the probe compares that with the model's own convolution.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio.trace.backward.pull import folded
+
+
+class DataConvolution(torch.autograd.Function):
+    """``y = W ⋆ x + b``; saved for the rule: x, W and the geometry (stride, padding, dilation, groups)."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
+    ) -> Tensor:
+        none = [0] * (x.dim() - 2)
+        return torch.ops.aten.convolution(x, weight, bias, stride, padding, dilation, False, none, groups)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, _, *geometry = inputs
+        ctx.geometry = geometry
+        ctx.save_for_backward(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        stride, padding, dilation, groups = ctx.geometry
+        reach = zip(x.shape[2:], deltas[0].shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
+        more = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in reach]
+
+        def transposed(delta: Tensor) -> Tensor:
+            return torch.ops.aten.convolution(delta, weight, None, stride, padding, dilation, True, more, groups)
+
+        def run(g: Tensor) -> tuple[Tensor]:
+            rows = g.flatten(0, 1)
+            if x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
+                rows = rows.contiguous(memory_format=torch.channels_last)
+            return (transposed(rows).unflatten(0, g.shape[:2]),)
+
+        grad = folded(deltas[0], run)[0] if x.is_cuda and x.dim() == 4 else transposed(deltas[0])
+        return grad, None, None, None, None, None, None
+
+
+def arguments(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> tuple[Any, ...] | None:
+    """The arguments of `DataConvolution`, or None for a call that it is not made for."""
+    dims = weight.dim() - 2
+    plain = input.dim() == weight.dim() and not isinstance(padding, str) and input.dtype == weight.dtype
+    if not plain or torch.is_autocast_enabled(input.device.type):
+        return None
+    if not all(t is None or t.is_leaf for t in (weight, bias)):
+        return None  # computed, maybe from the input: it hands gradients on
+    each = ([v] * dims if isinstance(v, int) else list(v) for v in (stride, padding, dilation))
+    lists = [v * dims if len(v) == 1 else v for v in each]
+    return input, weight, bias, *lists, groups

@@ -1,0 +1,139 @@
+"""Operations whose gradients PyTorch gets wrong, in a form in which they are right.
+
+Its backward of `torch.cdist` is wrong under `vmap` (`distances`). On a CPU its backward of batch norm, and of instance
+norm, which is built on it, is wrong for a batch of one picture whose gradient lies in memory with the channels last:
+the kernel takes it for one with the channels first. So norms are written down here as what they are, and autograd
+differentiates that. And before PyTorch 2.15 the backward of group norm reads memory that is not its own where channels
+are last and no gradient of its input is wanted. A network's own calls go through these inside of `Sound`, in the oracle
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from nescio import inputs
+from nescio.models import Classifier
+from nescio.trace.backward.substitutes.batch_norm import laid_out
+from nescio.trace.backward.substitutes.cdist import distances
+
+FIXED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
+"""Whether this PyTorch has the right group norm."""
+
+
+class Sound(TorchFunctionMode):
+    """Inside, calls of these operations have the right gradient."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        substitute = _SUBSTITUTES.get(func)
+        found = None if substitute is None else substitute(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {})) if found is None else found
+
+
+def doubled(classifier: Classifier, x: Any) -> Tensor:
+    """Logits of inputs that go through the model with a copy of them: of two the gradient of a norm is right too.
+
+    For a model with activation checkpointing, whose backward pass runs parts of it again, out of reach of `Sound`.
+    """
+    return classifier.logits(inputs.concatenate([x, x]))[: inputs.size(x)]
+
+
+def _batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor | None:
+    """`F.batch_norm`; None for a call that is left to PyTorch."""
+    if training or running_mean is None or running_var is None or not _broken(input, 2):
+        return None
+    shape = (1, -1, *(1,) * (input.dim() - 2))
+    return laid_out(_affine(input, running_mean.view(shape), running_var.view(shape), weight, bias, eps))
+
+
+def _instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor | None:
+    """`F.instance_norm`; None for a call that is left to PyTorch."""
+    if not use_input_stats:
+        found = _batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        return None if found is None else found.contiguous()
+    if running_mean is not None or not _broken(input, 3) or input[0, 0].numel() < 2:
+        return None
+    var, mean = torch.var_mean(_wide(input), tuple(range(2, input.dim())), correction=0, keepdim=True)
+    return _affine(input, mean, var, weight, bias, eps).contiguous()
+
+
+def _group_norm(func: Callable[..., Tensor]) -> Callable[..., Tensor | None]:
+    def call(input: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
+        if FIXED or input.device.type != "cpu" or input.is_contiguous():
+            return None
+        return func(input.contiguous(), *args, **kwargs)
+
+    return call
+
+
+def _broken(x: Tensor, least: int) -> bool:
+    return x.device.type == "cpu" and x.dim() >= least and x.layout == torch.strided and x.is_floating_point()
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _affine(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """``γ (x − m)/√(v + ε) + β``, worked out in at least single precision."""
+    shape = (1, -1, *(1,) * (x.dim() - 2))
+    y = (_wide(x) - mean) * (_wide(var) + eps).rsqrt()
+    y = y if weight is None else y * weight.view(shape)
+    return (y if bias is None else y + bias.view(shape)).to(x.dtype)
+
+
+def _inner(norm: Callable[..., Tensor | None]) -> Callable[..., Tensor | None]:
+    """The same for the operation behind the function, which has its arguments in another order."""
+
+    def call(
+        input: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        training: bool,
+        momentum: float,
+        eps: float,
+        cudnn_enabled: bool = True,
+    ) -> Tensor | None:
+        return norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+    return call
+
+
+_SUBSTITUTES: dict[Any, Callable[..., Tensor | None]] = {
+    torch.cdist: distances,
+    F.batch_norm: _batch_norm,
+    torch.batch_norm: _inner(_batch_norm),
+    torch.ops.aten.batch_norm.default: _inner(_batch_norm),
+    F.instance_norm: _instance_norm,
+    torch.instance_norm: _inner(_instance_norm),
+    torch.ops.aten.instance_norm.default: _inner(_instance_norm),
+    **{func: _group_norm(func) for func in (F.group_norm, torch.group_norm, torch.ops.aten.group_norm.default)},
+}

@@ -1,0 +1,1 @@
+"""Norms of per-input gradients in three normal forms, most of which are never written down."""

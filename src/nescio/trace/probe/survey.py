@@ -1,0 +1,126 @@
+"""What two inputs tell of a model, before the work on all of them: its layers, its plan, how much a pass keeps.
+
+On a GPU it is found once for a model as it is (`replay.fingerprint`), for there it would take longer than the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from nescio import inputs
+from nescio._common import memory
+from nescio.models import Classifier
+from nescio.trace.backward.substitutes import attention
+from nescio.trace.estimate import cut as estimate
+from nescio.trace.probe import layers as layer_tables
+from nescio.trace.probe.layers import Layers
+from nescio.trace.probe.passes import Pass, forward
+from nescio.trace.probe.plan import Plan, kept_from
+from nescio.trace.runtime import replay
+from nescio.types import GradientNorms, InputError, ModelError
+
+TOO_LARGE = (
+    "there is not enough memory for a single input and a single class; use a device with more memory, "
+    "smaller inputs, or fewer layers with select= or exclude="
+)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What two inputs tell of a model: its layers, how much memory a pass takes, how many classes there are."""
+
+    table: Layers
+    plan: Plan
+    classes: int
+    device: torch.device
+    key: Hashable
+    """The model's fingerprint, where passes may be replayed."""
+    last: bool
+    """Whether the inputs have channels last in memory."""
+    silent: tuple[str, ...]
+    """Selected parameters that autograd has no path to."""
+    first: Pass | None
+    """The pass of the two inputs, where it was made."""
+    plain: bool
+    """Whether attention is taken apart (`attention`)."""
+    costs: tuple[float, ...]
+    """How much work each layer is."""
+    shares: tuple[tuple[float, float], ...]
+    """What is kept of a pass's memory, and of its largest part, when it is followed from each layer on."""
+    moved: bool
+    """Whether rows may move between inputs (`moves`): what is in front of an operation counts then."""
+    sizes: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    """For rows, copies, a limit of memory and the share kept, the inputs and cotangents at a time."""
+
+
+_KNOWN: weakref.WeakKeyDictionary[Any, dict[Hashable, Survey]] = weakref.WeakKeyDictionary()
+
+
+def survey(classifier: Classifier, x: Any, request: GradientNorms, key: Hashable = None, last: bool = False) -> Survey:
+    """Layers, in forward order, and the plan."""
+    run = _first_pass(classifier, x)
+    plain = attention.short(run.graph)
+    if plain:
+        with attention.plain(True):
+            run = _first_pass(classifier, run.x)
+    table = layer_tables.find(run.graph, classifier.parameters(), request.layers, request.select, request.exclude)
+    silent = tuple(name for name in table.parameters if name not in run.graph.uses)
+    moved = any(use.moved for uses in run.graph.uses.values() for use in uses)
+    costs = estimate.costs(run.graph, table)
+    classes, device = run.logits.shape[1], run.logits.device
+    starts = [min((run.graph.order(p) for p in m if p in run.graph.uses), default=0) for m in table.members]
+    kept = [kept_from(run.graph, start) for start in (0, *starts)]
+    shares = tuple((total / max(kept[0][0], 1.0), most / max(kept[0][1], 1.0)) for total, most in kept[1:])
+    return Survey(table, run.plan, classes, device, key, last, silent, run, plain, costs, shares, moved)
+
+
+def _first_pass(classifier: Classifier, x: Any) -> Pass:
+    """A pass of all of x or, where memory is short, of its first input."""
+    try:
+        return forward(classifier, x)
+    except (RuntimeError, MemoryError) as error:
+        if not memory.exhausted(error):
+            raise
+        if inputs.size(x) == 1:
+            raise ModelError(TOO_LARGE) from error
+    return _first_pass(classifier, inputs.take(x, slice(0, 1)))
+
+
+def begin(
+    classifier: Classifier, x: Any, noisy: Callable[[Any], Any], request: GradientNorms, enter: Callable[[], None]
+) -> tuple[Any, Survey]:
+    """The inputs, with channels last in memory where the model takes that, and the survey of the first two.
+
+    ``enter`` is called before the model is (`modes.lazily`). The fingerprint is taken before that, always of the model
+    as the caller has it: a survey or a recording that was found in one call is found again in the next.
+    """
+    known = _KNOWN.setdefault(classifier.module, {})
+    key: Hashable = None
+    if replay.can_replay(classifier, x):
+        key = (replay.fingerprint(classifier), x.shape[1:], request.layers, request.select, request.exclude)
+        if key in known:
+            return (_channels_last(x) if known[key].last else x), known[key]
+    enter()
+
+    def found(y: Any, last: bool) -> tuple[Any, Survey]:
+        two = inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2))
+        made = survey(classifier, two, request, key, last)
+        if key is not None:
+            known[key] = replace(made, first=None)
+        return y, made
+
+    if isinstance(x, torch.Tensor) and x.dim() == 4 and x.is_floating_point():
+        # convolutions are faster so; a model that calls view() on what a convolution gives does not take it
+        with contextlib.suppress(RuntimeError, InputError, ModelError):
+            return found(_channels_last(x), True)
+    return found(x, False)
+
+
+def _channels_last(x: torch.Tensor) -> torch.Tensor:
+    return x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)

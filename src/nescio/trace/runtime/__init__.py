@@ -1,0 +1,1 @@
+"""What the engine runs on: GPU kernels, recordings of passes, number types, and noisy copies of inputs."""

@@ -1,0 +1,281 @@
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
+"""Kernels of one pass over the gradients: activations, norms, patches, and norms from Gram matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nescio.trace.runtime.kernels.base import precision, tl, triton
+
+
+def arranged(g: Tensor, like: Tensor) -> Tensor:
+    """The gradients [K, *shape] with each cotangent's part laid out in memory as ``like`` [*shape] is."""
+    if g.stride()[1:] == like.stride() and g.stride(0) == like.numel():
+        return g
+    out = torch.empty_strided(g.shape, (like.numel(), *like.stride()), dtype=g.dtype, device=g.device)
+    return out.copy_(g)
+
+
+def dense(t: Tensor) -> Tensor:
+    """The tensor, copied if its elements are not one block of memory."""
+    order = sorted(range(t.dim()), key=lambda i: (t.stride(i), t.shape[i]), reverse=True)
+    return t if t.permute(order).is_contiguous() else t.contiguous()
+
+
+def times(g: Tensor, d: Tensor) -> Tensor:
+    """``g[k] · d`` for g [K, *shape] and d [*shape]."""
+    d = dense(d)
+    g = arranged(g, d)
+    out = torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device)
+    size, block = d.numel(), 1024
+    _times[(triton.cdiv(size, block),)](g, d, out, size, len(g), block, num_warps=8)
+    return out
+
+
+def affine(
+    g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, scale: Tensor, gate: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``h · scale``, ``Σ h x̂`` and ``Σ h`` [K, B, C] with ``h = g · gate`` and ``x̂ = (x − mean) rstd``, for g [K, B, C,
+    *space], x and gate [B, C, *space].
+    """
+    x = x if x.is_contiguous() or x.movedim(1, -1).is_contiguous() else x.contiguous()
+    g = arranged(g, x)
+    gate = gate if gate is None else arranged(gate.unsqueeze(0), x)
+    k, b, c = g.shape[:3]
+    space = x[0, 0].numel()
+    last = not x.is_contiguous()  # channels
+    out = torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device)
+    sums = g.new_empty((2, k, b, c), dtype=torch.float32)
+    wide = min(triton.next_power_of_2(c), 64 if last else 16)
+    long = min(max(triton.next_power_of_2(space), 4), 16 if last else 256)
+    step, feature = (c, 1) if last else (1, space)
+    _affine[(k * b * triton.cdiv(c, wide),)](
+        g, x, x if gate is None else gate, mean, rstd, scale, out, sums[0], sums[1],
+        k, b, c, space, step, feature, gate is not None, wide, long, num_warps=2 if last else 4,
+    )  # fmt: skip
+    return out, sums[0], sums[1]
+
+
+def patches(
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    out: Sequence[int],
+) -> Tensor:
+    """Patches [B, T, kernel·C] of x [B, C, H, W], channels last in memory, under the T = out[0]·out[1] positions."""
+    batch, channels, height, width = x.shape
+    found = x.new_empty((batch, out[0] * out[1], kernel[0] * kernel[1] * channels))
+    rows = batch * out[0] * out[1] * kernel[0] * kernel[1]
+    wide = min(triton.next_power_of_2(channels), 256)
+    tall = max(1, 2048 // wide)
+    _patches[(triton.cdiv(rows, tall),)](
+        x, found, rows, channels, height, width, out[0], out[1], *kernel, *stride, *padding, *dilation, tall, wide
+    )
+    return found
+
+
+def layer_norm(
+    g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, inputs: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The data gradient of layer norm over the last dimension, and ``Σ g x̂`` and ``Σ g`` [K, inputs, D] over an input's
+    rows, for g [K, *rows, D], x [*rows, D] and statistics [*rows, 1]; the rows of one input are adjacent.
+    """
+    x, g, mean, rstd = (t.contiguous() for t in (x, g, mean, rstd))
+    k, d = len(g), x.shape[-1]
+    rows = x.numel() // d
+    out = torch.empty_like(g)
+    wide = triton.next_power_of_2(d)
+    tall = max(1, min(8, 4096 // wide))
+    sums = g.new_empty((2, k, inputs, d), dtype=torch.float32)
+    _layer_norm[(k * inputs,)](
+        g, x, mean, rstd, x if weight is None else weight, out, sums[0], sums[1],
+        k, rows, inputs, d, weight is not None, tall, tall if wide <= 512 else 1, wide,
+        num_warps=4 if wide <= 1024 else 8,
+    )  # fmt: skip
+    return out, sums[0], sums[1]
+
+
+def contracted(d: Tensor, gram: Tensor) -> Tensor:
+    """``Σ_{t,s} ⟨d_t, d_s⟩ gram[t, s]`` [K, N] for d [K, N, G, T, O] with unit stride in O and gram [N·G, T, T].
+
+    Both are symmetric, so half of the tiles of positions is enough. Up to 16 positions beyond a multiple of 64 (a class
+    token) have narrow tiles of their own.
+    """
+    rows, n, groups, length, width = d.shape
+    tall = min(64, max(16, triton.next_power_of_2(length)))
+    tail = 16 if length > 64 and 0 < length % 64 <= 16 else 0
+    blocks = length // tall if tail else triton.cdiv(length, tall)
+    pairs = blocks * (blocks + 1) // 2
+    out = d.new_empty((rows, n * groups, pairs), dtype=torch.float32)
+    _contracted[(rows * n * groups * pairs,)](
+        d, gram, out, rows, groups, length, width, pairs, blocks * tall, *d.stride()[:4],
+        tall, tail, 32 if d.dtype == torch.float32 else 64, precision(d), num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return out.view(rows, n, groups * pairs).sum(2)
+
+
+if triton is not None:
+
+    @triton.jit(do_not_specialize=["size", "rows"])
+    def _times(g, d, out, size, rows, block: tl.constexpr) -> None:
+        at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+        inside = at < size
+        factor = tl.load(d + at, mask=inside, other=0.0).to(tl.float32)
+        for _ in range(rows):
+            value = tl.load(g + at, mask=inside, other=0.0).to(tl.float32)
+            tl.store(out + at, (value * factor).to(out.dtype.element_ty), mask=inside)
+            at += size
+
+    @triton.jit(do_not_specialize=["rows", "batch", "space"])
+    def _affine(
+        g, x, gate, mean, rstd, scale, out, products, sums,
+        rows, batch, channels, space, step, feature,
+        gated: tl.constexpr, wide: tl.constexpr, long: tl.constexpr,
+    ) -> None:  # fmt: skip
+        pid = tl.program_id(0)
+        k = pid % rows  # cotangents of one input run side by side and share its x in the cache
+        tiles = tl.cdiv(channels, wide)
+        b = (pid // rows) // tiles
+        c = ((pid // rows) % tiles) * wide + tl.arange(0, wide)
+        known = c < channels
+        m = tl.load(mean + c, mask=known, other=0.0).to(tl.float32)
+        r = tl.load(rstd + c, mask=known, other=0.0).to(tl.float32)
+        s = tl.load(scale + c, mask=known, other=0.0).to(tl.float32)
+        product = tl.zeros([wide], dtype=tl.float32)
+        total = tl.zeros([wide], dtype=tl.float32)
+        size = channels * space
+        own = (k.to(tl.int64) * batch + b) * size
+        for start in range(0, space, long):
+            t = start + tl.arange(0, long)
+            at = t[:, None] * step + c[None, :] * feature
+            inside = (t[:, None] < space) & known[None, :]
+            value = tl.load(g + own + at, mask=inside, other=0.0).to(tl.float32)
+            normal = (tl.load(x + b.to(tl.int64) * size + at, mask=inside, other=0.0).to(tl.float32) - m) * r
+            if gated:
+                value *= tl.load(gate + b.to(tl.int64) * size + at, mask=inside, other=0.0).to(tl.float32)
+            product += tl.sum(value * normal, axis=0)
+            total += tl.sum(value, axis=0)
+            tl.store(out + own + at, (value * s[None, :]).to(out.dtype.element_ty), mask=inside)
+        place = (k.to(tl.int64) * batch + b) * channels + c
+        tl.store(products + place, product, mask=known)
+        tl.store(sums + place, total, mask=known)
+
+    @triton.jit(do_not_specialize=["rows"])
+    def _patches(
+        x, out, rows, channels, height, width, tall_out, wide_out,
+        tall_kernel, wide_kernel, down, right, pad_top, pad_left, apart_down, apart_right,
+        tall: tl.constexpr, wide: tl.constexpr,
+    ) -> None:  # fmt: skip
+        row = tl.program_id(0) * tall + tl.arange(0, tall)  # position and place in the kernel
+        place = row % (tall_kernel * wide_kernel)
+        position = row // (tall_kernel * wide_kernel)
+        b = position // (tall_out * wide_out)
+        i = position // wide_out % tall_out * down - pad_top + place // wide_kernel * apart_down
+        j = position % wide_out * right - pad_left + place % wide_kernel * apart_right
+        inside = (row < rows) & (i >= 0) & (i < height) & (j >= 0) & (j < width)
+        start = ((b * height + i) * width + j).to(tl.int64) * channels
+        end = row.to(tl.int64) * channels
+        for first in range(0, channels, wide):
+            c = first + tl.arange(0, wide)
+            known = c[None, :] < channels
+            value = tl.load(x + start[:, None] + c[None, :], mask=inside[:, None] & known, other=0.0)
+            tl.store(out + end[:, None] + c[None, :], value, mask=(row[:, None] < rows) & known)
+
+    @triton.jit(do_not_specialize=["cotangents", "rows", "inputs"])
+    def _layer_norm(
+        g, x, mean, rstd, weight, out, products, sums,
+        cotangents, rows, inputs, d,
+        weighted: tl.constexpr, tall: tl.constexpr, kept: tl.constexpr, wide: tl.constexpr,
+    ) -> None:  # fmt: skip
+        pid = tl.program_id(0)
+        k, n = pid % cotangents, pid // cotangents
+        feature = tl.arange(0, wide)
+        known = feature < d
+        gain = tl.full([wide], 1.0, dtype=tl.float32)
+        if weighted:
+            gain = tl.load(weight + feature, mask=known, other=0.0).to(tl.float32)
+        # a narrow row is one warp's own: adding rows up means waiting for the others, so that is left to the end
+        product = tl.zeros([kept, wide], dtype=tl.float32)
+        total = tl.zeros([kept, wide], dtype=tl.float32)
+        each = rows // inputs
+        for start in range(0, each, tall):
+            t = start + tl.arange(0, tall)
+            row = n.to(tl.int64) * each + t
+            inside = (t[:, None] < each) & known[None, :]
+            at = row[:, None] * d + feature[None, :]
+            m = tl.load(mean + row, mask=t < each, other=0.0).to(tl.float32)
+            r = tl.load(rstd + row, mask=t < each, other=0.0).to(tl.float32)
+            own = k.to(tl.int64) * rows * d + at
+            value = tl.load(g + own, mask=inside, other=0.0).to(tl.float32)
+            normal = (tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - m[:, None]) * r[:, None]
+            normal = tl.where(inside, normal, 0.0)
+            if kept == 1:
+                product += tl.sum(value * normal, axis=0, keep_dims=True)
+                total += tl.sum(value, axis=0, keep_dims=True)
+            else:
+                product += value * normal
+                total += value
+            scaled = value * gain[None, :]
+            first = tl.sum(scaled, axis=1) / d
+            second = tl.sum(scaled * normal, axis=1) / d
+            result = (scaled - first[:, None] - normal * second[:, None]) * r[:, None]
+            tl.store(out + own, result.to(out.dtype.element_ty), mask=inside)
+        place = (k.to(tl.int64) * inputs + n) * d + feature
+        tl.store(products + place, tl.sum(product, axis=0), mask=known)
+        tl.store(sums + place, tl.sum(total, axis=0), mask=known)
+
+    @triton.jit
+    def _rounded(x, precision: tl.constexpr):
+        """The nearest in TF32: tensor cores cut digits off, so that all products would come out too small."""
+        if precision == "tf32":
+            near = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+            x = tl.where(x == x, near, x)  # the bits of a NaN would overflow
+        return x
+
+    @triton.jit(do_not_specialize=["rows", "groups", "length", "pairs", "edge"])
+    def _contracted(
+        d, gram, out, rows, groups, length, width, pairs, edge, d0, d1, d2, d3,
+        tall: tl.constexpr, tail: tl.constexpr, wide: tl.constexpr, precision: tl.constexpr,
+    ) -> None:  # fmt: skip
+        pid = tl.program_id(0)
+        pair, k, own = pid % pairs, pid // pairs % rows, pid // pairs // rows
+        j = ((tl.sqrt(8.0 * pair.to(tl.float32) + 1.0) - 1.0) * 0.5).to(tl.int32)
+        i = pair - j * (j + 1) // 2
+        t, s = i * tall + tl.arange(0, tall), j * tall + tl.arange(0, tall)
+        base = d + k.to(tl.int64) * d0 + (own // groups).to(tl.int64) * d1 + (own % groups).to(tl.int64) * d2
+        first, second = base + t[:, None].to(tl.int64) * d3, base + s[:, None].to(tl.int64) * d3
+        total = tl.zeros([tall, tall], dtype=tl.float32)
+        if tail:
+            r = edge + tl.arange(0, tail)
+            third = base + r[:, None].to(tl.int64) * d3
+            beside = tl.zeros([tall, tail], dtype=tl.float32)
+            last = tl.zeros([tail, tail], dtype=tl.float32)
+        for start in range(0, width, wide):
+            o = start + tl.arange(0, wide)
+            known = o[None, :] < width
+            a = tl.load(first + o[None, :], mask=(t[:, None] < length) & known, other=0.0)
+            b = tl.load(second + o[None, :], mask=(s[:, None] < length) & known, other=0.0)
+            a, b = _rounded(a, precision), _rounded(b, precision)
+            total += tl.dot(a, tl.trans(b), input_precision=precision)
+            if tail:
+                c = tl.load(third + o[None, :], mask=(r[:, None] < length) & known, other=0.0)
+                c = _rounded(c, precision)
+                beside += tl.dot(a, tl.trans(c), input_precision=precision)
+                last += tl.dot(c, tl.trans(c), input_precision=precision)
+        gram += own.to(tl.int64) * length * length
+        inside = (t[:, None] < length) & (s[None, :] < length)
+        value = tl.sum(total * tl.load(gram + t[:, None] * length + s[None, :], mask=inside, other=0.0))
+        value = tl.where(i == j, value, 2 * value)
+        if tail:
+            inside = (t[:, None] < length) & (r[None, :] < length)
+            more = tl.sum(beside * tl.load(gram + t[:, None] * length + r[None, :], mask=inside, other=0.0))
+            value += tl.where(i == j, 2 * more, 0.0)
+            inside = (r[:, None] < length) & (r[None, :] < length)
+            more = tl.sum(last * tl.load(gram + r[:, None] * length + r[None, :], mask=inside, other=0.0))
+            value += tl.where(pair == 0, more, 0.0)
+        tl.store(out + (k.to(tl.int64) * (tl.num_programs(0) // pairs // rows) + own) * pairs + pair, value)

@@ -1,0 +1,690 @@
+"""The GPU path of the engine on a CPU, by Triton's interpreter: what `test_kernels` asserts on.
+
+    TRITON_INTERPRET=1 python -m tests.trace.runtime.interpreted result.json
+
+works out every case below in one process and writes down what it found: for a kernel its distance from a plain formula
+in float64; for a model its distance from the oracle in float64, the parameters on the general path, how often each
+kernel ran, and whether the model is as it was. A program of a kernel takes 10 ms, so everything is small.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nescio import trace, zoo
+from nescio.trace.backward import substitutes
+from nescio.trace.backward.pull import kernels
+from nescio.trace.backward.substitutes import convolution as data_convolution
+from tests.trace import helpers
+
+Subject = tuple[nn.Module, Tensor]
+CHANNELS_LAST = torch.channels_last
+
+
+# Kernels: name → distance from the formula, relative to its largest value.
+
+
+def apart(ours: Tensor, wanted: Tensor) -> float:
+    assert ours.shape == wanted.shape
+    assert ours.isfinite().all()
+    return float((ours.double() - wanted).abs().max() / wanted.abs().max())
+
+
+def times(shape: tuple[int, ...], k: int, dtype: torch.dtype = torch.float32, order: Any = None) -> float:
+    d, g = torch.randn(shape).to(dtype), torch.randn(k, *shape).to(dtype)
+    d = d if order is None else order(d)
+    out = kernels(d).times(g, d)
+    assert out.dtype == dtype
+    return apart(out, g.double() * d.double())
+
+
+def affine(
+    shape: tuple[int, ...],
+    k: int,
+    gated: bool,
+    dtype: torch.dtype = torch.float32,
+    order: Any = None,
+    same: bool = True,
+) -> float:
+    """``order`` changes how x lies in memory; without ``same`` gradient and gate do not follow it."""
+    order = order or (lambda t: t)
+    x, gate, g = order(torch.randn(shape).to(dtype)), torch.rand(shape).to(dtype), torch.randn(k, *shape).to(dtype)
+    gate = order(gate) if same else gate
+    mean, scale = torch.randn(shape[1]), torch.randn(shape[1])
+    rstd = torch.rand(shape[1]) + 0.5
+    out = kernels(x).affine(g, x, mean, rstd, scale, gate if gated else None)
+    assert out[0].dtype == dtype and out[1].dtype == out[2].dtype == torch.float32
+    wide = (-1, *(1,) * (len(shape) - 2))
+    normal = (x.double() - mean.double().view(wide)) * rstd.double().view(wide)
+    h = g.double() * (gate.double() if gated else 1)
+    wanted = h * scale.double().view(wide), *((t.unsqueeze(-1)).flatten(3).sum(3) for t in (h * normal, h))
+    return max(apart(a, b) for a, b in zip(out, wanted, strict=True))
+
+
+def layer_norm(
+    rows: tuple[int, ...], d: int, k: int, inputs: int, weighted: bool, dtype: torch.dtype = torch.float32
+) -> float:
+    x, g = (torch.randn(*rows, d) * 2 + 1).to(dtype), torch.randn(k, *rows, d).to(dtype)
+    weight = torch.randn(d).to(dtype) if weighted else None
+    _, mean, rstd = torch.native_layer_norm(x.float(), (d,), None, None, 1e-5)
+    out, products, sums = kernels(x).layer_norm(g, x, mean, rstd, weight, inputs)
+    assert out.dtype == dtype and products.dtype == sums.dtype == torch.float32
+    root = x.double().requires_grad_()
+    y = F.layer_norm(root, (d,), None if weight is None else weight.double(), None, 1e-5)
+    wanted = torch.stack([torch.autograd.grad(y, root, row.double(), retain_graph=True)[0] for row in g])
+    normal = F.layer_norm(x.double(), (d,), eps=1e-5)
+    by_input = (g.double() * normal).reshape(k, inputs, -1, d).sum(2), g.double().reshape(k, inputs, -1, d).sum(2)
+    return max(apart(out, wanted), apart(products, by_input[0]), apart(sums, by_input[1]))
+
+
+def contracted(length: int, width: int, dtype: torch.dtype = torch.float32, groups: int = 2) -> float:
+    """Of gradients that lie in a larger tensor."""
+    d = torch.randn(2, 3, length, groups, width + 3).to(dtype)[..., 2:-1].transpose(2, 3)
+    a = torch.randn(3 * groups, length, 4)
+    gram = a @ a.mT
+    out = kernels(d).contracted(d, gram)
+    assert out.dtype == torch.float32
+    grams = (d.double() @ d.double().mT).flatten(1, 2)
+    return apart(out, (grams * gram.double()).sum((2, 3)).unflatten(1, (3, groups)).sum(2))
+
+
+def contracted_tf32() -> float:
+    """What is rounded to the nearest has no bias, and a NaN with all of its bits, as a GPU makes it, stays one."""
+    d, gram = torch.randn(1, 2, 1, 80, 640), torch.eye(80).repeat(2, 1, 1)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        out = kernels(d).contracted(d, gram)
+        wanted = d.double().square().sum((2, 3, 4))
+        d[0, 1, 0, 70, 3] = torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
+        assert kernels(d).contracted(d, gram).isnan().tolist() == [[False, True]]
+    finally:
+        torch.set_float32_matmul_precision(before)
+    return apart(out, wanted)
+
+
+def attention(
+    lengths: tuple[int, int],
+    d: int,
+    k: int,
+    dtype: torch.dtype = torch.float32,
+    packed: bool = False,
+    scale: float = 0.3,
+) -> float:
+    """One input, three heads; ``packed``: heads side by side in memory, as projections give them.
+
+    Not in bfloat16: the interpreter multiplies its bits as whole numbers.
+    """
+
+    def make(*lead: int, length: int) -> Tensor:
+        if packed:
+            return torch.randn(*lead, length, 3, d + 5).to(dtype)[..., 2 : d + 2].transpose(-2, -3)
+        return torch.randn(*lead, 3, length, d).to(dtype)
+
+    q, key, v = (make(1, length=n) for n in (lengths[0], lengths[1], lengths[1]))
+    g = make(k, 1, length=lengths[0])
+    out = tuple(torch.full((k, *t.shape), torch.nan, dtype=dtype) for t in (q, key, v))
+    kernels(q).attention(g, q, key, v, scale, out)
+    roots = [t.double().requires_grad_() for t in (q, key, v)]
+    y = torch.softmax(roots[0] @ roots[1].mT * scale, -1) @ roots[2]
+    pulled = [torch.autograd.grad(y, roots, row.double(), retain_graph=True) for row in g]
+    return max(apart(a, torch.stack(b)) for a, b in zip(out, zip(*pulled, strict=True), strict=True))
+
+
+def convolution(order: Any = None, **geometry: Any) -> float:
+    """The data gradient on a GPU takes all cotangents as one batch: the tensors are made to say that they are there."""
+    x = torch.randn(3, 4, 9, 7).requires_grad_()
+    weight = torch.randn(6, 4 // geometry.get("groups", 1), 3, 3)
+    y = data_convolution.DataConvolution.apply(
+        *data_convolution.arguments(x if order is None else order(x), weight, **geometry)  # type: ignore[misc]
+    )
+    g = torch.randn(4, *y.shape)
+
+    def pull(v: Tensor) -> Tensor:
+        return torch.autograd.grad(y, x, v, retain_graph=True)[0]
+
+    with mock.patch.object(torch.Tensor, "is_cuda", True):
+        ours = torch.func.vmap(pull)(g)
+    root = x.detach().double().requires_grad_()
+    z = F.conv2d(root, weight.double(), **geometry)
+    return apart(ours, torch.stack([torch.autograd.grad(z, root, row.double(), retain_graph=True)[0] for row in g]))
+
+
+def patches(channels: int, size: tuple[int, int], dtype: torch.dtype = torch.float32, **geometry: Any) -> float:
+    """Against PyTorch's own, which has the channels before the places in the kernel."""
+    x = torch.randn(2, channels, *size, dtype=dtype)
+    given = {"kernel": (3, 3), "stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)} | geometry
+    kernel, stride, padding, dilation = given.values()
+    reach = zip(size, kernel, stride, padding, dilation, strict=True)
+    out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in reach]
+    wanted = F.unfold(x.double(), kernel, dilation, padding, stride).view(2, channels, -1, out[0] * out[1])
+    ours = kernels(x).patches(to_last(x), kernel, stride, padding, dilation, out)
+    return apart(ours, wanted.permute(0, 3, 2, 1).flatten(2))
+
+
+def last(t: Tensor) -> Tensor:
+    """Channels last in memory, whatever the number of dimensions."""
+    return t.movedim(1, -1).contiguous().movedim(-1, 1)
+
+
+def swapped(i: int, j: int) -> Callable[[Tensor], Tensor]:
+    """Dimensions i and j exchanged in memory."""
+    return lambda t: t.transpose(i, j).contiguous().transpose(i, j)
+
+
+HALF = torch.bfloat16
+ACTIVATIONS: dict[str, nn.Module] = {
+    "ReLU": nn.ReLU(), "ReLU in place": nn.ReLU(inplace=True), "ReLU6": nn.ReLU6(), "LeakyReLU": nn.LeakyReLU(0.2),
+    "LeakyReLU in place": nn.LeakyReLU(0.2, inplace=True), "SiLU": nn.SiLU(), "SiLU in place": nn.SiLU(inplace=True),
+    "GELU": nn.GELU(), "GELU by tanh": nn.GELU("tanh"), "Hardswish": nn.Hardswish(),
+    "Hardswish in place": nn.Hardswish(inplace=True), "Tanh": nn.Tanh(), "Sigmoid": nn.Sigmoid(), "ELU": nn.ELU(0.7),
+    "SELU": nn.SELU(), "CELU": nn.CELU(0.8), "Mish": nn.Mish(), "Softplus": nn.Softplus(2.0),
+    "Hardtanh": nn.Hardtanh(-1.5, 1.8),
+}  # fmt: skip
+
+
+def joined(act: nn.Module) -> float:
+    """The data gradient of an activation right behind a batch norm, which are one operation."""
+    norm, x = helpers.ready(nn.BatchNorm1d(5)), torch.randn(2, 5, 3).double().requires_grad_()
+    g = torch.randn(2, 2, 5, 3)
+    y = act(norm(x))
+    wanted = torch.stack([torch.autograd.grad(y, x, row.double(), retain_graph=True)[0] for row in g])
+    root = x.detach().float().requires_grad_()
+    with substitutes.folding(), counted() as calls:
+        z = act(norm.float()(root))
+        ours = torch.func.vmap(lambda v: torch.autograd.grad(z, root, v, retain_graph=True)[0])(g)
+    assert calls["affine"] == 1 and not calls["times"]
+    assert apart(z.detach(), y.detach()) < 1e-6
+    return apart(ours, wanted)
+
+
+KERNELS: dict[str, Callable[[], float]] = {
+    **{f"batch norm and {name}": (lambda act=act: joined(act)) for name, act in ACTIVATIONS.items()},
+    "times": lambda: times((3, 5, 7, 11), 4),
+    "times, one cotangent": lambda: times((3, 5, 7, 11), 1),
+    "times, channels last": lambda: times((3, 5, 7, 11), 3, order=last),
+    "times, a slice": lambda: times((3, 5, 7, 6), 3, order=lambda t: torch.cat([t, t], 3)[..., :6]),
+    "times, expanded": lambda: times((3, 5), 2, order=lambda t: t[:, :1].expand(3, 5)),
+    "times, one element": lambda: times((1, 1), 2),
+    "times, bfloat16": lambda: times((3, 5, 7, 11), 3, HALF),
+    "times, float16": lambda: times((3, 5, 7, 11), 3, torch.float16),
+    "affine": lambda: affine((2, 21, 7, 5), 2, False),
+    "affine, channels last": lambda: affine((1, 71, 7, 5), 2, False, order=last),
+    "affine, vectors": lambda: affine((2, 19), 3, False),
+    "affine, bfloat16": lambda: affine((1, 5, 7, 3), 2, False, HALF),
+    "affine, gated": lambda: affine((2, 21, 7, 5), 2, True),
+    "affine, gated, one cotangent": lambda: affine((2, 5, 3, 3), 1, True),
+    "affine, gated, many positions": lambda: affine((1, 3, 19, 23), 2, True),
+    "affine, gated, channels last": lambda: affine((1, 71, 7, 5), 2, True, order=last),
+    "affine, gated, channels last, others not": lambda: affine((2, 9, 3, 5), 2, True, order=last, same=False),
+    "affine, gated, vectors": lambda: affine((2, 19), 3, True),
+    "affine, gated, sequences": lambda: affine((2, 6, 9), 2, True),
+    "affine, gated, sequences, channels last": lambda: affine((2, 6, 9), 2, True, order=last),
+    "affine, gated, volumes, channels last": lambda: affine((2, 6, 3, 2, 4), 2, True, order=last),
+    "affine, gated, one channel": lambda: affine((2, 1, 4, 5), 2, True, order=last),
+    "affine, gated, one position": lambda: affine((2, 5, 1, 1), 2, True, order=last),
+    "affine, gated, one input": lambda: affine((1, 5, 4, 3), 2, True, order=last),
+    "affine, gated, rows before channels": lambda: affine((2, 5, 4, 3), 2, True, order=swapped(1, 2)),
+    "affine, gated, channels before inputs": lambda: affine((2, 5, 4, 3), 2, True, order=swapped(0, 1)),
+    "affine, gated, positions before inputs": lambda: affine((2, 5, 4), 2, True, order=swapped(0, 2)),
+    "affine, gated, width before height": lambda: affine((2, 5, 4, 3), 2, True, order=swapped(2, 3)),
+    "affine, gated, bfloat16": lambda: affine((1, 5, 7, 3), 2, True, HALF, order=last),
+    "patches": lambda: patches(5, (6, 5), padding=(1, 1)),
+    "patches, bfloat16": lambda: patches(5, (6, 5), HALF, padding=(1, 1)),
+    "patches, other sides": lambda: patches(3, (9, 8), kernel=(3, 2), stride=(2, 1), padding=(1, 0), dilation=(2, 1)),
+    "patches, wide": lambda: patches(300, (3, 3), kernel=(2, 2), stride=(2, 2), padding=(1, 1)),
+    "layer norm": lambda: layer_norm((2, 11), 13, 2, 2, False),
+    "layer norm, bfloat16": lambda: layer_norm((2, 5), 13, 2, 2, False, HALF),
+    "layer norm, weighted": lambda: layer_norm((2, 11), 13, 2, 2, True),
+    "layer norm, weighted, one cotangent": lambda: layer_norm((3, 5), 13, 1, 3, True),
+    "layer norm, weighted, one sum": lambda: layer_norm((3, 3), 13, 2, 1, True),
+    "layer norm, weighted, a row an input": lambda: layer_norm((4,), 13, 2, 4, True),
+    "layer norm, weighted, images": lambda: layer_norm((2, 3, 5), 6, 2, 2, True),
+    "layer norm, weighted, wide": lambda: layer_norm((1, 5), 1100, 2, 1, True),
+    "layer norm, weighted, very wide": lambda: layer_norm((1, 2), 5000, 1, 1, True),
+    "layer norm, weighted, bfloat16": lambda: layer_norm((2, 5), 13, 2, 2, True, HALF),
+    "contracted": lambda: contracted(23, 40),
+    "contracted, one row": lambda: contracted(1, 5),
+    "contracted, a class token": lambda: contracted(65, 21),
+    "contracted, in tiles": lambda: contracted(150, 9, groups=1),
+    "contracted, in tiles, a class token": lambda: contracted(197, 17, groups=1),
+    "contracted, TF32": contracted_tf32,
+    "contracted, a slice, float16": lambda: contracted(70, 70, torch.float16),
+    "attention": lambda: attention((13, 13), 10, 3),
+    "attention, one cotangent": lambda: attention((13, 13), 10, 1),
+    "attention, more cotangents than a program takes": lambda: attention((5, 5), 4, 6),
+    "attention, few queries": lambda: attention((1, 21), 16, 2),
+    "attention, few keys": lambda: attention((21, 3), 16, 2),
+    "attention, side by side": lambda: attention((9, 17), 10, 2, packed=True),
+    "attention, the largest": lambda: attention((128, 128), 64, 1),
+    "attention, in tiles": lambda: attention((70, 197), 16, 2, packed=True),
+    "attention, in tiles, few keys": lambda: attention((130, 3), 64, 1),
+    "attention, in tiles, few queries": lambda: attention((1, 130), 16, 3),
+    "attention, in tiles, large logits": lambda: attention((20, 140), 10, 1, scale=4.0),
+    "attention, in tiles, float16": lambda: attention((135, 20), 10, 1, torch.float16, packed=True),
+    "attention, large logits": lambda: attention((9, 17), 10, 2, scale=20.0),
+    "attention, float16": lambda: attention((13, 9), 10, 2, torch.float16, packed=True),
+    "convolution": lambda: convolution(padding=1),
+    "convolution, strided": lambda: convolution(stride=2, padding=(0, 1)),
+    "convolution, grouped and dilated": lambda: convolution(groups=2, dilation=2),
+    "convolution, channels last": lambda: convolution(order=last, stride=(2, 1), padding=1),
+}  # fmt: skip
+
+
+# Models.
+
+
+class Model(nn.Module):
+    """Parts and what is done with them."""
+
+    def __init__(self, run: Callable[[Any, Tensor], Tensor], **parts: nn.Module) -> None:
+        super().__init__()
+        self.run = run
+        for name, part in parts.items():
+            self.add_module(name, part)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.run(self, x)
+
+
+def conv(i: int, o: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(i, o, 3, stride, 1, bias=False)
+
+
+class Block(nn.Module):
+    """Of a residual network: the addition is in place, as it is everywhere."""
+
+    def __init__(self, i: int, o: int, stride: int = 1, inplace: bool = True) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv(i, o, stride), nn.BatchNorm2d(o)
+        self.conv2, self.bn2 = conv(o, o), nn.BatchNorm2d(o)
+        self.relu = nn.ReLU(inplace)
+        self.down = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o)) if i != o else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        out += x if self.down is None else self.down(x)
+        return self.relu(out)
+
+
+def residual() -> Subject:
+    """Four batch norms, two of them right before an activation, and a skip with a stride."""
+    body = nn.Sequential(conv(2, 3), nn.BatchNorm2d(3), nn.ReLU(inplace=True), Block(3, 5, 2))
+    return Model(lambda m, x: m.head(m.body(x).mean((2, 3))), body=body, head=nn.Linear(5, 2)), torch.randn(3, 2, 5, 7)
+
+
+def short(n: int = 3, inplace: bool = True) -> Subject:
+    """Two batch norms and a skip."""
+    parts = {"block": Block(3, 3, inplace=inplace), "head": nn.Linear(3, 2)}
+    return Model(lambda m, x: m.head(m.block(x).mean((2, 3))), **parts), torch.randn(n, 3, 4, 3)
+
+
+def picture(run: Callable[[Any, Tensor], Tensor], n: int = 3) -> Subject:
+    """A convolution, a batch norm, and what ``run`` does with them to a map of 5 channels."""
+    model = Model(
+        lambda m, x: m.head(run(m, x).mean((2, 3))), conv=conv(2, 5), norm=nn.BatchNorm2d(5), head=nn.Linear(5, 2)
+    )
+    return model, torch.randn(n, 2, 3, 5)
+
+
+def normed(m: Any, x: Tensor) -> Tensor:
+    return m.norm(m.conv(x))
+
+
+def ignored(m: Any, x: Tensor) -> Tensor:
+    y = normed(m, x)
+    F.relu(y, inplace=True)
+    return y
+
+
+def ignored_late() -> Subject:
+    """The activation does nothing to the first inputs, so a probe of them cannot see that it was lost."""
+    model, x = picture(ignored, 6)
+    helpers.ready(model)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.abs_()
+        x[:3] = x[:3].abs() + 2  # type: ignore[operator]
+    return model, x
+
+
+def ignored_plain(m: Any, x: Tensor) -> Tensor:
+    y = m.norm(m.conv(x)) + 1
+    F.relu(y, inplace=True)
+    return y
+
+
+def kept(m: Any, x: Tensor) -> Tensor:
+    y = normed(m, x)
+    z = torch.sigmoid(y + 0.3)
+    return F.relu(y, inplace=True) + z * y
+
+
+def both(m: Any, x: Tensor) -> Tensor:
+    y = normed(m, x)
+    return F.relu(y) + 0.7 * y
+
+
+def written(m: Any, x: Tensor) -> Tensor:
+    y = F.gelu(normed(m, x))
+    y += 0.5 * m.conv(x)
+    z = F.silu(m.conv(x))
+    z *= 2
+    return F.leaky_relu(F.silu(y), inplace=True) * z
+
+
+def unseen(m: Any, x: Tensor) -> Tensor:
+    y = normed(m, x)
+    with torch.no_grad():
+        mask = torch.sigmoid(y)
+    return torch.tanh(y) * mask
+
+
+def again(m: Any, x: Tensor) -> Tensor:
+    return F.relu(m.norm(torch.sigmoid(normed(m, x))))
+
+
+def single(n: int = 3) -> Subject:
+    """One batch norm with the activation behind it."""
+    return picture(lambda m, x: torch.tanh(normed(m, x)), n)
+
+
+def vectors(act: nn.Module) -> Subject:
+    parts = {"first": nn.Linear(3, 6), "second": nn.Linear(6, 5), "head": nn.Linear(5, 2)}
+    return Model(lambda m, x: m.head(m.act(m.second(m.act(m.first(x))))), act=act, **parts), torch.randn(4, 3)
+
+
+def sequences(norm: nn.Module, first: bool = True, n: int = 3) -> Subject:
+    """A norm over features, twice, of [N, T, D] or [T, N, D]."""
+
+    def run(m: Any, x: Tensor) -> Tensor:
+        y = m.norm(m.linear(x if first else x.transpose(0, 1).contiguous()))
+        return m.head(m.norm(torch.tanh(y)).square().mean(1 if first else 0))
+
+    return Model(run, linear=nn.Linear(3, 6), norm=norm, head=nn.Linear(6, 2)), torch.randn(n, 5, 3)
+
+
+def encoder(batch_first: bool, **settings: Any) -> Subject:
+    layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=batch_first, **settings)
+
+    def run(m: Any, x: Tensor) -> Tensor:
+        y = m.stem(x)
+        return m.head(m.layer(y).mean(1) if batch_first else m.layer(y.transpose(0, 1)).mean(0))
+
+    return Model(run, stem=nn.Linear(3, 8), layer=layer, head=nn.Linear(8, 2)), torch.randn(3, 5, 3)
+
+
+def multi_head(batch_first: bool = True, n: int = 3, **call: Any) -> Subject:
+    def run(m: Any, x: Tensor) -> Tensor:
+        y = m.stem(x)
+        y = y if batch_first else y.transpose(0, 1)
+        named = {k: v(x) if callable(v) else v for k, v in call.items()}
+        return m.head(torch.tanh(m.mix(y, y, y, **named)[0]).mean(1 if batch_first else 0))
+
+    mix = nn.MultiheadAttention(8, 2, batch_first=batch_first)
+    return Model(run, stem=nn.Linear(3, 8), mix=mix, head=nn.Linear(8, 2)), torch.randn(n, 5, 3)
+
+
+def projected(**call: Any) -> Subject:
+    """Attention as in timm: one projection, cut into queries, keys and values."""
+
+    def run(m: Any, x: Tensor) -> Tensor:
+        b, t, _ = x.shape
+        q, k, v = m.qkv(x).reshape(b, t, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(q, k, v, **call).transpose(1, 2).reshape(b, t, 8)
+        return m.head(torch.tanh(m.out(y)).mean(1))
+
+    return Model(run, qkv=nn.Linear(6, 24), out=nn.Linear(8, 8), head=nn.Linear(8, 2)), torch.randn(3, 5, 6)
+
+
+def crossed() -> Subject:
+    """Two queries look at five keys, with heads before positions in memory."""
+
+    def run(m: Any, x: Tensor) -> Tensor:
+        q, k, v = (
+            f(t).unflatten(2, (2, 4)).transpose(1, 2).contiguous() for f, t in ((m.q, x[:, :2]), (m.k, x), (m.v, x))
+        )
+        return m.head(F.scaled_dot_product_attention(q, k, v, scale=0.9).transpose(1, 2).flatten(1))
+
+    return Model(run, **{n: nn.Linear(6, 8, bias=n != "k") for n in "qkv"}, head=nn.Linear(16, 2)), torch.randn(3, 5, 6)
+
+
+def frozen() -> Subject:
+    model, x = single()
+    return model.requires_grad_(False), x
+
+
+def turned(order: Callable[[Tensor], Tensor]) -> Subject:
+    """The batch norm's input lies in memory in another order."""
+    return picture(lambda m, x: torch.tanh(m.norm(order(m.conv(x)))))
+
+
+def long() -> Subject:
+    """More positions than a tile has."""
+    model, _ = projected()
+    return model, torch.randn(1, 129, 6)
+
+
+BN, LN, ATTENTION, GRAM = {"affine"}, {"layer_norm"}, {"attention"}, {"contracted"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with its inputs, what is asked of the engine, and what must come of it."""
+
+    make: Callable[[], Subject]
+    uses: set[str]
+    """The kernels that must run; no other may."""
+    slow: set[str] = field(default_factory=set)
+    """Parameters on the general path."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    prepare: Callable[[Any], Any] = lambda t: t
+    """Done to the model and to the inputs."""
+    repeat: bool = False
+    """Once more with a plan that is known."""
+
+
+def to_last(t: Any) -> Any:
+    return t.to(memory_format=CHANNELS_LAST)
+
+
+CASES: dict[str, Case] = {
+    "residual, channels last": Case(residual, BN | {"times", "patches"}, prepare=to_last),
+    "short": Case(short, BN | {"times"}, repeat=True),
+    "short, not in place": Case(lambda: short(inplace=False), BN | {"times"}),
+    "single, frozen": Case(frozen, BN),
+    "short, one input": Case(lambda: short(1), BN | {"times"}),
+    "single, in chunks": Case(lambda: single(4), BN, settings={"chunk": 3}),
+    "single, smoothed": Case(lambda: single(1), BN, settings=helpers.SMOOTH),
+    "single, L1": Case(single, BN, settings={"norm": 1}),
+    "short, some layers": Case(
+        short, BN | {"times"}, settings={"select": ["block.conv1.weight", "block.bn2.bias", "head.*"]}
+    ),
+    "what an in-place activation returns is ignored, and the probe cannot tell": Case(ignored_late, BN),
+    "what an in-place activation returns is ignored, no norm before it": Case(
+        lambda: picture(ignored_plain), BN | {"times"}
+    ),
+    "a batch norm is used before and after an in-place activation": Case(lambda: picture(kept), BN | {"times"}),
+    "a batch norm is used twice": Case(lambda: picture(both), BN),
+    "a batch norm is called twice": Case(lambda: picture(again), BN),
+    "activations are written into": Case(lambda: picture(written), BN | {"times"}),
+    "an activation without gradients": Case(lambda: picture(unseen), BN),
+    "rows before channels": Case(lambda: turned(swapped(1, 2)), BN),
+    "channels before inputs": Case(lambda: turned(swapped(0, 1)), BN),
+    **{name: Case(lambda act=act: vectors(act), {"times"}) for name, act in ACTIVATIONS.items()},
+    "layer norm": Case(lambda: sequences(nn.LayerNorm(6)), LN | {"times"}),
+    "layer norm, no parameters": Case(lambda: sequences(nn.LayerNorm(6, elementwise_affine=False)), LN | {"times"}),
+    "layer norm, sequence first": Case(lambda: sequences(nn.LayerNorm(6), first=False), LN | {"times"}),
+    "layer norm, smoothed": Case(lambda: sequences(nn.LayerNorm(6), n=1), LN | {"times"}, settings=helpers.SMOOTH),
+    "encoder": Case(lambda: encoder(True), LN | ATTENTION | {"times"}, repeat=True),
+    "encoder, sequence first": Case(lambda: encoder(False), LN | ATTENTION | GRAM | {"times"}),
+    "multi-head, smoothed": Case(
+        lambda: multi_head(n=1, need_weights=False), ATTENTION | {"times"}, settings=helpers.SMOOTH
+    ),
+    "multi-head": Case(lambda: multi_head(need_weights=False), ATTENTION | {"times"}),
+    "multi-head, sequence first": Case(lambda: multi_head(False, need_weights=False), ATTENTION | {"times"}),
+    "multi-head, with weights": Case(multi_head, GRAM | {"times"}),
+    "multi-head, padded": Case(
+        lambda: multi_head(need_weights=False, key_padding_mask=lambda x: torch.arange(5).expand(len(x), 5) > 3),
+        GRAM | {"times"},
+    ),
+    "multi-head, masked": Case(
+        lambda: multi_head(need_weights=False, attn_mask=torch.ones(5, 5, dtype=torch.bool).triu(1)), GRAM | {"times"}
+    ),
+    "attention of one projection": Case(projected, ATTENTION | {"times"}),
+    "attention of one projection, causal": Case(lambda: projected(is_causal=True), {"times"}),
+    "attention of one projection, long": Case(long, ATTENTION | {"times"}),
+    "attention of other lengths": Case(crossed, ATTENTION),
+    "vit": Case(
+        lambda: (zoo.small_vit(size=8, patch=4, width=8, depth=1, heads=2, classes=2), torch.rand(3, 3, 8, 8)),
+        LN | ATTENTION | GRAM | {"times"},
+    ),
+}  # fmt: skip
+
+HALVES: dict[str, tuple[Callable[[], Subject], torch.dtype]] = {
+    "single, bfloat16": (single, HALF),
+    "layer norm, bfloat16": (CASES["layer norm"].make, HALF),
+    "multi-head, float16": (CASES["multi-head"].make, torch.float16),
+}
+"""Attention not in bfloat16: the interpreter multiplies its bits as whole numbers."""
+
+
+@contextmanager
+def counted() -> Iterator[dict[str, int]]:
+    """How often each kernel runs."""
+    module = sys.modules["nescio.trace.runtime.kernels"]
+    calls = dict.fromkeys(("times", "affine", "patches", "layer_norm", "contracted", "attention"), 0)
+
+    def spy(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **named: Any) -> Any:
+            calls[name] += 1
+            return kernel(*args, **named)
+
+        return run
+
+    spies = {name: spy(name, getattr(module, name)) for name in calls}
+    with mock.patch.multiple(module, **spies):
+        yield calls
+
+
+def compare(case: Case) -> dict[str, Any]:
+    """The engine in float32 with the kernels, and the oracle in float64."""
+    model, x = case.make()
+    flags = [p.requires_grad for p in model.parameters()]
+    model = model if case.make is ignored_late else helpers.ready(model)
+    model, x = case.prepare(model.double().eval()), case.prepare(x.double())
+    settings = {"layers": "tensor"} | case.settings
+    wanted = trace.reference.class_gradients(model, x, **settings)
+    model, x = model.float(), x.float()
+    assert [p.requires_grad for p in model.parameters()] == flags
+    model.train()
+    before, given = helpers.state(model), x.clone()
+    with counted() as calls:
+        ours = trace.class_gradients(model, x, **settings)
+    after = helpers.state(model)
+    with counted() as repeated:
+        if case.repeat:
+            trace.class_gradients(model, x, **settings)
+    model.eval()
+    return {
+        "error": error(ours.norms, wanted.norms),
+        "layers": ours.layers == wanted.layers,
+        "slow": sorted(helpers.slow(model, x)),
+        "calls": calls,
+        "repeated": repeated,
+        "changed": [key for key in before if not helpers.identical(before[key], after[key])]
+        + ([] if torch.equal(x, given) else ["x"]),
+    }
+
+
+def error(ours: Tensor, wanted: Tensor) -> float:
+    """The largest relative error; what is a thousandth of the input's largest norm or less is held against that."""
+    assert ours.shape == wanted.shape and ours.isfinite().all() and wanted.amax() > 1e-3
+    return float(((ours - wanted).abs() / (wanted + 1e-3 * wanted.amax((1, 2), keepdim=True))).max())
+
+
+def rank(x: Tensor) -> Tensor:
+    return x.flatten().argsort().argsort().double()
+
+
+def halved(make: Callable[[], Subject], dtype: torch.dtype) -> dict[str, Any]:
+    """In half precision, against the oracle in float64 with the same rounded weights."""
+    model, x = make()
+    model, x = helpers.ready(model).to(dtype), x.to(dtype)
+    ours = trace.class_gradients(model, x, layers="tensor")
+    slow = sorted(helpers.slow(model, x))
+    wanted = trace.reference.class_gradients(model.double(), x.double(), layers="tensor").norms
+    both = torch.stack([rank(ours.norms), rank(wanted)])
+    return {"finite": bool(ours.norms.isfinite().all()), "rank": float(torch.corrcoef(both)[0, 1]), "slow": slow}
+
+
+def stale() -> dict[str, Any]:
+    """What a rule leaves for a backward pass that does not come is not taken by another one."""
+    out = {}
+    for name, norm, shape in (("batch", nn.BatchNorm1d(4), (3, 4)), ("layer", nn.LayerNorm(4), (3, 4))):
+        norm = helpers.ready(norm).float()
+        x = torch.randn(shape).requires_grad_()
+        with substitutes.folding():
+            y = norm(x)
+        node: Any = y.grad_fn
+        g = torch.randn_like(y)
+        (wanted,) = torch.autograd.grad(y, x, g, retain_graph=True)
+        node.ready = torch.randn(1, *shape), torch.full((1, *shape), 1e6)
+        (ours,) = torch.autograd.grad(y, x, g, retain_graph=True)
+        node.ready = g.unsqueeze(0), torch.full((1, *shape), 7.0)
+        (own,) = torch.autograd.grad(y, x, g)
+        taken = bool((own == 7).all())
+        out[name] = {"error": apart(ours, wanted.double()), "left": node.ready is not None, "taken": taken}
+    return out
+
+
+def attempt(work: Callable[[], Any]) -> Any:
+    """What the work gives, or how it failed."""
+    torch.manual_seed(0)
+    start = time.perf_counter()
+    try:
+        found = work()
+        return {"found": found, "seconds": time.perf_counter() - start}
+    except Exception:
+        return {"failed": traceback.format_exc(), "seconds": time.perf_counter() - start}
+
+
+def main(path: str) -> None:
+    torch.set_num_threads(1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import triton
+    except ImportError as error:
+        result: dict[str, Any] = {"missing": f"Triton cannot be imported: {error}"}
+    else:
+        assert os.environ["TRITON_INTERPRET"] == "1"
+        assert kernels(torch.zeros(1)) is not None
+        assert kernels(torch.zeros(1, dtype=torch.float64)) is None
+        result = {
+            "triton": triton.__version__,
+            "kernels": {name: attempt(work) for name, work in KERNELS.items()},
+            "models": {name: attempt(lambda case=case: compare(case)) for name, case in CASES.items()},
+            "halves": {name: attempt(lambda half=half: halved(*half)) for name, half in HALVES.items()},
+            "stale": attempt(stale),
+        }
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(result, file)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
