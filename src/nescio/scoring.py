@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio import inputs, quantities, scores
+from nescio._common.argument_checks import integer
 from nescio.fitting import check_fit, fitted
 from nescio.inputs import Inputs
 from nescio.models import Classifier
@@ -131,7 +132,8 @@ def score(
     """
     several = isinstance(method, list | tuple)
     chosen = _choose(list(method) if isinstance(method, list | tuple) else [method], settings)
-    _check_chunk(chunk)
+    if chunk is not None:
+        integer("chunk", chunk, at_least=1, hint="leave it out to choose it from the memory at hand")
     source = _source(model, output)
     _check_needs(chosen, source)
     check_fit(chosen, fit)
@@ -193,7 +195,8 @@ def fit(
     """
     several = isinstance(method, list | tuple)
     chosen = _choose(list(method) if isinstance(method, list | tuple) else [method], settings)
-    _check_chunk(chunk)
+    if chunk is not None:
+        integer("chunk", chunk, at_least=1, hint="leave it out to choose it from the memory at hand")
     classifier = _source(model, output)
     if not isinstance(classifier, Classifier):
         raise ModelError(f"expected a model to fit a method with, got the posterior {type(model).__name__}")
@@ -228,11 +231,6 @@ def _check_needs(chosen: dict[str, Method], source: Classifier | Posterior) -> N
                 f"expected a method that needs probabilities alone with a posterior ({type(source).__name__}), got "
                 f"'{key}'; use mutual_information, entropy or max_probability, or give the model itself"
             )
-
-
-def _check_chunk(chunk: int | None) -> None:
-    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
-        raise InputError(f"expected chunk to be None or a whole number of at least 1, got {chunk!r}; leave it out")
 
 
 def _together(values: list[Any]) -> list[Any]:

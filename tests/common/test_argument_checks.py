@@ -57,7 +57,7 @@ def test_what_is_no_finite_number_is_refused(value: Any) -> None:
     [
         ({"above": 0}, 0.0, "a finite number above 0, got 0.0"),
         ({"at_least": 0}, -5e-324, "a finite number of at least 0, got -5e-324"),
-        ({"above": 0, "at_most": 1}, 1.5, "a finite number above 0 and of at most 1, got 1.5"),
+        ({"above": 0, "at_most": 1}, 1.5, "a finite number above 0 and at most 1, got 1.5"),
         ({"at_least": 0, "below": 0.5}, 0.5, "a finite number of at least 0 and below 0.5, got 0.5"),
         ({"at_least": 0.25, "at_most": 0.5}, 1, "a finite number from 0.25 to 0.5, got 1"),
     ],

@@ -105,7 +105,7 @@ def test_bad_settings_and_other_classes_are_refused():
     p, y = made(0, 30)
     with pytest.raises(InputError, match="expected 'split' or 'adaptive', but got 'raps'"):
         conformal(p, y, kind="raps")
-    with pytest.raises(InputError, match="coverage: expected a share"):
+    with pytest.raises(InputError, match="expected coverage to be a share"):
         conformal(p, y, coverage=1.0)
     with pytest.raises(InputError, match="expected 4 classes, but got 2"):
         conformal(p, y).sets([[0.5, 0.5]])

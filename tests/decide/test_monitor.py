@@ -215,7 +215,7 @@ def test_policies_that_cannot_be_watched_are_refused():
         monitor(0.5)
     with pytest.raises(InputError, match="too few to bound"):
         monitor(decide.threshold([0.0, 1.0], [True, True], risk=0.5, confidence=0.5))
-    with pytest.raises(InputError, match="false_alarm: expected a share"):
+    with pytest.raises(InputError, match="expected false_alarm to be a share"):
         monitor(POLICY, false_alarm=0)
 
 

@@ -202,7 +202,7 @@ def test_bad_shares_are_refused(value):
         lambda: threshold([0.1], [1], confidence=value),
         lambda: quantile([0.1], keep=value),
     ):
-        with pytest.raises(InputError, match="expected a share between 0 and 1"):
+        with pytest.raises(InputError, match="to be a share above 0 and below 1"):
             call()
 
 
@@ -222,5 +222,5 @@ def test_how_many_examples_a_share_needs_is_exact_and_found_at_once():
 
 
 def test_a_seed_below_zero_is_refused():
-    with pytest.raises(InputError, match="seed: expected a whole number of at least 0, but got -1"):
+    with pytest.raises(InputError, match="expected seed to be a whole number of at least 0, got -1"):
         threshold([1.0], [True], seed=-1)

@@ -232,9 +232,9 @@ def test_errors_say_what_was_expected(measure, p, labels, message):
 
 @pytest.mark.parametrize("measure", [ece, mce, reliability])
 def test_errors_in_the_settings(measure):
-    with pytest.raises(InputError, match="bins: expected a whole number that is at least 1 but got 0"):
+    with pytest.raises(InputError, match="expected bins to be a whole number of at least 1, got 0"):
         measure(np.eye(2), [0, 1], bins=0)
-    with pytest.raises(InputError, match="bins: expected a whole number"):
+    with pytest.raises(InputError, match="expected bins to be a whole number"):
         measure(np.eye(2), [0, 1], bins=2.5)
     with pytest.raises(InputError, match=r"mode: expected \"width\" .* but got 'equal'"):
         measure(np.eye(2), [0, 1], mode="equal")

@@ -196,15 +196,15 @@ def test_wider_with_more_confidence_and_none_when_not_asked_for():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"bootstrap": -1}, "bootstrap: expected a whole number that is at least 0 but got -1"),
-        ({"bootstrap": 10.0}, "bootstrap: expected a whole number"),
-        ({"bootstrap": True}, "bootstrap: expected a whole number"),
+        ({"bootstrap": -1}, "expected bootstrap to be a whole number of at least 0, got -1"),
+        ({"bootstrap": 10.0}, "expected bootstrap to be a whole number"),
+        ({"bootstrap": True}, "expected bootstrap to be a whole number"),
         ({"bootstrap": 39}, r"at least 40 resamples .* 0.95 \(or 0 for none\) but got 39"),
         ({"bootstrap": 19, "confidence": 0.9}, "at least 20 resamples"),
         ({"confidence": 95}, "confidence: expected a share between 0 and 1, such as 0.95, but got 95"),
         ({"confidence": "high"}, "confidence: expected a share"),
         ({"confidence": float("nan")}, "confidence: expected a share"),
-        ({"seed": -1}, "seed: expected a whole number that is at least 0"),
+        ({"seed": -1}, "expected seed to be a whole number of at least 0"),
     ],
 )
 def test_errors_in_the_settings_of_the_bootstrap(settings, message):

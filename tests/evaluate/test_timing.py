@@ -61,9 +61,9 @@ def test_a_gpu_is_waited_for_before_each_reading_of_the_clock(clock, monkeypatch
     [
         ([1.0], {}, "x: expected a tensor of at least one input, .* but got list"),
         (torch.zeros(0, 3), {}, r"but got one of shape \[0, 3\]"),
-        (torch.zeros(3), {"batch": 0}, "batch: expected a whole number that is at least 1 but got 0"),
-        (torch.zeros(3), {"repeats": 0}, "repeats: expected a whole number that is at least 1"),
-        (torch.zeros(3), {"warm_up": -1}, "warm_up: expected a whole number that is at least 0"),
+        (torch.zeros(3), {"batch": 0}, "expected batch to be a whole number of at least 1, got 0"),
+        (torch.zeros(3), {"repeats": 0}, "expected repeats to be a whole number of at least 1"),
+        (torch.zeros(3), {"warm_up": -1}, "expected warm_up to be a whole number of at least 0"),
     ],
 )
 def test_it_refuses(x, settings, message):

@@ -337,7 +337,7 @@ def test_maps_of_many_classes_take_the_unlikely_ones_together(place):
 def test_what_cannot_be_used_is_told(place):
     source, rows = opened("digits", "held.npz")
     for name, value in (("most", 1), ("examples", -1), ("batch", 0), ("seed", True)):
-        with pytest.raises(InputError, match=f"{name}: expected a whole number"):
+        with pytest.raises(InputError, match=f"expected {name} to be a whole number"):
             gather(source, rows, **{name: value})
     with pytest.raises(InputError, match=r"expected training data for 'mahalanobis'"):
         quick(source, rows, methods=[nescio.scores.get("mahalanobis")])

@@ -69,9 +69,9 @@ def test_benjamini_and_hochberg_by_hand():
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, True, "0.1", None, float("nan")])
 def test_what_is_no_share_is_refused(share):
-    with pytest.raises(InputError, match="between 0 and 1"):
+    with pytest.raises(InputError, match="above 0 and below 1"):
         benjamini_hochberg(torch.ones(3, dtype=torch.float64), share)
-    with pytest.raises(InputError, match="between 0 and 1"):
+    with pytest.raises(InputError, match="above 0 and below 1"):
         check_level(share, 1000)
 
 

@@ -35,7 +35,7 @@ def test_padding_is_no_content():
 
 @pytest.mark.parametrize("seed", [2**63, -(2**63) - 1, 1.0, True, None])
 def test_a_seed_that_is_none_is_refused(seed):
-    with pytest.raises(InputError, match="expected seed to be a whole number of 64 bits"):
+    with pytest.raises(InputError, match="expected seed to be a whole number from -9223372036854775808 to"):
         split.digests(torch.zeros(1, 1), seed)
 
 

@@ -148,7 +148,7 @@ def test_few_features_are_all_shown_by_size_whatever_their_sign():
 def test_bars_refuse():
     with pytest.raises(InputError, match="got 2 names and 3 of total"):
         plots.feature_bars({"total": [1.0, 2.0, 3.0]}, ["a", "b"])
-    with pytest.raises(InputError, match="most: expected a number of features of at least 1, but got 0"):
+    with pytest.raises(InputError, match="expected most to be a whole number of at least 1, got 0"):
         plots.feature_bars({"total": [1.0]}, ["a"], most=0)
     with pytest.raises(InputError, match=r"got shape \[2, 3\]"):
         plots.feature_bars({"total": HALF}, ["a", "b"])

@@ -63,7 +63,7 @@ def test_two_fits_in_one_list_are_kept_apart(model: Any, x: Tensor) -> None:
     ("settings", "words"),
     [
         ({"samples": 1}, "expected samples to be a whole number of at least 2, got 1"),
-        ({"kind": "low rank"}, "expected kind to be 'auto' or 'full' or 'kron' or 'diag', got 'low rank'"),
+        ({"kind": "low rank"}, "expected kind to be 'auto', 'full', 'kron' or 'diag', got 'low rank'"),
         ({"prior": "validation"}, "expected prior to be 'marglik', got 'validation'"),
         ({"prior": 0}, "expected prior to be a finite number above 0, got 0"),
         ({"seed": -1}, "expected seed to be a whole number of at least 0, got -1"),

@@ -90,7 +90,7 @@ BAD = [
     ("nnguide", {"k": 0}, "expected k to be a whole number of at least 1, got 0"),
     ("react", {"percentile": 100}, "expected percentile to be a finite number above 0 and below 100, got 100"),
     ("ash", {"percentile": -1}, "expected percentile to be a finite number of at least 0 and below 100, got -1"),
-    ("ash", {"variant": "x"}, "expected variant to be 's' or 'b' or 'p', got 'x'"),
+    ("ash", {"variant": "x"}, "expected variant to be 's', 'b' or 'p', got 'x'"),
     ("scale", {"percentile": 100}, "expected percentile to be a finite number of at least 0 and below 100, got 100"),
     ("odin", {"temperature": 0}, "expected temperature to be a finite number above 0, got 0"),
     ("odin", {"epsilon": -1}, "expected epsilon to be a finite number of at least 0, got -1"),

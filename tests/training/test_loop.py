@@ -229,7 +229,7 @@ def test_bad_arguments_are_named():
     ):
         with pytest.raises(InputError, match=message):
             train(network(), data, recipe=RECIPE)
-    with pytest.raises(InputError, match="seed: expected a whole number of at least 0, but got -1"):
+    with pytest.raises(InputError, match="expected seed to be a whole number of at least 0, got -1"):
         train(network(), (x, y), seed=-1)
     for model, message in (
         (lambda x: x, "expected a torch.nn.Module to train"),

@@ -77,7 +77,7 @@ def test_bad_sizes_are_named():
         zoo.train(network(), x, y[:-1], (x, y))
     with pytest.raises(InputError, match=r"as many validation labels as inputs.*0 inputs and 0 labels"):
         zoo.train(network(), x, y, (x[:0], y[:0]))
-    with pytest.raises(InputError, match="epochs: expected at least 1, but got 0"):
+    with pytest.raises(InputError, match="expected epochs to be a whole number of at least 1, got 0"):
         zoo.train(network(), x, y, (x, y), epochs=0)
 
 

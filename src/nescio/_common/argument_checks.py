@@ -243,7 +243,7 @@ def _bounds(at_least: float | None, at_most: float | None, above: float | None, 
         return f" from {_shown(at_least)} to {_shown(at_most)}"
     bounds = {"of at least": at_least, "above": above, "of at most": at_most, "below": below}
     words = [f"{word} {_shown(bound)}" for word, bound in bounds.items() if bound is not None]
-    return f" {' and '.join(words)}" if words else ""
+    return f" {' and '.join(words).replace('and of', 'and')}" if words else ""
 
 
 def _shown(bound: float) -> str:

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio._common.argument_checks import integer
 from nescio._common.chunking import at_once, in_chunks
 from nescio.attribution import uncertainty
 from nescio.attribution.clue import CLUE, DeltaCLUE
@@ -38,7 +39,7 @@ from nescio.attribution.ua_backprop import CLASSES_AT_ONCE, UABackprop
 from nescio.attribution.vae import VAE
 from nescio.inputs import Inputs
 from nescio.modes import preserved
-from nescio.posteriors.base import total, whole_number
+from nescio.posteriors.base import total
 from nescio.posteriors.masks import Unshared
 from nescio.progress import bar
 from nescio.types import InputError
@@ -109,7 +110,7 @@ def explain(
     if parts and not isinstance(chosen, UABackprop):
         raise InputError(f"expected parts=True with method='ua_backprop' only, got it with {chosen.name!r}")
     if chunk is not None:
-        whole_number("chunk", chunk, 1)
+        integer("chunk", chunk, at_least=1)
     kinds = uncertainty.kinds(of)
     with torch.inference_mode(False):
         model, words = distribution(posterior, data, output)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nescio._common.argument_checks import integer, number
 from nescio.attribution.problem import Problem
 from nescio.attribution.vae import VAE
 from nescio.inputs import describe
 from nescio.modes import predicting, preserved
-from nescio.posteriors.base import number, whole_number
 from nescio.training import spawned
 from nescio.types import InputError
 
@@ -38,7 +38,7 @@ class CLUE:
 
     def __post_init__(self) -> None:
         _check(self.vae, self.steps, self.lr)
-        number("weight", self.weight, above=-5e-324)
+        number("weight", self.weight, at_least=0)
 
     @property
     def words(self) -> str:
@@ -68,8 +68,8 @@ class DeltaCLUE:
     def __post_init__(self) -> None:
         _check(self.vae, self.steps, self.lr)
         number("delta", self.delta, above=0.0)
-        whole_number("starts", self.starts, 1)
-        whole_number("seed", self.seed, 0)
+        integer("starts", self.starts, at_least=1)
+        integer("seed", self.seed, at_least=0)
 
     @property
     def words(self) -> str:
@@ -140,5 +140,5 @@ def _check(vae: object, steps: int, lr: float) -> None:
             f"expected vae= to be a nescio.attribution.VAE, got {describe(vae)}; train one on inputs like these: "
             "nescio.attribution.VAE.train_on(x_train)"
         )
-    whole_number("steps", steps, 1)
+    integer("steps", steps, at_least=1)
     number("lr", lr, above=0.0)

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nescio._common.argument_checks import integer, number
 from nescio.attribution import paths
 from nescio.attribution.blur import blurred
 from nescio.attribution.defaults import BLUR_STEPS, COPIES, NOISE, STEPS
@@ -28,7 +29,6 @@ from nescio.attribution.noise import mean, noisy
 from nescio.attribution.places import Places
 from nescio.attribution.problem import Problem, in_float64
 from nescio.inputs import describe
-from nescio.posteriors.base import number, whole_number
 from nescio.types import InputError
 
 
@@ -55,9 +55,9 @@ class SmoothGrad:
     name = "smoothgrad"
 
     def __post_init__(self) -> None:
-        whole_number("copies", self.copies, 1)
+        integer("copies", self.copies, at_least=1)
         number("noise", self.noise, above=0.0)
-        whole_number("seed", self.seed, 0)
+        integer("seed", self.seed, at_least=0)
 
     @property
     def words(self) -> str:
@@ -108,7 +108,7 @@ class IntegratedGradients:
     name = "integrated_gradients"
 
     def __post_init__(self) -> None:
-        whole_number("steps", self.steps, 1)
+        integer("steps", self.steps, at_least=1)
         if isinstance(self.baseline, Tensor):
             if not self.baseline.is_floating_point() or not bool(self.baseline.isfinite().all()):
                 raise InputError(f"expected a baseline of finite floats, got {describe(self.baseline)}")
@@ -154,7 +154,7 @@ class BlurIG:
     name = "blur_ig"
 
     def __post_init__(self) -> None:
-        whole_number("steps", self.steps, 1)
+        integer("steps", self.steps, at_least=1)
         if self.sigma is not None:
             number("sigma", self.sigma, above=0.0)
 

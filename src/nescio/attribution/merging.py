@@ -21,8 +21,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from nescio._common.argument_checks import integer
 from nescio.attribution.defaults import FEW, LIKELIEST
-from nescio.posteriors.base import whole_number
 from nescio.scores.information import log_probabilities
 from nescio.types import InputError
 
@@ -35,7 +35,7 @@ def check(classes: object) -> None:
         if classes not in ("auto", "exact"):
             raise InputError(f"expected classes= to be 'auto', 'exact' or a whole number, got {classes!r}")
     else:
-        whole_number("classes", classes, 1)
+        integer("classes", classes, at_least=1)
 
 
 def count(classes: Classes, of: int) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from nescio._common.argument_checks import integer, number
 from nescio.attribution import merging, paths, uncertainty
 from nescio.attribution.defaults import COPIES, NOISE, TAU1, TAU2
 from nescio.attribution.members import Member
@@ -23,7 +24,6 @@ from nescio.attribution.passes import Run, forward, pulled
 from nescio.attribution.places import Places
 from nescio.attribution.problem import Problem, unchanged
 from nescio.models import named_modules
-from nescio.posteriors.base import number, whole_number
 from nescio.types import InputError
 
 CLASSES_AT_ONCE = 64
@@ -54,9 +54,9 @@ class UABackprop:
             raise InputError(f"expected path= to be one of {', '.join(map(repr, paths.PATHS))}, got {self.path!r}")
         number("tau1", self.tau1, above=1 / 500)
         number("tau2", self.tau2, above=1e-6)
-        whole_number("copies", self.copies, 1)
+        integer("copies", self.copies, at_least=1)
         number("noise", self.noise, above=0.0)
-        whole_number("seed", self.seed, 0)
+        integer("seed", self.seed, at_least=0)
         merging.check(self.classes)
         if self.layer is not None and self.path != "gradcam":
             raise InputError(f"expected layer= with path='gradcam' only, got it with path={self.path!r}")

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from nescio import inputs
+from nescio._common.argument_checks import integer
 from nescio.data import replacing
-from nescio.posteriors.base import whole_number
 from nescio.training import Recipe, Step, seeded, train
 from nescio.types import InputError
 
@@ -91,9 +91,9 @@ class VAE(nn.Module):
             raise InputError(
                 f"expected at least 2 floating-point inputs [N, ...] to train on, got {inputs.describe(x)}"
             )
-        whole_number("latent", latent, 1)
-        whole_number("width", width, 1)
-        whole_number("seed", seed, 0)
+        integer("latent", latent, at_least=1)
+        integer("width", width, at_least=1)
+        integer("seed", seed, at_least=0)
         with seeded(seed):
             made = cls(Shape(tuple(x.shape[1:]), latent, width))
         wide = x.double()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from nescio._common.argument_checks import integer
 from nescio.types import InputError
 
 
@@ -51,8 +52,7 @@ class PictureSet:
 def subset(pictures: PictureSet, n: int, seed: int = 0) -> PictureSet:
     """`n` of the pictures, drawn without replacement, in their old order; a larger n keeps what a smaller one drew."""
     total = len(pictures)
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= total:
-        raise InputError(f"n: expected 1 to {total} pictures of {pictures.name} {pictures.split}, but got {n!r}")
+    integer("n", n, at_least=1, at_most=total, hint=f"there are {total} pictures of {pictures.name} {pictures.split}")
     if n == total:
         return pictures
     chosen = torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:n].sort().values

@@ -94,13 +94,6 @@ def labels_of(values: Any, count: int, classes: int) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def share(value: Any, name: str) -> float:
-    """A number strictly between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating) or not 0 < value < 1:
-        raise InputError(f"{name}: expected a share between 0 and 1, such as 0.05 for 5 %, but got {value!r}")
-    return float(value)
-
-
 def _one_dimension(array: NDArray[Any], name: str) -> None:
     if array.ndim != 1:
         raise InputError(f"{name}: expected one number for each input, shape [N], but got shape {list(array.shape)}")

@@ -24,8 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nescio._common.argument_checks import probability
 from nescio.decide import files
-from nescio.decide.checks import Floats, labels_of, probabilities_of, share
+from nescio.decide.checks import Floats, labels_of, probabilities_of
 from nescio.decide.policy import about_of, percent
 from nescio.decide.selective import rank
 from nescio.types import InputError
@@ -105,7 +106,7 @@ def conformal(
     """
     p = probabilities_of(probabilities)
     y = labels_of(labels, *p.shape)
-    coverage = share(coverage, "coverage")
+    coverage = probability("coverage", coverage)
     if kind not in ("split", "adaptive"):
         raise InputError(f"kind: expected 'split' or 'adaptive', but got {kind!r}")
     own = np.sort(_nonconformity(p, kind)[np.arange(len(y)), y])

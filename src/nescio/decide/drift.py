@@ -32,9 +32,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nescio._common.argument_checks import integer, probability
 from nescio.decide import files
 from nescio.decide.binomial import upper_bound
-from nescio.decide.checks import Floats, scores_of, share
+from nescio.decide.checks import Floats, scores_of
 from nescio.decide.monitor import next_start
 from nescio.types import InputError
 
@@ -96,8 +97,9 @@ class DriftMonitor:
     """Watches the p-values of a stream; see `drift`."""
 
     def __init__(self, reference: int, path: str | Path | None, false_alarm: float) -> None:
-        self.reference, self.path = _size(reference), None if path is None else Path(path)
-        error = share(false_alarm, "false_alarm") / 2
+        self.reference = integer("reference", reference, at_least=1, hint="give the number of its inputs")
+        self.path = None if path is None else Path(path)
+        error = probability("false_alarm", false_alarm) / 2
         self.limit = 1.0 / error
         self._bounds = _bounds(self.reference, error)
         self._gains = np.log(BETS / _means(self._bounds))
@@ -215,7 +217,7 @@ def drift_test(p_values: Any, reference: int, *, draws: int = 999, seed: int = 0
         >>> nescio.decide.drift_test(np.full(100, 1 / 501), reference=500).p_value
         0.001
     """
-    n = _size(reference)
+    n = integer("reference", reference, at_least=1, hint="give the number of its inputs")
     places = _places(p_values, n)
     found, rng, more = -np.log(places / (n + 1)).sum(), np.random.default_rng(seed), 0
     for _ in range(draws):
@@ -223,12 +225,6 @@ def drift_test(p_values: Any, reference: int, *, draws: int = 999, seed: int = 0
         own = 1 + n - np.searchsorted(known, rng.random(len(places)))
         more += -np.log(own / (n + 1)).sum() >= found * (1 - 1e-12)  # equal sums in another order count as equal
     return DriftTest((1 + int(more)) / (1 + draws), len(places), float((places / (n + 1)).mean()))
-
-
-def _size(reference: int) -> int:
-    if isinstance(reference, bool) or not isinstance(reference, int | np.integer) or reference < 1:
-        raise InputError(f"reference: expected the number of its inputs, at least 1, but got {reference!r}")
-    return int(reference)
 
 
 def _places(p_values: Any, n: int, empty: bool = False) -> NDArray[np.int64]:

@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nescio.decide.checks import Floats, probabilities_of, scores_of, share
+from nescio._common.argument_checks import probability
+from nescio.decide.checks import Floats, probabilities_of, scores_of
 from nescio.decide.policy import Policy, percent
 from nescio.types import Decomposition, InputError
 
@@ -64,7 +65,7 @@ def explain(
     its doubt is flagged, which happens to a known input with a probability of at most `alarm` for each part. With
     probabilities [N, C] the two likeliest answers of an ambiguous input are named, by `class_names` if given.
     """
-    alarm = share(alarm, "alarm")
+    alarm = probability("alarm", alarm)
     epistemic, aleatoric = _parts(decomposition, "decomposition")
     known_e, known_a = _parts(reference, "reference")
     least = math.ceil(1 / alarm - 1e-9) - 1

@@ -29,9 +29,10 @@ from typing import Any
 
 import numpy as np
 
+from nescio._common.argument_checks import probability
 from nescio.decide import files
 from nescio.decide.binomial import upper_bound
-from nescio.decide.checks import Floats, share
+from nescio.decide.checks import Floats
 from nescio.decide.policy import Policy, percent
 from nescio.decide.selective import rank
 from nescio.types import InputError
@@ -88,7 +89,7 @@ class Monitor:
 
     def __init__(self, policy: Policy, path: str | Path | None, false_alarm: float, two_sided: bool) -> None:
         self.policy, self.path = policy, None if path is None else Path(path)
-        error = share(false_alarm, "false_alarm") / (4 if two_sided else 2)
+        error = probability("false_alarm", false_alarm) / (4 if two_sided else 2)
         self.limit = 1.0 / error
         most, fewest = _rates(policy, error)
         self._sides = {"more": most, "fewer": fewest} if two_sided else {"more": most}

@@ -46,10 +46,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nescio._common.argument_checks import integer, probability
 from nescio.decide.binomial import binomial_cdf, enough
-from nescio.decide.checks import Floats, scores_of, share, truths
+from nescio.decide.checks import Floats, scores_of, truths
 from nescio.decide.policy import Policy, about_of
-from nescio.types import InputError
 
 LEAST = 100
 """Later starts have at least so many examples: with fewer, the first start serves as well."""
@@ -73,10 +73,8 @@ def threshold(
     """
     values = scores_of(scores, finite=True)
     right = truths(correct, "correct", values.size)
-    risk, error, n = share(risk, "risk"), 1.0 - share(confidence, "confidence"), values.size
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed: expected a whole number of at least 0, but got {seed!r}")
-    ordered, wrong = _in_order(values, ~right, seed)
+    risk, error, n = probability("risk", risk), 1.0 - probability("confidence", confidence), values.size
+    ordered, wrong = _in_order(values, ~right, integer("seed", seed, at_least=0))
     errors = np.cumsum(wrong, dtype=np.int64)
     passed = _fallback(errors, risk, error)
     ends = np.append(ordered[1:] != ordered[:-1], True)
@@ -98,7 +96,7 @@ def threshold(
 def quantile(scores_id: Any, keep: float = 0.95, *, about: Mapping[str, str] | None = None) -> Policy:
     """Accept the share `keep` of inputs like these, whether answers are right or not: no labels are needed."""
     values = np.sort(scores_of(scores_id, "scores_id", finite=True))
-    keep = share(keep, "keep")
+    keep = probability("keep", keep)
     k = rank(values.size, keep)
     found = float(values[k - 1]) if k <= values.size else None
     exact = _decimal(keep)

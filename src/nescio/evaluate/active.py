@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nescio._common.argument_checks import integer
 from nescio.evaluate.arrays import scores as scores_of
-from nescio.evaluate.arrays import whole
 from nescio.types import InputError
 
 Indices = NDArray[np.int64]
@@ -74,7 +74,8 @@ def active_learning(
     labelled, left = _indices(initial, "initial"), _indices(pool, "pool")
     if np.intersect1d(labelled, left).size:
         raise InputError("pool: expected indices that are not in `initial`, but some are in both; take them out")
-    cycles, acquired, seed = whole(cycles, "cycles", 1), whole(acquired, "acquired", 1), whole(seed, "seed", 0)
+    cycles, acquired = integer("cycles", cycles, at_least=1), integer("acquired", acquired, at_least=1)
+    seed = integer("seed", seed, at_least=0)
     if acquired * (cycles - 1) > left.size:
         raise InputError(
             f"expected a pool for all that is acquired, but got cycles={cycles}, acquired={acquired} and a pool of "
@@ -138,7 +139,7 @@ def diverse(scores: Any, features: Any, count: int, *, among: int = 10, seed: in
     """
     values = scores_of(scores, "scores")
     _enough(count, values.size)
-    candidates = top(values, min(whole(among, "among", 1) * count, values.size), seed)
+    candidates = top(values, min(integer("among", among, at_least=1) * count, values.size), seed)
     points = _points(features, values.size)[candidates]
     taken, distance = [0], np.full(candidates.size, np.inf)
     while len(taken) < count:
@@ -158,7 +159,7 @@ def balanced(labels: Any, count: int, seed: int = 0, among: Any = None) -> Indic
             f"{places.max()}"
         )
     classes = np.unique(y)
-    if not classes.size or whole(count, "count", 1) % classes.size:
+    if not classes.size or integer("count", count, at_least=1) % classes.size:
         raise InputError(f"count: expected a multiple of the {classes.size} classes, but got {count}")
     each, generator = count // classes.size, _generator(seed)
     parts = []
@@ -180,7 +181,7 @@ def by_index(labels: Any, initial: int, seed: int = 0, first: int = 10_000, seco
 
 
 def _generator(seed: int) -> np.random.Generator:
-    return np.random.default_rng(whole(seed, "seed", 0))
+    return np.random.default_rng(integer("seed", seed, at_least=0))
 
 
 def _enough(count: int, size: int) -> None:

@@ -116,13 +116,6 @@ def classes(values: Values, size: int, count: int, name: str = "labels") -> Inte
     return _matching(array.astype(np.int64), name, size)
 
 
-def whole(value: int, name: str, least: int) -> int:
-    """A whole number ≥ least."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name}: expected a whole number that is at least {least} but got {value!r}")
-    return int(value)
-
-
 def numbers(values: Any, name: str, what: str) -> NDArray[Any]:
     """An array of booleans, integers or float64; perhaps the caller's own memory, so nothing may write to it."""
     if isinstance(values, Tensor):

@@ -25,7 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nescio.evaluate.arrays import Floats, Integers, Values, listed, scores, whole
+from nescio._common.argument_checks import integer
+from nescio.evaluate.arrays import Floats, Integers, Values, listed, scores
 from nescio.evaluate.maps import pixel_maps
 from nescio.types import InputError
 
@@ -76,7 +77,7 @@ def blurring(
     attribution = _checked(x, maps)
     if not isinstance(sigma, int | float) or not 0 < sigma < math.inf:
         raise InputError(f"sigma: expected the width of the blur in pixels, above 0, but got {sigma!r}")
-    size, at_once = attribution[0].size, whole(batch, "batch", 1)
+    size, at_once = attribution[0].size, integer("batch", batch, at_least=1)
     counts = _counts(_pixels(share, size), steps)
     x = x.detach()
     start = _start(uncertainty, x, at_once)
@@ -130,7 +131,7 @@ def _pixels(share: float, size: int) -> int:
 
 
 def _counts(pixels: int, steps: int | None) -> Integers:
-    points = pixels if steps is None else min(whole(steps, "steps", 1), pixels)
+    points = pixels if steps is None else min(integer("steps", steps, at_least=1), pixels)
     return -(-np.arange(1, points + 1, dtype=np.int64) * pixels // points)  # rounded up, so that none is 0
 
 

@@ -25,7 +25,8 @@ from typing import Literal
 
 import numpy as np
 
-from nescio.evaluate.arrays import Floats, Integers, Values, whole
+from nescio._common.argument_checks import integer
+from nescio.evaluate.arrays import Floats, Integers, Values
 from nescio.evaluate.arrays import classes as _classes
 from nescio.evaluate.arrays import probabilities as _probabilities
 from nescio.types import InputError
@@ -85,7 +86,7 @@ def reliability(probabilities: Values, labels: Values, bins: int = 15, mode: Mod
     module's docstring has the exact edges.
     """
     p, y = _checked(probabilities, labels)
-    bins = whole(bins, "bins", 1)
+    bins = integer("bins", bins, at_least=1)
     if mode not in ("width", "mass"):
         raise InputError(f'mode: expected "width" (bins of equal width) or "mass" (of equal size) but got {mode!r}')
     confidence, right = p.max(1), p.argmax(1) == y

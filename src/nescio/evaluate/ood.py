@@ -28,7 +28,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nescio.evaluate.arrays import Floats, Integers, Values, scores, whole
+from nescio._common.argument_checks import integer
+from nescio.evaluate.arrays import Floats, Integers, Values, scores
 from nescio.types import InputError
 
 Interval = tuple[float, float]
@@ -77,7 +78,7 @@ def ood(
     all, they are too narrow.
     """
     known, foreign = scores(id_scores, "id_scores"), scores(ood_scores, "ood_scores")
-    resamples, start = whole(bootstrap, "bootstrap", 0), whole(seed, "seed", 0)
+    resamples, start = integer("bootstrap", bootstrap, at_least=0), integer("seed", seed, at_least=0)
     if resamples:
         _check_confidence(confidence, resamples)
     distinct, id_places, ood_places = _places(known, foreign)

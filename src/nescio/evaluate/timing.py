@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nescio.evaluate.arrays import Floats, whole
+from nescio._common.argument_checks import integer
+from nescio.evaluate.arrays import Floats
 from nescio.types import InputError
 
 
@@ -45,9 +46,9 @@ def time_per_map(
     if not isinstance(x, Tensor) or x.ndim < 1 or len(x) == 0:
         came = f"one of shape {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x: expected a tensor of at least one input, [N, ...], but got {came}")
-    parts = x.split(len(x) if batch is None else whole(batch, "batch", 1))
-    whole(warm_up, "warm_up", 0)
-    taken = [_taken(explain, parts) for _ in range(warm_up + whole(repeats, "repeats", 1))]
+    parts = x.split(len(x) if batch is None else integer("batch", batch, at_least=1))
+    integer("warm_up", warm_up, at_least=0)
+    taken = [_taken(explain, parts) for _ in range(warm_up + integer("repeats", repeats, at_least=1))]
     runs = np.array(taken[warm_up:]) / len(x)
     return MapTime(float(np.median(runs)), runs, len(x))
 

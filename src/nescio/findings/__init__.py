@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nescio import evaluate, scores
+from nescio._common.argument_checks import integer
 from nescio.data.sources import Rows
 from nescio.findings import examples as single
 from nescio.findings import far_away, first_screen, with_labels
@@ -73,8 +74,7 @@ def gather(
     command that judges more rows, or without a guard the one that takes a reference.
     """
     for name, value, least in (("most", most, 2), ("examples", examples, 0), ("batch", batch, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{name}: expected a whole number of at least {least}, got {value!r}")
+        integer(name, value, at_least=least)
     if labels is not None and len(labels) != len(rows):
         raise InputError(f"labels: expected one for each of the {len(rows)} rows, got {len(labels)}")
     if guard is not None:

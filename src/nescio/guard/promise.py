@@ -16,6 +16,7 @@ import math
 import torch
 from torch import Tensor
 
+from nescio._common.argument_checks import probability
 from nescio.types import InputError
 
 ENOUGH = 5  # ranks for each expected false alarm: `foreign(0.05)` needs 5/0.05 = 100 of them
@@ -32,8 +33,7 @@ def at_least(reference: Tensor, score: Tensor) -> Tensor:
 
 def check_level(alpha: float, ranks: int) -> None:
     """Raise an InputError for a level that is none, or one that so few ranks cannot hold steadily."""
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0.0 < alpha < 1.0:
-        raise InputError(f"expected a share of false alarms between 0 and 1, such as 0.05, got {alpha!r}")
+    probability("the level", alpha)
     needed = math.ceil(min(ENOUGH / alpha, MOST))
     if ranks < needed:
         raise InputError(
@@ -61,8 +61,7 @@ def benjamini_hochberg(p: Tensor, fdr: float) -> Tensor:
     With m inputs the flagged are those with p ≤ t, t the largest p-value of which the k-th smallest is ≤ k·fdr/m
     (Benjamini and Hochberg 1995; for conformal p-values Bates et al. 2023).
     """
-    if isinstance(fdr, bool) or not isinstance(fdr, int | float) or not 0.0 < fdr < 1.0:
-        raise InputError(f"expected fdr to be a share between 0 and 1, such as 0.1, got {fdr!r}")
+    probability("fdr", fdr)
     if not len(p):
         return torch.zeros(0, dtype=torch.bool)
     ordered = p.sort().values

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio._common.argument_checks import integer
 from nescio.inputs import Inputs
-from nescio.types import InputError
 
 FEW = 400  # inputs below which all give ranks, each against a fit to the others
 FOLDS = 5
@@ -30,8 +30,7 @@ class Fold(NamedTuple):
 
 def digests(x: Inputs, seed: int) -> list[bytes]:
     """A hash of each input of the batch, which `seed` changes; padding, where attention_mask is 0, does not."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
-        raise InputError(f"expected seed to be a whole number of 64 bits, got {seed!r}")
+    seed = integer("seed", seed, at_least=-(2**63), at_most=2**63 - 1)
     rows = [tensor.detach().cpu().contiguous() for tensor in inputs.tensors(inputs.apply(x, _column))]
     mask = x.get("attention_mask") if isinstance(x, Mapping) else None
     real = None if mask is None else mask.detach().cpu() != 0

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nescio import inputs
+from nescio._common.argument_checks import integer, number
 from nescio.limits import words
 from nescio.limits.directions import KINDS
 from nescio.limits.directions import directions as ways_from
@@ -27,7 +28,6 @@ from nescio.limits.members import check_work, members
 from nescio.limits.rays import Ray, ray
 from nescio.limits.settling import SCORES
 from nescio.posteriors import DeepEnsemble, Deterministic
-from nescio.posteriors.base import number, whole_number
 from nescio.scores import get as method
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score as measure
@@ -160,7 +160,7 @@ def audit(
     number("radius", radius, above=2.0)
     number("within", within, above=0.0, below=1.0)
     for name, value in (("starts", starts), ("count", count), ("features", features), ("batch", batch)):
-        whole_number(name, value, 1)
+        integer(name, value, at_least=1)
     data = data.detach().to("cpu", torch.float64)
     begin = data[torch.linspace(0, len(data) - 1, min(starts, len(data))).long().unique()]
     ways = ways_from(data, begin, directions, names, features, count, seed)

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nescio._common.argument_checks import integer
 from nescio.limits.members import members
 from nescio.limits.settling import SCORES, settled
 from nescio.limits.walk import Path
-from nescio.posteriors.base import whole_number
 from nescio.progress import bar
 from nescio.scores.decomposition import decompose
 from nescio.types import Decomposition, InputError
@@ -110,7 +110,7 @@ def ray(
     None one where it takes long.
     """
     found = members(model, output)
-    whole_number("most", most, 1)
+    integer("most", most, at_least=1)
     network = found[0].network
     starts = network.given(x)
     d = network.along(starts, direction)

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nescio._common.argument_checks import integer
 from nescio.inputs import describe
 from nescio.limits.settling import SCORES
 from nescio.models import Classifier
 from nescio.modes import preserved, tracing
 from nescio.posteriors import DeepEnsemble, Deterministic
-from nescio.posteriors.base import whole_number
 from nescio.trace.backward.substitutes.corrected import Sound
 from nescio.types import InputError
 
@@ -56,7 +56,7 @@ def surface(
     ``lambda x: nescio.score(model, x)``. points: three inputs ``[3, ...]``, which lie at (0, 0), (1, 0) and (0, 1);
     None for inputs of two numbers. dtype: that of the inputs which the score is given.
     """
-    whole_number("n", n, 2)
+    integer("n", n, at_least=2)
     for name, bounds in (("xlim", xlim), ("ylim", ylim)):
         if len(bounds) != 2 or not -float("inf") < bounds[0] < bounds[1] < float("inf"):
             raise InputError(f"expected {name} to be two finite numbers in rising order, got {bounds!r}")

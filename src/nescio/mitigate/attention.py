@@ -21,12 +21,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from nescio._common.argument_checks import choice, number
 from nescio.attribution import Attribution
 from nescio.evaluate.maps import pixel_maps
 from nescio.inputs import describe
 from nescio.models.structure import named_modules
 from nescio.modes import eager, predicting, preserved
-from nescio.posteriors.base import number
 from nescio.types import InputError, ModelError
 
 Normalise = Literal["range", "softmax"]
@@ -88,12 +88,10 @@ class Attended(nn.Module):
         super().__init__()
         if not isinstance(network, nn.Module):
             raise ModelError(f"expected a torch.nn.Module to attend in, got {describe(network)}")
-        if where not in get_args(Where):
-            raise InputError(f"expected where= to be 'features' or 'input', got {where!r}")
+        choice("where", where, get_args(Where))
         if where == "input" and layer is not None:
             raise InputError(f"expected layer= with where='features' only, got {layer!r} with where='input'")
-        if number("alpha", alpha) < 0:
-            raise InputError(f"expected alpha to be at least 0, got {alpha!r}; less would turn signs around")
+        number("alpha", alpha, at_least=0, hint="less would turn signs around")
         self.network, self.where, self.layer, self.alpha = network, where, layer, float(alpha)
         self._call: int | None = None  # which call of the layer, counted from 0; None: not looked for yet
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from nescio import evaluate
+from nescio._common.argument_checks import number
 from nescio.attribution.blur import blurred
 from nescio.attribution.members import distribution
 from nescio.attribution.uncertainty import KINDS, Of
@@ -30,7 +31,6 @@ from nescio.evaluate.arrays import classes
 from nescio.inputs import describe
 from nescio.mitigate.attention import as_maps, check_pictures
 from nescio.mitigate.inpainting import check_mask, check_numbers, inpaint, put
-from nescio.posteriors.base import number
 from nescio.scores.decomposition import decompose
 from nescio.types import Decomposition, InputError
 
@@ -193,8 +193,7 @@ def _mask(maps: Any, x: Tensor, share: float | None, threshold: float | None) ->
         raise InputError(f"expected share= or threshold=, got both ({share!r} and {threshold!r})")
     found = as_maps(maps, x)
     if threshold is not None:
-        if not 0 < number("threshold", threshold) <= 1:
-            raise InputError(f"expected threshold= above 0 and at most 1, got {threshold!r}")
+        number("threshold", threshold, above=0, at_most=1)
         low, high = found.amin((1, 2), keepdim=True), found.amax((1, 2), keepdim=True)
         reach = (high - low).clamp(min=torch.finfo(found.dtype).tiny)  # a flat map has no pixel that stands out
         return (found - low) / reach >= threshold, f"pixels from {threshold:g} of the highest attribution"

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from nescio import inputs, training
+from nescio._common.argument_checks import integer
 from nescio.attribution import Attribution, explain
 from nescio.inputs import Inputs, describe
 from nescio.mitigate.attention import ALPHA, Attended, Normalise, Where, as_maps, attention, check_pictures
 from nescio.mitigate.moving import OnPictures, together
 from nescio.models import Classifier
-from nescio.posteriors.base import PosteriorBase, whole_number
+from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.sampled import copied
 from nescio.training import Epoch, Recipe
 from nescio.types import InputError, Posterior
@@ -137,7 +138,7 @@ def retrain(
         raise InputError("expected validation_maps=, maps of the validation pictures, as the network takes both")
     if alpha is None:
         alpha = ALPHA if normalise == "range" else float(x.shape[2:].numel())
-    network = Attended(copied(model, whole_number("seed", seed, 0)), where, layer, alpha)
+    network = Attended(copied(model, integer("seed", seed, at_least=0)), where, layer, alpha)
     first = next((p for p in network.parameters() if p.is_floating_point()), torch.zeros(()))
     example: Any = inputs.to(x[:1], first.device, first.dtype)
     network.prepare(example if recipe.transform is None else recipe.transform(example))

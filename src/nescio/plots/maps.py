@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nescio._common.argument_checks import integer
 from nescio.evaluate.arrays import Floats, Values, listed, numbers
 from nescio.plots.kinds import PARTS
 from nescio.plots.style import COLOURS, FAINT, INK, panels
@@ -98,8 +99,7 @@ def feature_bars(
             f"names: expected one for each feature of every part, but got {len(names)} names and "
             f"{', '.join(f'{one.size} of {name}' for name, one in named.items())}"
         )
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise InputError(f"most: expected a number of features of at least 1, but got {most!r}")
+    integer("most", most, at_least=1)
     order = np.argsort(-np.abs(list(named.values())[-1]), kind="stable")
     order, others = (order, order[:0]) if len(names) <= most + 1 else (order[:most], order[most:])
     labels = [names[at] for at in order] + ([f"{len(others)} others together"] if len(others) else [])

@@ -132,23 +132,6 @@ def total(data: object) -> int | None:
     return known if isinstance(known, int) else None
 
 
-def whole_number(name: str, value: object, least: int) -> int:
-    """The value as an int; an InputError where it is none, or less than `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"expected {name} to be a whole number of at least {least}, got {value!r}")
-    return int(value)
-
-
-def number(name: str, value: object, above: float = -np.inf, below: float = np.inf) -> float:
-    """The value as a finite float between the two bounds, both left out; an InputError where it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not above < value < below:
-        bounds = [f"above {above:g}"] * (above > -np.inf) + [f"below {below:g}"] * (below < np.inf)
-        raise InputError(
-            f"expected {name} to be a finite number{' and'.join([' ' + b for b in bounds])}, got {value!r}"
-        )
-    return float(value)
-
-
 def _check(z: Tensor, count: int, before: torch.Size | None) -> None:
     """Raise a ModelError unless z is [S, count, C], with S and C as before, and each row has a softmax."""
     if z.ndim != 3 or z.shape[1] != count or z.shape[0] < 1 or z.shape[2] < 2:

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio._common.argument_checks import integer
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import eager, without_cudnn
-from nescio.posteriors.base import PosteriorBase, whole_number
+from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.masks import Masks, Unit, Unshared, layout
 from nescio.posteriors.saving import about, check_tensors, same, saved
 from nescio.types import ModelError
@@ -47,7 +48,7 @@ class MCDropout(PosteriorBase):
         output: str | None = None,
     ) -> None:
         self.classifiers = (Classifier.of(model, output),)
-        self.samples, self.seed = whole_number("samples", samples, 1), whole_number("seed", seed, 0)
+        self.samples, self.seed = integer("samples", samples, at_least=1), integer("seed", seed, at_least=0)
 
     def _logits(self, x: Inputs) -> Tensor:
         parts = [part for root in self.roots for part in root.modules()]

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 
 from nescio import training
 from nescio._common import memory
+from nescio._common.argument_checks import integer
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
-from nescio.posteriors.base import PosteriorBase, chunked, whole_number
+from nescio.posteriors.base import PosteriorBase, chunked
 from nescio.posteriors.sampled import made
 from nescio.posteriors.saving import refilled, saved, weights
 from nescio.types import InputError, ModelError
@@ -99,8 +100,8 @@ class DeepEnsemble(PosteriorBase):
         progress: bool | None,
     ) -> Self:
         """Members that the factory makes, each trained on the loss that is made for it."""
-        whole_number("members", members, 2)
-        whole_number("seed", seed, 0)
+        integer("members", members, at_least=2)
+        integer("seed", seed, at_least=0)
         trained = []
         for member in range(members):
             own = training.spawned(seed, member)

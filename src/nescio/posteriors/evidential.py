@@ -23,9 +23,10 @@ from typing import Any, Literal, Self, get_args
 import torch
 from torch import Tensor, nn
 
+from nescio._common.argument_checks import integer, number
 from nescio.inputs import Inputs
 from nescio.models import Classifier
-from nescio.posteriors.base import PosteriorBase, number, whole_number
+from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.deterministic import Deterministic
 from nescio.posteriors.dirichlet import decomposed, divergence_from_flat, sampled
 from nescio.posteriors.sampled import copied
@@ -60,7 +61,7 @@ class Evidential(PosteriorBase):
             )
         _one_of("evidence", evidence, get_args(Evidence))
         self.evidence = evidence
-        self.samples, self.seed = whole_number("samples", samples, 1), whole_number("seed", seed, 0)
+        self.samples, self.seed = integer("samples", samples, at_least=1), integer("seed", seed, at_least=0)
         self.history: list[Epoch] = []
 
     @classmethod
@@ -86,7 +87,7 @@ class Evidential(PosteriorBase):
         annealing is the number of epochs in which the weight of the divergence rises from 0 to kl (0: at once). On
         validation data the loss is without it. The rest is as in `nescio.training.train`.
         """
-        whole_number("samples", samples, 1)
+        integer("samples", samples, at_least=1)
         objective = EvidentialLoss(loss, evidence, kl, annealing)
         network, recipe = copied(model, seed), Recipe() if recipe is None else recipe
         more: Any = {"seed": seed, "folder": folder, "progress": progress, "on_epoch": on_epoch}
@@ -142,8 +143,8 @@ class EvidentialLoss:
     def __post_init__(self) -> None:
         _one_of("loss", self.fit, get_args(Fit))
         _one_of("evidence", self.evidence, get_args(Evidence))
-        number("kl", self.kl, above=-5e-324)
-        whole_number("annealing", self.annealing, 0)
+        number("kl", self.kl, at_least=0)
+        integer("annealing", self.annealing, at_least=0)
 
     def __call__(self, output: Tensor, y: Tensor, step: Step) -> Tensor:
         alpha = concentration(output, self.evidence)

@@ -18,11 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from nescio import inputs
+from nescio._common.argument_checks import integer, number
 from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier, named_modules
 from nescio.modes import eager, predicting
-from nescio.posteriors.base import PosteriorBase, number, whole_number
+from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.saving import about, check_tensors, same, saved
 from nescio.types import ModelError, SampledLogits
 
@@ -51,7 +52,7 @@ class InsertedDropout(PosteriorBase):
     ) -> None:
         self.classifiers = (Classifier.of(model, output),)
         self.p, self.layer = number("p", p, above=0.0, below=1.0), layer
-        self.samples, self.seed = whole_number("samples", samples, 1), whole_number("seed", seed, 0)
+        self.samples, self.seed = integer("samples", samples, at_least=1), integer("seed", seed, at_least=0)
 
     def _logits(self, x: Inputs) -> Tensor:
         request = SampledLogits("dropout", self.p, self.samples, self.seed, self.layer)

@@ -25,11 +25,12 @@ import torch
 from torch import Tensor, nn
 
 from nescio import inputs
+from nescio._common.argument_checks import integer, number
 from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier, named_modules
 from nescio.modes import predicting, preserved
-from nescio.posteriors.base import PosteriorBase, chunked, number, total, whole_number
+from nescio.posteriors.base import PosteriorBase, chunked, total
 from nescio.posteriors.laplace_curvature import Curvature, Kind, Sums, chosen, lowest
 from nescio.posteriors.laplace_layer import observed, padded, probabilities, probit
 from nescio.posteriors.saving import about, check_tensors, same, saved
@@ -70,7 +71,7 @@ class Laplace(PosteriorBase):
             if isinstance(prior, str)
             else number("prior", prior, above=0.0)
         )
-        self.samples, self.seed = whole_number("samples", samples, 1), whole_number("seed", seed, 0)
+        self.samples, self.seed = integer("samples", samples, at_least=1), integer("seed", seed, at_least=0)
         self.link = _one_of("link", link, get_args(Link))
         self.precision = self.log_likelihood = math.nan
         self._curvature: Curvature | None = None

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from nescio._common.argument_checks import number
 from nescio.models import Classifier, parameter_places
-from nescio.posteriors.base import number
 from nescio.types import ModelError
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nescio._common.argument_checks import integer
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
 from nescio.models.structure import listing
-from nescio.posteriors.base import PosteriorBase, whole_number
+from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.saving import check_tensors
 from nescio.training import seeded, spawned
 from nescio.types import InputError, ModelError
@@ -30,7 +31,7 @@ class SampledWeights(PosteriorBase):
 
     def __init__(self, classifier: Classifier, samples: int, seed: int) -> None:
         self.classifiers = (classifier,)
-        self.samples, self.seed = whole_number("samples", samples, 1), whole_number("seed", seed, 0)
+        self.samples, self.seed = integer("samples", samples, at_least=1), integer("seed", seed, at_least=0)
         self._kept: dict[tuple[int, torch.device | None], Mapping[str, Tensor]] = {}
         self._kept_for: tuple[float, ...] = ()
 

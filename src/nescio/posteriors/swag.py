@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from nescio._common.argument_checks import integer, number
 from nescio.models import Classifier, named_modules
 from nescio.models.structure import replaced
 from nescio.modes import predicting, preserved
-from nescio.posteriors.base import number, whole_number
 from nescio.posteriors.sampled import SampledWeights, copied
 from nescio.posteriors.saving import check_tensors, refilled, saved, weights
 from nescio.progress import bar
@@ -88,8 +88,8 @@ class SWAG(SampledWeights):
         The recipe's rate should be constant and large enough to move about; its epochs, at least 2, are what is
         collected. There is no best epoch here, and so no validation data. The rest is as in `nescio.training.train`.
         """
-        whole_number("rank", rank, 2)
-        whole_number("samples", samples, 1)
+        integer("rank", rank, at_least=2)
+        integer("samples", samples, at_least=1)
         number("scale", scale, above=0)
         recipe = RECIPE if recipe is None else recipe
         if recipe.epochs < 2:

@@ -25,9 +25,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nescio._common.argument_checks import number
 from nescio.inputs import Inputs, describe, labelled
 from nescio.models import Classifier
-from nescio.posteriors.base import PosteriorBase, number
+from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.deterministic import Deterministic
 from nescio.posteriors.saving import check_tensors, pack, saved, unpack
 from nescio.types import InputError, Posterior

@@ -18,9 +18,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from nescio._common.argument_checks import integer, number
 from nescio.models import Classifier
 from nescio.models.structure import replaced
-from nescio.posteriors.base import number, whole_number
 from nescio.posteriors.prior import prior
 from nescio.posteriors.sampled import SampledWeights, copied
 from nescio.posteriors.saving import refilled, saved, weights
@@ -69,8 +69,8 @@ class Variational(SampledWeights):
         as in `nescio.training.train`; the recipe's weight decay is not used: the prior is in its place.
         """
         number("initial_std", initial_std, above=0)
-        whole_number("samples", samples, 1)
-        loss = Bound(number("kl_weight", kl_weight, above=0), whole_number("annealing", annealing, 0), prior_std)
+        integer("samples", samples, at_least=1)
+        loss = Bound(number("kl_weight", kl_weight, above=0), integer("annealing", annealing, at_least=0), prior_std)
         network = MeanField(copied(model, seed), prior_std, initial_std)
         recipe = replace(recipe or RECIPE, weight_decay=0.0)
         more: Any = {"seed": seed, "folder": folder, "progress": progress, "on_epoch": on_epoch}

@@ -32,7 +32,7 @@ class ASH(LastLayerScore):
     paper = "Djurisic et al. 2023"
 
     def __post_init__(self) -> None:
-        self._number("percentile", least=0.0, below=100.0)
+        self._number("percentile", at_least=0.0, below=100.0)
         self._choice("variant", "s", "b", "p")
 
     def __call__(self, features: Tensor, logits: Tensor, layer: Tensor) -> Tensor:

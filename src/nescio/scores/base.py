@@ -9,15 +9,14 @@ table of methods, the command line and the conformance tests find it there.
 from __future__ import annotations
 
 import copy
-import math
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from types import UnionType
 from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
+from nescio._common.argument_checks import choice, integer, number
 from nescio.types import InputError, Request
 
 HIGHER = "higher = more uncertain"
@@ -54,34 +53,22 @@ class Score:
 
     # The checks leave a setting in its plain type (int, float, tuple), so that equal settings are equal requests.
 
-    def _integer(self, setting: str, *, least: int) -> None:
-        value = getattr(self, setting)
-        try:
-            plain = None if isinstance(value, bool) else operator.index(value)
-        except TypeError:
-            plain = None
-        if plain is None or not least <= plain < 2**63:
-            self._refuse(setting, f"a whole number of at least {least}")
-        object.__setattr__(self, setting, plain)
+    def _integer(self, setting: str, *, at_least: int) -> None:
+        self._check(setting, integer, at_least=at_least)
+        self._check(setting, integer, at_most=2**63 - 1)
 
-    def _number(
-        self, setting: str, *, above: float = -math.inf, least: float = -math.inf, below: float = math.inf
-    ) -> None:
-        value = getattr(self, setting)
-        try:
-            plain = math.nan if isinstance(value, bool | str) else float(value)
-        except (TypeError, ValueError):
-            plain = math.nan
-        if not (math.isfinite(plain) and above < plain < below and plain >= least):
-            bounds = {"above": above, "of at least": least, "below": below}
-            words = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
-            self._refuse(setting, f"a finite number {' and '.join(words)}")
-        object.__setattr__(self, setting, plain)
+    def _number(self, setting: str, **bounds: float) -> None:
+        self._check(setting, number, **bounds)
 
-    def _choice(self, setting: str, *allowed: object) -> None:
-        value = getattr(self, setting)
-        if isinstance(value, bool) or value not in allowed:
-            self._refuse(setting, " or ".join(repr(a) for a in allowed))
+    def _choice(self, setting: str, *options: object) -> None:
+        self._check(setting, choice, options=options)
+
+    def _check(self, setting: str, check: Callable[..., object], **bounds: Any) -> None:
+        try:
+            plain = check(setting, getattr(self, setting), hint=self._leave_out(setting), **bounds)
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}") from None
+        object.__setattr__(self, setting, plain)
 
     def _instance(self, setting: str, kind: type | UnionType, expected: str) -> None:
         if not isinstance(getattr(self, setting), kind):
@@ -97,11 +84,14 @@ class Score:
         object.__setattr__(self, setting, names)
 
     def _refuse(self, setting: str, expected: str) -> None:
-        default = next(f.default for f in fields(self) if f.name == setting)
         raise InputError(
             f"{self.name}: expected {setting} to be {expected}, got {getattr(self, setting)!r}; "
-            f"leave it out for the default, {setting}={default!r}"
+            f"{self._leave_out(setting)}"
         )
+
+    def _leave_out(self, setting: str) -> str:
+        default = next(f.default for f in fields(self) if f.name == setting)
+        return f"leave it out for the default, {setting}={default!r}"
 
 
 @dataclass(frozen=True, kw_only=True)

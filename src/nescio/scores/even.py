@@ -51,7 +51,7 @@ class EvenGrad(GradientScore):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._number("alpha", above=0.0)
-        self._number("beta", least=0.0)
+        self._number("beta", at_least=0.0)
 
     def __call__(self, table: NormTable) -> Tensor:
         """The tempered sum."""

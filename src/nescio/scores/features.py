@@ -47,7 +47,7 @@ class FeatureScore(FittedScore):
         if isinstance(getattr(self, setting), str):
             self._choice(setting, "auto")
         else:
-            self._number(setting, least=0.0)
+            self._number(setting, at_least=0.0)
             if getattr(self, setting) > 1.0:
                 self._refuse(setting, "'auto' or a number from 0 to 1")
 
@@ -157,7 +157,7 @@ class KNN(FeatureScore):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._integer("k", least=1)
+        self._integer("k", at_least=1)
         self._instance("normalise", bool, "True or False")
         self._instance("average", bool, "True or False")
 

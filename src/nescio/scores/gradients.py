@@ -76,14 +76,14 @@ class GradientScore(Score):
 
     def __post_init__(self) -> None:
         if self.layer_decay is not None:
-            self._number("layer_decay", least=0.0)
-        self._number("sigma", least=0.0)
+            self._number("layer_decay", at_least=0.0)
+        self._number("sigma", at_least=0.0)
         if self.samples != "auto":
-            self._integer("samples", least=0)
+            self._integer("samples", at_least=0)
         if self.classes not in ("auto", "exact"):
-            self._integer("classes", least=3)
+            self._integer("classes", at_least=3)
         if self.tolerance != "auto":
-            self._number("tolerance", least=0.0, below=1.0)
+            self._number("tolerance", at_least=0.0, below=1.0)
         self._choice("precision", None, "bfloat16")
         self._choice("norm", 1, 2)
         self._choice("layers", "module", "tensor")
@@ -91,7 +91,7 @@ class GradientScore(Score):
         self._names("exclude")
         self._choice("variant", "squares", "literal")
         self._choice("smoothing", "log", "mean")
-        self._integer("seed", least=0)
+        self._integer("seed", at_least=0)
 
     @property
     def needs(self) -> tuple[GradientNorms]:

@@ -37,7 +37,7 @@ class NNGuide(FeatureScore):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._integer("k", least=1)
+        self._integer("k", at_least=1)
 
     @property
     def needs(self) -> tuple[Request, ...]:

@@ -38,7 +38,7 @@ class ODIN(Score):
 
     def __post_init__(self) -> None:
         self._number("temperature", above=0.0)
-        self._number("epsilon", least=0.0)
+        self._number("epsilon", at_least=0.0)
 
     @property
     def needs(self) -> tuple[NudgedLogits]:

@@ -31,8 +31,8 @@ class DrawScore(Score):
     cost = "1 + N"
 
     def __post_init__(self) -> None:
-        self._integer("samples", least=1)
-        self._integer("seed", least=0)
+        self._integer("samples", at_least=1)
+        self._integer("seed", at_least=0)
 
 
 @register

@@ -41,8 +41,8 @@ class Laplace(FittedScore):
     paper = "Daxberger et al. 2021"
 
     def __post_init__(self) -> None:
-        self._integer("samples", least=2)
-        self._integer("seed", least=0)
+        self._integer("samples", at_least=2)
+        self._integer("seed", at_least=0)
         self._choice("kind", "auto", "full", "kron", "diag")
         if isinstance(self.prior, str):
             self._choice("prior", "marglik")

@@ -116,7 +116,7 @@ class GEN(ForwardScore):
 
     def __post_init__(self) -> None:
         self._number("gamma", above=0.0)
-        self._integer("top", least=1)
+        self._integer("top", at_least=1)
 
     def __call__(self, logits: Tensor) -> Tensor:
         """The generalised entropy."""

@@ -28,7 +28,7 @@ class Scale(LastLayerScore):
     paper = "Xu et al. 2024"
 
     def __post_init__(self) -> None:
-        self._number("percentile", least=0.0, below=100.0)
+        self._number("percentile", at_least=0.0, below=100.0)
 
     def __call__(self, features: Tensor, logits: Tensor, layer: Tensor) -> Tensor:
         """The energy of the scaled features."""

@@ -38,7 +38,7 @@ class ShiftEntropy(Score):
 
     def __post_init__(self) -> None:
         if self.pixels != "auto":
-            self._integer("pixels", least=1)
+            self._integer("pixels", at_least=1)
 
     @property
     def needs(self) -> tuple[ShiftedLogits]:

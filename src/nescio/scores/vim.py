@@ -33,7 +33,7 @@ class ViM(LastLayerScore, FittedScore):
 
     def __post_init__(self) -> None:
         if self.dimension != "auto":
-            self._integer("dimension", least=1)
+            self._integer("dimension", at_least=1)
 
     def _fit(self, features: Tensor, logits: Tensor, layer: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, float]:
         origin = -torch.linalg.pinv(layer[:, :-1], rtol=1e-5) @ layer[:, -1]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio import inputs
+from nescio._common.argument_checks import integer
 from nescio.models.outputs import check_shape
 from nescio.models.structure import refuse_unready
 from nescio.modes import predicting, preserved
@@ -55,8 +56,7 @@ def train(
     first = _check_model(model)
     device, dtype = first.device, first.dtype
     raw = recipe.transform is not None
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(f"seed: expected a whole number of at least 0, but got {seed!r}")
+    seed = integer("seed", seed, at_least=0)
     if validation is None and recipe.patience is not None:
         raise InputError("patience: expected validation data with it, which say when to stop, but got none")
     if loss is not None and recipe.label_smoothing:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from nescio._common.argument_checks import choice, integer, number
 from nescio.inputs import describe
 from nescio.types import InputError
 
@@ -57,34 +58,23 @@ class Recipe:
     choose: Choice = "accuracy"
 
     def __post_init__(self) -> None:
-        tiny = 5e-324  # so that 0 itself is allowed
-        for name in ("epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            if name == "patience" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name}: expected at least 1, but got {value!r}")
-        bounds: dict[str, tuple[float, float]] = {"lr": (0, math.inf), "factor": (0, math.inf), "clip": (0, math.inf)}
-        bounds |= {"weight_decay": (-tiny, math.inf), "warmup": (-tiny, self.epochs)}
-        bounds |= {"momentum": (-tiny, 1), "label_smoothing": (-tiny, 1)}
-        for name, (above, below) in bounds.items():
-            value = getattr(self, name)
-            if name == "clip" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < below:
-                least = "above 0" if above == 0 else "of at least 0"
-                raise InputError(f"{name}: expected a number {least} and below {below:g}, but got {value!r}")
-        choices: dict[str, tuple[object, ...]] = {
-            "optimizer": get_args(Optimizers),
-            "schedule": get_args(Schedules),
-            "precision": (None, "bfloat16"),
-            "channels_last": (True, False, "auto"),
-            "choose": get_args(Choice),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                listed = ", ".join(map(repr, allowed))
-                raise InputError(f"{name}: expected one of {listed}, but got {getattr(self, name)!r}")
+        integer("epochs", self.epochs, at_least=1)
+        integer("batch_size", self.batch_size, at_least=1)
+        if self.patience is not None:
+            integer("patience", self.patience, at_least=1)
+        if self.clip is not None:
+            number("clip", self.clip, above=0)
+        number("lr", self.lr, above=0)
+        number("factor", self.factor, above=0)
+        number("weight_decay", self.weight_decay, at_least=0)
+        number("warmup", self.warmup, at_least=0, below=self.epochs)
+        number("momentum", self.momentum, at_least=0, below=1)
+        number("label_smoothing", self.label_smoothing, at_least=0, below=1)
+        choice("optimizer", self.optimizer, get_args(Optimizers))
+        choice("schedule", self.schedule, get_args(Schedules))
+        choice("precision", self.precision, (None, "bfloat16"))
+        choice("channels_last", self.channels_last, (True, False, "auto"))
+        choice("choose", self.choose, get_args(Choice))
         for name in ("transform", "augment"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise InputError(f"{name}: expected a function of a batch, but got {describe(getattr(self, name))}")
