@@ -11,7 +11,8 @@ import torch
 import torchvision
 from torch import Tensor, nn
 from torchvision.models.convnext import CNBlockConfig, ConvNeXt
-from torchvision.models.resnet import Bottleneck, ResNet
+from torchvision.models.mobilenetv3 import InvertedResidualConfig, MobileNetV3
+from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
 from nescio import zoo
 
@@ -201,14 +202,39 @@ def convnext() -> Subject:
     )
 
 
+class NarrowResNet(ResNet):
+    """A ResNet with an eighth of the channels."""
+
+    def __init__(self, block: type[BasicBlock] | type[Bottleneck], layers: list[int]) -> None:
+        super().__init__(block, layers)
+        self.fc = nn.Linear(self.inplanes, 3)
+
+    def _make_layer(self, block: Any, planes: int, *more: Any, **named: Any) -> nn.Sequential:
+        return super()._make_layer(block, planes // 8, *more, **named)
+
+
+def mobilenet_v3() -> Subject:
+    """The first blocks of the small MobileNetV3, narrow: depthwise, squeeze and excitation, hard swish."""
+    blocks = [
+        InvertedResidualConfig(*block, width_mult=0.25)
+        for block in [
+            (16, 3, 16, 16, True, "RE", 2, 1),
+            (16, 3, 72, 24, False, "RE", 2, 1),
+            (24, 5, 96, 40, True, "HS", 2, 1),
+            (40, 5, 240, 40, True, "HS", 1, 1),
+        ]
+    ]
+    return MobileNetV3(blocks, 32, num_classes=3), images(2, 3, 32)
+
+
 SUBJECTS: dict[str, Callable[[], Subject]] = {
     "mlp": mlp,
     "cnn": lambda: (zoo.small_cnn(1, 12, 5), images(3, 1, 12)),
-    "resnet18": lambda: (torchvision.models.resnet18(num_classes=3), images(2, 3, 32)),
-    "bottleneck": lambda: (ResNet(Bottleneck, [1, 1, 1, 1], 3, width_per_group=8), images(2, 3, 32)),
+    "resnet18": lambda: (NarrowResNet(BasicBlock, [2, 2, 2, 2]), images(2, 3, 32)),
+    "bottleneck": lambda: (NarrowResNet(Bottleneck, [1, 1, 1, 1]), images(2, 3, 32)),
     "vit": lambda: (zoo.small_vit(size=8, patch=4, width=12, depth=2, heads=2, classes=4), images(3, 3, 8)),
     "convnext": convnext,
-    "mobilenet_v3": lambda: (torchvision.models.mobilenet_v3_small(num_classes=3), images(2, 3, 32)),
+    "mobilenet_v3": mobilenet_v3,
     "swin": lambda: (
         torchvision.models.SwinTransformer([2, 2], 8, [1, 1], [2, 2], [4, 4], num_classes=4),
         images(3, 3, 32),
