@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from nescio.report import text_table
-from nescio.report.text import duration, number, percent
+from nescio.report.text import chance, duration, number, percent
 
 
 def test_every_method_has_a_line_best_first_and_numbers_end_in_one_column(comparison):
@@ -48,3 +48,9 @@ def test_numbers_and_shares():
     assert number(999.4) == "999"
     assert number(1234567.0) == "1.23e+06"
     assert percent(0.97349) == "97.3"
+
+
+def test_chances_never_say_more_than_is_so():
+    assert [chance(p) for p in (1.0, 0.99999, 0.5, 1e-9, 0.0)] == [
+        *("100.0 %", "over 99.9 %", "50.0 %", "under 0.1 %", "0.0 %")
+    ]

@@ -1,141 +1,170 @@
-"""The first screen of a page: a strip of all inputs in three colours, which not to trust and why, and what to do.
-
-It is given what `nescio.findings.first_screen` makes.
-"""
+"""The first screen of a page: a strip of inputs in three colours, which not to trust and why, and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from nescio.report.html import escape
+from nescio.report.content import Cell, Picture, Row, Table, ascending, shortened, word_cell
 from nescio.report.overlays import image
-from nescio.report.tables import Cell, chance, table, words
 
 Front = Mapping[str, Any]
 TITLES = {
     "foreign": ("Do not trust these", "They are unlike the reference. The model answers all the same."),
     "unsure": ("The model is unsure of these", "They look like the reference, but the answer may be wrong."),
 }
-MEANS = {
+MEANINGS = {
     "foreign": "unlike the reference",
     "unsure": "like the reference, but the answer is in doubt",
     "fine": "like the reference, and the answer is not in doubt",
 }
+PIXELS = 32
+"""The longest side up to which a picture is enlarged without smoothing."""
 
 
-def opening(front: Front, about: str, more: str = "") -> str:
-    """The header: the answer, its strip and its promise; more: a paragraph below the headline."""
-    lines = "".join(f"<p>{words(line)}</p>" for line in front["lines"])
-    return f"""<header>
-<p class="motto">{words(about)}</p>
-<h1>{words(front["headline"])}</h1>
-{more}</header>
-<main>
-{_legend(front)}
-{strip(front)}
-<p class="quiet small">{"Below" if pictures(front) else "Behind"} each: what the model answers.{_left(front)}</p>
-{lines}"""
+@dataclass(frozen=True)
+class Tile:
+    """One input of the strip: its state (or "ranked"), a word or rank, what the model answers, a picture or a text."""
+
+    name: str
+    state: str
+    mark: str
+    answer: str
+    picture: Picture | None
+    text: str
 
 
-def rest(front: Front) -> str:
-    """What follows: cards with reasons, and what to do."""
-    parts = [_state(front, state) for state in TITLES if front["judged"] and front["cards"][state]]
-    items = "".join(f"<li>{words(line)}</li>" for line in front["do"])
-    command = front["command"]
-    copy = "" if not command else f"<p>{words(command['about'])}</p>\n<pre>{escape(command['text'])}</pre>"
-    title = "What to do" if front["judged"] else "To get an answer"
-    return "\n".join([*parts, f'<h2 id="do">{title}</h2>\n<ul>{items}</ul>\n{copy}'])
+@dataclass(frozen=True)
+class VerdictCard:
+    """One input that is not to be trusted: why, and what the model answers; `truth` where that is known to be wrong."""
+
+    name: str
+    copies: int
+    text: str | None
+    picture: Picture | None
+    words: str
+    rarity: str
+    answer: str
+    probability: float
+    truth: str | None
 
 
-def strip(front: Front) -> str:
-    """Small pictures in the colour of their state; of texts and rows a line each."""
-    items = "".join(map(_tile if pictures(front) else _line, front["strip"]))
-    return f'<ul class="tiles{"" if pictures(front) else " lines"}">{items}</ul>'
+@dataclass(frozen=True)
+class Group:
+    """The inputs of one state: a card for some of them, a table of the others."""
+
+    state: str
+    title: str
+    about: str
+    cards: Sequence[VerdictCard]
+    others: Table
 
 
-def pictures(front: Front) -> bool:
-    """Whether inputs are shown as pictures."""
-    return all("picture" in one for one in front["strip"])
+@dataclass(frozen=True)
+class Answer:
+    """The first screen.
+
+    Attributes:
+        judged: Whether a guard judged the inputs; without one they are only ranked.
+        headline: The answer in a sentence.
+        lines: What the answer rests on, in sentences.
+        legend: For each state how many inputs are in it, and what it means.
+        tiles: The strip.
+        left_out: What the strip does not show, in words; empty where it shows all.
+        groups: Which inputs not to trust, and why.
+        advice: What to do, in sentences.
+        command: What a command is good for, and the command itself.
+    """
+
+    judged: bool
+    headline: str
+    lines: Sequence[str]
+    legend: Sequence[tuple[str, int, str]]
+    tiles: Sequence[Tile]
+    left_out: str
+    groups: Sequence[Group]
+    advice: Sequence[str]
+    command: Mapping[str, str] | None
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether every input of the strip is a picture."""
+        return all(tile.picture is not None for tile in self.tiles)
 
 
-def _legend(front: Front) -> str:
-    if not front["judged"]:
-        return ""
-    marks = "".join(
-        f'<li class="{state}"><b>{count:,} {state}</b> <span class="quiet">{escape(MEANS[state])}</span></li>'
-        for state, count in front["counts"].items()
+def answer_of(front: Front) -> Answer:
+    """Return the first screen of a page.
+
+    Args:
+        front: What the guard said, or the order of the inputs where there is none, as `nescio report` gathers it.
+
+    Returns:
+        The content of the screen.
+    """
+    judged = front["judged"]
+    return Answer(
+        judged=judged,
+        headline=front["headline"],
+        lines=front["lines"],
+        legend=[(state, count, MEANINGS[state]) for state, count in front["counts"].items()] if judged else [],
+        tiles=[_tile(one) for one in front["strip"]],
+        left_out=_left_out(front),
+        groups=[_group(front, state) for state in TITLES if judged and front["cards"][state]],
+        advice=front["do"],
+        command=front["command"],
     )
-    return f'<ul class="legend">{marks}</ul>'
 
 
-def _left(front: Front) -> str:
+def _left_out(front: Front) -> str:
     left = {state: count for state, count in front["left"].items() if count}
-    if not left:
-        return ""
-    listing = (
-        ", ".join(f"{count:,} {state}" for state, count in left.items()) if front["judged"] else f"{left['ranked']:,}"
-    )
-    return f" Not shown: {escape(listing)}."
+    return ", ".join(f"{count:,} {state}" if front["judged"] else f"{count:,}" for state, count in left.items())
 
 
-def _tile(one: Mapping[str, Any]) -> str:
-    alt = escape(f"{one['name']}: {one['state'] or 'rank ' + str(one['rank'])}, taken for {one['class']}")
-    small = ' class="pixels"' if max(one["picture"].shape[:2]) <= 32 else ""
-    return (
-        f'<li class="{one["state"] or "ranked"}" title="{escape(one["name"])}">'
-        f'<img src="{image(one["picture"])}" alt="{alt}"{small}><span>{_mark(one)}</span>{_taken(one)}</li>'
-    )
-
-
-def _line(one: Mapping[str, Any]) -> str:
-    shown = escape(_cut(one.get("text") or one["name"], 160))
-    return f'<li class="{one["state"] or "ranked"}"><span>{_mark(one)}</span> {shown} {_taken(one)}</li>'
-
-
-def _mark(one: Mapping[str, Any]) -> str:
+def _tile(one: Mapping[str, Any]) -> Tile:
     mark = one["state"] or f"{one['rank']}."
-    return mark if one["copies"] == 1 else f"{mark} ×{one['copies']:,}"
-
-
-def _taken(one: Mapping[str, Any]) -> str:
-    return f"<small>“{escape(_cut(one['class'], 40))}”</small>"
-
-
-def _state(front: Front, state: str) -> str:
-    title, about = TITLES[state]
-    cards = "".join(map(_card, front["cards"][state]))
-    others = front["listed"][state]
-    listing = ""
-    if others:
-        heads = [("name", "ascending"), ("answer", "ascending"), ("p", "ascending"), ("why", "ascending")]
-        rows = [
-            (one["name"], [Cell(one["class"], one["class"]), Cell(f"{one['p_value']:.1g}", repr(one["p_value"])),
-             Cell(one["words"], one["words"])])
-            for one in others
-        ]  # fmt: skip
-        summary = f"<summary>{len(others):,} more</summary>"
-        listing = f"<details>{summary}\n{table(heads, rows, f'More {state} ones', kind='long')}</details>"
-    return (
-        f'<h2 id="{state}">{title}</h2>\n<p class="quiet">{about}</p>\n<div class="verdicts">{cards}</div>\n{listing}'
+    alt = f"{one['name']}: {one['state'] or 'rank ' + str(one['rank'])}, taken for {one['class']}"
+    return Tile(
+        name=one["name"],
+        state=one["state"] or "ranked",
+        mark=mark if one["copies"] == 1 else f"{mark} ×{one['copies']:,}",
+        answer=_one_line(one["class"], 40),
+        picture=_picture(one, alt),
+        text=_one_line(one.get("text") or one["name"], 160),
     )
 
 
-def _card(one: Mapping[str, Any]) -> str:
-    text = "" if one.get("text") is None else f"<blockquote>{escape(_cut(one['text'], 400))}</blockquote>"
-    shown = ""
-    if "picture" in one:
-        small = ' class="pixels"' if max(one["picture"].shape[:2]) <= 32 else ""
-        shown = f'<img src="{image(one["picture"])}" alt="{escape(one["name"])}"{small}>'
-    copies = "" if one["copies"] == 1 else f' <span class="quiet">({one["copies"]:,} times)</span>'
-    wrong = f' <span class="wrong">It is “{escape(one["truth"])}”.</span>' if one.get("truth") else ""
-    return f"""<article class="verdict {one["state"]}">
-{shown}<div><h3>{escape(one["name"])}{copies}</h3>
-{text}<p>{words(one["words"])}</p>
-<p class="quiet small">{words(one.get("rarity", ""))} The model says “{escape(one["class"])}”,
-{words(chance(one["probability"]))}.{wrong}</p></div></article>"""
+def _picture(one: Mapping[str, Any], alt: str) -> Picture | None:
+    if "picture" not in one:
+        return None
+    return Picture(image(one["picture"]), alt, pixels=max(one["picture"].shape[:2]) <= PIXELS)
 
 
-def _cut(text: str, most: int) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _group(front: Front, state: str) -> Group:
+    rows = [
+        Row(
+            one["name"],
+            [word_cell(one["class"]), Cell(f"{one['p_value']:.1g}", one["p_value"]), word_cell(one["words"])],
+        )
+        for one in front["listed"][state]
+    ]
+    others = Table(ascending("name", "answer", "p", "why"), rows, f"More {state} ones", long=True)
+    return Group(state, *TITLES[state], [_card(one) for one in front["cards"][state]], others)
+
+
+def _card(one: Mapping[str, Any]) -> VerdictCard:
+    return VerdictCard(
+        name=one["name"],
+        copies=one["copies"],
+        text=None if one.get("text") is None else _one_line(one["text"], 400),
+        picture=_picture(one, one["name"]),
+        words=one["words"],
+        rarity=one.get("rarity", ""),
+        answer=one["class"],
+        probability=one["probability"],
+        truth=one.get("truth"),
+    )
+
+
+def _one_line(text: str, longest: int) -> str:
+    return shortened(" ".join(text.split()), longest)

@@ -1,22 +1,25 @@
 """The page of an audit: along which directions a model is certain far away from everything it has seen.
 
-It is given plain data: the rows as mappings with the fields of `nescio.limits.AuditRow`, and sentences that are made.
+It is given plain data: the rows as mappings with the fields of `nescio.limits.AuditRow`, and finished sentences.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nescio.plots.limits import limits
+from nescio.report.content import Cell, Figure, Row, Table, ascending, descending
 from nescio.report.embed import svg
-from nescio.report.html import document, escape, facts
+from nescio.report.render import render
 from nescio.report.text import number, percent
 from nescio.types import InputError
 
-Row = Mapping[str, Any]
-ON_THE_WAY = "What the scores do on the way"
+AuditRow = Mapping[str, Any]
+Directions = Mapping[str, Mapping[str, AuditRow]]
+"""Rows by direction and score; every direction has the same scores."""
 COLUMNS: Mapping[str, str] = {
     "confidence": "The probability of the likeliest class that the model tends to, a mean over the starting points.",
     "sure of": "The class of which it is then certain (more than 99 %); “several” where that depends on the start.",
@@ -25,123 +28,115 @@ COLUMNS: Mapping[str, str] = {
 }
 
 
+@dataclass(frozen=True)
+class AuditContent:
+    """What an audit shows: a figure for each score, a row for each direction, and what the columns mean."""
+
+    directions: int
+    certain: int
+    figures: Sequence[Figure]
+    table: Table
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class AuditPage:
+    """The page of an audit: the summary, what is shown, a sentence for each direction, and how to repeat it."""
+
+    summary: Sequence[str]
+    audit: AuditContent
+    sentences: Mapping[str, str]
+    settings: Mapping[str, str]
+
+
 def audit_page(
-    rows: Sequence[Row],
+    rows: Sequence[AuditRow],
     distances: Sequence[float],
     sentences: Mapping[str, str],
     summary: Sequence[str],
     settings: Mapping[str, str],
 ) -> str:
-    """An audit as one self-contained HTML page.
+    """Return an audit as one self-contained HTML page.
 
-    rows: one for each direction and score; sentences: one for each direction, in the order in which they are shown;
-    summary: what holds over all of them; settings: what is needed to repeat it.
+    Args:
+        rows: One for each direction and score.
+        distances: How many spreads away from the data the scores were measured.
+        sentences: One for each direction, in the order in which they are shown.
+        summary: What holds over all directions, the most important first.
+        settings: What is needed to repeat the audit.
+
+    Returns:
+        The HTML, which opens offline.
+
+    Raises:
+        InputError: Where a direction has no sentence, or directions have different scores.
     """
-    ways: dict[str, dict[str, Row]] = {name: {} for name in sentences}
+    directions: dict[str, dict[str, AuditRow]] = {name: {} for name in sentences}
     for row in rows:
-        if row["direction"] not in ways:
+        if row["direction"] not in directions:
             raise InputError(f"sentences: expected one for each direction, but there is none for {row['direction']!r}")
-        ways[row["direction"]][row["score"]] = row
+        directions[row["direction"]][row["score"]] = row
     scores = list(dict.fromkeys(row["score"] for row in rows))
-    if not scores or any(list(own) != scores for own in ways.values()):
+    if not scores or any(list(own) != scores for own in directions.values()):
         raise InputError("rows: expected the same scores, at least one, along every direction")
-    parts = (
-        _opening(summary),
-        f"<h2>{ON_THE_WAY}</h2>\n{figures(ways, scores, distances)}",
-        f"<h2>All directions side by side</h2>\n{listing(ways, scores)}",
-        _words(sentences),
-        f"<h2>To repeat it</h2>\n{facts(settings)}\n</main>",
+    content = AuditPage(summary, audit_content(directions, distances), sentences, settings)
+    return render("audit.html.j2", page=content)
+
+
+def audit_content(directions: Directions, distances: Sequence[float]) -> AuditContent:
+    """Return the figures and the table of an audit.
+
+    Args:
+        directions: The rows by direction and score.
+        distances: How many spreads away from the data the scores were measured.
+
+    Returns:
+        The content, for the page of an audit or a section of another page.
+    """
+    scores = list(next(iter(directions.values())))
+    certain = [name for name, own in directions.items() if own[scores[0]]["certain"] >= 0.5]
+    evidence = {score: _evidence(directions, score) for score in scores}
+    columns = [*ascending("direction"), *descending("confidence"), *ascending("sure of", "sure from")]
+    columns += ascending(*(f"{score}, {how}" for score, how in evidence.items()))
+    return AuditContent(
+        directions=len(directions),
+        certain=len(certain),
+        figures=[_figure(directions, score, how, certain, distances) for score, how in evidence.items()],
+        table=Table(columns, [_row(name, own) for name, own in directions.items()]),
+        columns=COLUMNS,
     )
-    return document("nescio: where is it blindly certain?", "\n".join(parts))
 
 
-def _opening(summary: Sequence[str]) -> str:
-    first, *rest = summary
-    items = "".join(f"<li>{escape(line)}</li>" for line in rest)
-    return f"""<header>
-<h1>Where is it blindly certain?</h1>
-<p class="motto">An audit of a model far away from everything it has seen.</p>
-</header>
-<main>
-<p><b>{escape(first)}</b></p>
-<ul>{items}</ul>
-<p class="quiet">A <b>spread</b> is the standard deviation of a feature. For directions that are not those of one
-feature it is the root mean square distance of the data from their mean, with every feature in its own deviations.
-<b>Proven</b>: it follows from the linear pieces of the network, for every distance. <b>Measured</b>: it was seen at the
-distances that were tried, and nobody knows what happens between and behind them.</p>"""
+def _evidence(directions: Directions, score: str) -> str:
+    return "proven" if all(own[score]["proven"] for own in directions.values()) else "measured"
 
 
-def figures(ways: Mapping[str, Mapping[str, Row]], scores: Sequence[str], distances: Sequence[float]) -> str:
-    """A figure for each score, from the rows by direction and score."""
-    certain = [way for way, own in ways.items() if next(iter(own.values()))["certain"] >= 0.5]
-    shown = []
-    for name in scores:
-        how = _how(ways, name)
-        lower = sum(own[name]["limit"] < own[name]["start"] for own in ways.values())
-        rising = sum(own[name]["rises"] for own in ways.values())
-        alt = (
-            f"{name} against the distance from the data, 0 to {distances[-1]:g} spreads, {how}, a line for each of "
-            f"{len(ways)} directions, of which {lower} end lower than they began and {rising} still rise"
-        )
-        lines = {f"{name} ({how})": {way: own[name]["values"] for way, own in ways.items()}}
-        figure = limits(distances, lines, certain, width=10.2)
-        shown.append(f"<figure>{svg(figure, alt, f'along-{name}')}</figure>")
-    return f"""<p class="quiet">One line a direction, each a mean over the starting points, at 0, 1, 2, 4 … spreads.
-Blue and solid: the model is certain in the end ({len(certain)} of {len(ways)}). Orange and dashed: it is not.</p>
-<div class="panels" style="grid-template-columns: repeat(auto-fill, minmax(min(17rem, 100%), 1fr))">
-{"".join(shown)}</div>"""
-
-
-def listing(ways: Mapping[str, Mapping[str, Row]], scores: Sequence[str], heading: str = "h3") -> str:
-    """All directions as a table, and below a heading of this kind what its columns mean."""
-    heads = [("direction", "ascending"), ("confidence", "descending"), ("sure of", "ascending")]
-    heads += [("sure from", "ascending"), *((f"{name}, {_how(ways, name)}", "ascending") for name in scores)]
-    cells = "".join(
-        f'<th scope="col" data-first="{first}"><button type="button">{escape(name)}</button></th>'
-        for name, first in heads
+def _figure(
+    directions: Directions, score: str, evidence: str, certain: Sequence[str], distances: Sequence[float]
+) -> Figure:
+    rows = {name: own[score] for name, own in directions.items()}
+    lower = sum(row["limit"] < row["start"] for row in rows.values())
+    rising = sum(row["rises"] for row in rows.values())
+    alt = (
+        f"{score} against the distance from the data, 0 to {distances[-1]:g} spreads, {evidence}, a line for each of "
+        f"{len(rows)} directions, of which {lower} end lower than they began and {rising} still rise"
     )
-    rows = "\n".join(_row(way, own, scores) for way, own in ways.items())
-    notes = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in COLUMNS.items())
-    return f"""<p class="quiet">Press a heading to sort. The most certain come first.</p>
-<div class="scroll"><table class="sortable"><thead><tr>{cells}</tr></thead>
-<tbody>
-{rows}
-</tbody></table></div>
-<{heading}>What the columns mean</{heading}>
-<dl>{notes}</dl>"""
+    lines = {f"{score} ({evidence})": {name: row["values"] for name, row in rows.items()}}
+    return Figure(svg(limits(distances, lines, certain, width=10.2), alt, f"along-{score}"))
 
 
-def _row(way: str, own: Mapping[str, Row], scores: Sequence[str]) -> str:
-    first = own[scores[0]]
-    some = first["certain"] > 0
-    whom = "–" if not some else "several" if first["answer"] < 0 else f"class {first['answer']}"
-    since = "–" if not some else "the end" if math.isinf(first["sure_from"]) else number(first["sure_from"])
-    share = first["confidence"]
-    shown = percent(math.floor(1000 * share + 1e-6) / 1000)  # never rounded up to certainty
+def _row(direction: str, by_score: Mapping[str, AuditRow]) -> Row:
+    first = next(iter(by_score.values()))
+    ever, answer, start = first["certain"] > 0, first["answer"], first["sure_from"]
+    sure_of = "–" if not ever else "several" if answer < 0 else f"class {answer}"
+    sure_from = "–" if not ever else "the end" if math.isinf(start) else number(start)
+    floor = math.floor(1000 * first["confidence"] + 1e-6) / 1000  # never rounded up to certainty
     cells = [
-        f'<td data-value="{share!r}" class="bar" style="--share: {shown}%">{shown} %</td>',
-        f'<td data-value="{_sortable(first["answer"] if some else math.inf)}">{whom}</td>',
-        f'<td data-value="{_sortable(first["sure_from"])}">{since}</td>',
+        Cell(f"{percent(floor)} %", first["confidence"], floor),
+        Cell(sure_of, answer if ever else None),
+        Cell(sure_from, start),
     ]
-    for name in scores:
-        row = own[name]
-        small = abs(row["limit"]) < 1e-6 * abs(row["start"])
-        arrow = " ↑" if row["rises"] else ""
-        cells.append(
-            f'<td data-value="{row["limit"]!r}">{number(row["start"])} → '
-            f"{'0' if small else number(row['limit'])}{arrow}</td>"
-        )
-    return f'<tr><th scope="row">{escape(way)}</th>{"".join(cells)}</tr>'
-
-
-def _words(sentences: Mapping[str, str]) -> str:
-    items = "".join(f"<dt>{escape(way)}</dt><dd>{escape(text)}</dd>" for way, text in sentences.items())
-    return f"<h2>Direction by direction</h2>\n<dl>{items}</dl>"
-
-
-def _sortable(value: float) -> str:
-    return "Infinity" if math.isinf(value) else repr(value)  # as the page's script reads it
-
-
-def _how(ways: Mapping[str, Mapping[str, Row]], score: str) -> str:
-    return "proven" if all(own[score]["proven"] for own in ways.values()) else "measured"
+    for row in by_score.values():
+        limit = "0" if abs(row["limit"]) < 1e-6 * abs(row["start"]) else number(row["limit"])
+        cells.append(Cell(f"{number(row['start'])} → {limit}{' ↑' if row['rises'] else ''}", row["limit"]))
+    return Row(direction, cells)

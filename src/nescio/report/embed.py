@@ -24,12 +24,21 @@ if TYPE_CHECKING:
 
 
 def svg(figure: Figure, alt: str, name: str) -> str:
-    """The figure as an <svg> element that fills its container, with `alt` as its text for those who cannot see it.
+    """Return a figure as an <svg> element that fills its container.
 
-    Ink, faint lines and the accent take the page's colours (`currentColor`, `--faint`, `--accent`), text stays text
-    in the page's font, and `name` keeps the ids of several figures on a page apart.
+    Ink, faint lines and the accent take the page's colours (`currentColor`, `--faint`, `--accent`), and text stays text
+    in the page's font.
+
+    Args:
+        figure: The figure.
+        alt: What it shows, for those who cannot see it.
+        name: What keeps the ids of several figures on a page apart.
+
+    Returns:
+        The element. Every text in it is escaped.
     """
     matplotlib = need("matplotlib", "demo")
+    name = re.sub(r"[^\w.-]", "_", name)
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
@@ -61,7 +70,18 @@ def _page_font(match: re.Match[str]) -> str:
 
 
 def png(picture: NDArray[np.floating]) -> str:
-    """A grey picture [H, W] in [0, 1] as a data URI, one pixel for each number."""
+    """Return a grey picture as a data URI, one pixel for each number.
+
+    Args:
+        picture: Numbers ``[H, W]`` in [0, 1].
+
+    Returns:
+        The URI of a PNG.
+
+    Example:
+        >>> png(np.eye(2))[:22]
+        'data:image/png;base64,'
+    """
     grey = np.clip(np.round(np.asarray(picture, dtype=np.float64) * 255), 0, 255).astype(np.uint8)
     height, width = grey.shape
     rows = b"".join(b"\0" + row.tobytes() for row in grey)  # filter 0 (none) in front of each row

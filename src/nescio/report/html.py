@@ -12,7 +12,7 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-s
 
 def document(title: str, body: str) -> str:
     """A whole HTML page around `body`, for light and dark and for any width."""
-    room = files("nescio.report")
+    room = files("nescio.report").joinpath("templates")
     style = room.joinpath("page.css").read_text(encoding="utf-8")
     script = room.joinpath("page.js").read_text(encoding="utf-8")
     return f"""<!doctype html>

@@ -4,89 +4,126 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nescio.report.html import escape
-from nescio.report.overlays import image, overlays, where
-from nescio.report.tables import Cell, chance, table, words
+from nescio.report.content import Cell, Picture, Row, Table, ascending, descending, shortened
+from nescio.report.overlays import SMALL, image, overlays, where
 from nescio.report.text import number, percent
 
 BARS = 8
 """Features or tokens that are shown; the others are added up."""
+LONGEST = 400
+"""Characters of a text that are shown."""
 
 
-def cards(examples: Sequence[Mapping[str, Any]], leading: str) -> str:
-    """A card for each."""
-    return f'<div class="cards">{"".join(_card(one, leading) for one in examples)}</div>'
+@dataclass(frozen=True)
+class MapPicture:
+    """A map of one kind of doubt over the input, and how much doubt that is, in nats."""
+
+    kind: str
+    picture: Picture
+    doubt: str
 
 
-def _card(one: Mapping[str, Any], leading: str) -> str:
-    answer, sure = one["class"], words(chance(one["probability"]))
-    wrong = one["label"] is not None and one["label"] != one["predicted"]
-    truth = f' <span class="wrong">It is “{escape(one["label_class"])}”.</span>' if wrong else ""
-    others = ", ".join(f"“{escape(c['class'])}” {words(chance(c['probability']))}" for c in one["likeliest"][1:])
-    text = "" if one.get("text") is None else f"<blockquote>{escape(_cut(one['text'], 400))}</blockquote>"
+@dataclass(frozen=True)
+class InputCard:
+    """One input and its doubt.
+
+    Attributes:
+        name: What the input is called.
+        text: The input, where it is a text.
+        picture: The input, where it is a picture; `small` says that its pixels are to be seen.
+        maps: Where its doubt comes from, over the picture.
+        darkest: What the darkest colour of the maps stands for; empty without maps.
+        note: What else is to be known about the maps or bars.
+        answer: The class that the model answers, with its `probability`; `others` are the next likely classes.
+        truth: The right class, where the answer is wrong.
+        score: Its leading score, which is higher than that of `below` inputs `among` all.
+        kinds: How much of each kind of doubt there is, in words.
+        bars: The features or tokens that the doubt comes from, where the input is no picture.
+    """
+
+    name: str
+    text: str | None
+    picture: Picture | None
+    small: bool
+    maps: Sequence[MapPicture]
+    darkest: str
+    note: str
+    answer: str
+    probability: float
+    others: Sequence[tuple[str, float]]
+    truth: str | None
+    score: str
+    below: int
+    among: int
+    kinds: str
+    bars: Table | None
+
+
+def input_card(one: Mapping[str, Any], leading: str) -> InputCard:
+    """Return the card of an input.
+
+    Args:
+        one: An entry of the examples of a report.
+        leading: The score that the report is ordered by.
+
+    Returns:
+        The content of the card.
+    """
+    why = one["why"]
     kinds = f"total {number(one['total'])}"
     if "epistemic" in one:
         kinds += f" = aleatoric {number(one['aleatoric'])} + epistemic {number(one['epistemic'])}"
-    return f"""<article class="card">
-<h4>{escape(one["name"])}</h4>
-{text}{_pictures(one)}
-<p><b>“{escape(answer)}”</b>, {sure}{f"; then {others}" if others else ""}.{truth}</p>
-<p class="quiet small">{escape(leading)} {number(one["scores"][leading])}, higher than {one["below"]:,} of
-{one["among"]:,} inputs. In nats: {kinds}.</p>
-{_bars(one)}</article>"""
+    maps, darkest = _maps(one) if "maps" in one and "picture" in one else ([], "")
+    alt = f"{one['name']}, taken for {one['class']} with a probability of {percent(one['probability'])} percent"
+    return InputCard(
+        name=one["name"],
+        text=None if one.get("text") is None else shortened(one["text"], LONGEST),
+        picture=Picture(image(one["picture"]), alt) if "picture" in one else None,
+        small="picture" in one and max(one["picture"].shape[:2]) <= SMALL,
+        maps=maps,
+        darkest=darkest,
+        note=why["note"] or "",
+        answer=one["class"],
+        probability=one["probability"],
+        others=[(other["class"], other["probability"]) for other in one["likeliest"][1:]],
+        truth=one["label_class"] if one["label"] is not None and one["label"] != one["predicted"] else None,
+        score=number(one["scores"][leading]),
+        below=one["below"],
+        among=one["among"],
+        kinds=kinds,
+        bars=_bars(one) if why["form"] == "bars" else None,
+    )
 
 
-def _pictures(one: Mapping[str, Any]) -> str:
-    """The input, and its maps beside it."""
-    if "picture" not in one:
-        return ""
-    picture = one["picture"]
-    alt = escape(f"{one['name']}, taken for {one['class']} with a probability of {percent(one['probability'])} percent")
-    shown = [f'<figure><img src="{image(picture)}" alt="{alt}"><figcaption>input</figcaption></figure>']
-    note = ""
-    if "maps" in one:
-        drawn, top = overlays(one["maps"], picture)
-        for kind, uri in drawn.items():
-            value = number(one["why"]["of"][kind])
-            alt = escape(f"Where the {kind} doubt of {one['name']} comes from: {where(one['maps'][kind])}")
-            shown.append(
-                f'<figure><img src="{uri}" alt="{alt}"><figcaption>{kind}<br>{value} nats</figcaption></figure>'
-            )
-        note = f'<p class="quiet small">Why: the darker, the more doubt comes from there; the darkest is {top}. '
-        note += f"{escape(one['why']['note'])}</p>"
-    elif one["why"]["note"]:
-        note = f'<p class="quiet small">{escape(one["why"]["note"])}</p>'
-    small = " pixels" if max(picture.shape[:2]) <= 64 else ""
-    return f'<div class="looks{small}">{"".join(shown)}</div>{note}'
+def _maps(one: Mapping[str, Any]) -> tuple[list[MapPicture], str]:
+    drawn, darkest = overlays(one["maps"], one["picture"])
+    shown = []
+    for kind, uri in drawn.items():
+        alt = f"Where the {kind} doubt of {one['name']} comes from: {where(one['maps'][kind])}"
+        shown.append(MapPicture(kind, Picture(uri, alt), number(one["why"]["of"][kind])))
+    return shown, darkest
 
 
-def _bars(one: Mapping[str, Any]) -> str:
+def _bars(one: Mapping[str, Any]) -> Table:
     """The features or tokens with most of the doubt, the others together."""
     why = one["why"]
-    if why["form"] != "bars":
-        return "" if "picture" in one or not why["note"] else f'<p class="quiet small">{escape(why["note"])}</p>'
     parts = {kind: np.asarray(values) for kind, values in why["parts"].items()}
-    total = parts["total"]
-    order = np.argsort(-np.abs(total), kind="stable")
+    order = np.argsort(-np.abs(parts["total"]), kind="stable")
     first, rest = (order, order[:0]) if len(order) <= BARS + 1 else (order[:BARS], order[BARS:])
     top = max(float(np.abs(values[first]).max()) for values in parts.values()) or 1.0
-    rows = [(why["labels"][at], [_bar(values[at], top) for values in parts.values()]) for at in first.tolist()]
+    rows = [Row(why["labels"][at], [_bar(values[at], top) for values in parts.values()]) for at in first.tolist()]
     if len(rest):
-        rows.append((f"{len(rest)} others together", [_bar(values[rest].sum(), top) for values in parts.values()]))
-    heads = [("why", "ascending"), *((kind, "descending") for kind in parts)]
-    note = f" {escape(why['note'])}" if why["note"] else ""
-    listing = table(heads, rows, f"What the doubt of {one['name']} comes from")
-    return f'<p class="quiet small">Why: how much of each doubt comes from what, in nats.{note}</p>\n{listing}'
+        sums = [_bar(values[rest].sum(), top) for values in parts.values()]
+        rows.append(Row(f"{len(rest)} others together", sums))
+    columns = [*ascending("why"), *descending(*parts)]
+    return Table(columns, rows, f"What the doubt of {one['name']} comes from")
 
 
 def _bar(value: float, top: float) -> Cell:
     digits = max(0, 2 - math.floor(math.log10(top)))  # three that mean something for the largest
-    return Cell(f"{value:.{digits}f}".replace("-", "−"), repr(float(value)), abs(float(value)) / top)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return Cell(f"{value:.{digits}f}".replace("-", "−"), float(value), abs(float(value)) / top)

@@ -40,3 +40,11 @@ def duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-6:.3g} µs"
+
+
+def chance(probability: float) -> str:
+    """A probability in percent that never says certainty, or impossibility, of what is neither."""
+    shown = percent(probability)
+    if shown == "100.0" and probability < 1:
+        return "over 99.9 %"
+    return "under 0.1 %" if shown == "0.0" and probability > 0 else f"{shown} %"

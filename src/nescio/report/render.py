@@ -1,0 +1,62 @@
+"""From the content of a page to HTML: Jinja2 templates, in which every text is escaped.
+
+Templates lie in the folder `templates` of their package. A page is one file with its style and its script inside: it
+loads nothing from outside, and its Content-Security-Policy has the browser hold it to that.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from nescio.report.text import chance, number, percent
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SHARED = "nescio.report"
+"""The package whose templates all others may extend and import."""
+
+
+def render(template: str, package: str = SHARED, **content: object) -> str:
+    """Fill a template with the content of a page.
+
+    Args:
+        template: The file name of the template.
+        package: The package that has it; `nescio.report`'s templates can be extended and imported in each.
+        content: What the template names.
+
+    Returns:
+        The HTML. Texts of the content are escaped, so none of them can become markup.
+
+    Example:
+        >>> print(render("facts.html.j2", pairs={"class": "<b>"}).splitlines()[1])
+        <tr><th scope="row">class</th><td>&lt;b&gt;</td></tr>
+    """
+    return _environment(package).get_template(template).render(content)
+
+
+@cache
+def _environment(package: str) -> Environment:
+    """The templates of a package and the shared ones; a name that the content does not have is an error."""
+    import jinja2
+
+    loaders = [jinja2.PackageLoader(name) for name in dict.fromkeys((package, SHARED))]
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": percent, "number": number, "chance": chance, "whole": _whole, "words": _words}
+    return environment
+
+
+def _whole(count: int) -> str:
+    return f"{count:,}"
+
+
+def _words(text: str) -> str:
+    """A text in which a number and its percent sign stay on one line."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
