@@ -144,8 +144,14 @@ def kinds(result: Result) -> Kinds | None:
         figure = _histogram(values, f"{kind} (nats)", width=4.2, height=2.7, log=False)
         alt = f"Histogram of the {kind} doubt of {len(values)} inputs: {mean}, of at most {number(own['highest'])}"
         figures.append(Figure(svg(figure, alt, f"kind-{kind}"), kind, f", {mean}. {KINDS[kind]}"))
-    numbers = [own[key] for key in ("about", "members", "highest")]
-    return Kinds(*numbers, result["model"]["classes"], own["epistemic_share"], figures)
+    return Kinds(
+        about=own["about"],
+        members=own["members"],
+        highest=own["highest"],
+        classes=result["model"]["classes"],
+        epistemic_share=own["epistemic_share"],
+        figures=figures,
+    )
 
 
 def calibration(result: Result) -> Calibration | None:
