@@ -49,7 +49,7 @@ test-slow: .venv/.installed-test  ## only the slow tests
 	$(PYTEST) -m slow
 
 # What the bounds in pyproject.toml are about: files, pages, services and commands. torch is the one of make test.
-LOWEST_TESTS ?= tests/app tests/data tests/decide tests/models tests/plots tests/posteriors/test_saving.py tests/report tests/serve tests/batch tests/study tests/cli
+LOWEST_TESTS ?= papers/tests/datasets tests/app tests/data tests/decide tests/models tests/plots tests/posteriors/test_saving.py tests/report tests/serve tests/batch tests/study tests/cli
 test-lowest: .venv-lowest/.installed  ## files, pages, services and commands on the lowest versions that pyproject.toml allows
 	$(IN_THREADS) .venv-lowest/bin/python -m pytest $(LOWEST_TESTS)
 
@@ -81,7 +81,7 @@ docs: .venv/.installed-docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(IN_THREADS) $(BIN)/python -m mkdocs build --strict
 
 clean:  ## remove the environments, caches and written reports
-	rm -rf .venv .venv-lowest .venv-torch-* .venv-uv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis nescio-demo.html
+	rm -rf .venv .venv-lowest .venv-torch-* .venv-uv build dist site src/*.egg-info papers/src/*.egg-info papers/build papers/dist .pytest_cache .mypy_cache .ruff_cache .hypothesis nescio-demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- setting up -----------------------------------------------------------------------------------------------------
@@ -90,26 +90,27 @@ clean:  ## remove the environments, caches and written reports
 .venv/.installed-docs: EXTRAS := docs,demo,files,data
 .venv/.installed-demo: EXTRAS := demo,files
 .venv/.installed-bench: EXTRAS := bench,files
+.venv/.installed-test .venv/.installed-docs .venv/.installed-bench: PAPERS := -e papers
 
-.venv/.installed-%: pyproject.toml constraints.txt $(UV_FILE) | .venv/bin/python
-	$(UV) pip install --python $(BIN)/python -c constraints.txt --build-constraints constraints.txt -e '.[$(EXTRAS)]'
+.venv/.installed-%: pyproject.toml papers/pyproject.toml constraints.txt $(UV_FILE) | .venv/bin/python
+	$(UV) pip install --python $(BIN)/python -c constraints.txt --build-constraints constraints.txt -e '.[$(EXTRAS)]' $(PAPERS)
 	@touch $@
 
 .venv/bin/python: | $(UV_FILE)
 	@test -n "$(PYTHON)" || { echo "No Python >= 3.11 was found on the PATH. Install one, or name it: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(UV) venv --allow-existing --python "$$("$(PYTHON)" -c 'import sys; print(sys.executable)')" .venv
 
-.venv-lowest/.installed: pyproject.toml constraints.txt $(UV_FILE) | .venv/bin/python
+.venv-lowest/.installed: pyproject.toml papers/pyproject.toml constraints.txt $(UV_FILE) | .venv/bin/python
 	$(UV) venv --clear --python $(BIN)/python .venv-lowest
 	grep '^torch==' constraints.txt > .venv-lowest/torch.txt
-	$(UV) pip install --python .venv-lowest/bin/python --resolution lowest-direct -c .venv-lowest/torch.txt -e '.[test,files,demo,data,timm,hf,serve,app]'
+	$(UV) pip install --python .venv-lowest/bin/python --resolution lowest-direct -c .venv-lowest/torch.txt -e '.[test,files,demo,data,timm,hf,serve,app]' -e papers
 	@touch $@
 
 # Triton's interpreter of those days needs them.
 OF_THEN := 'numpy<2.4' setuptools
-.venv-torch-%/.installed: pyproject.toml $(UV_FILE) | .venv/bin/python
+.venv-torch-%/.installed: pyproject.toml papers/pyproject.toml $(UV_FILE) | .venv/bin/python
 	$(UV) venv --allow-existing --python $(BIN)/python .venv-torch-$*
-	$(UV) pip install --python .venv-torch-$*/bin/python -U $(if $(filter newest,$*),torch,torch==$* $(OF_THEN)) -e '.[test,files,data,timm,hf]'
+	$(UV) pip install --python .venv-torch-$*/bin/python -U $(if $(filter newest,$*),torch,torch==$* $(OF_THEN)) -e '.[test,files,data,timm,hf]' -e papers
 	@touch $@
 
 # --target leaves the system's own packages alone and works where pip may not write to them.

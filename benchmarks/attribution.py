@@ -26,9 +26,10 @@ import torch
 from measure import machine, peak_bytes, save, synchronize
 from torch import Tensor, nn
 
-from nescio import attribution, posteriors, zoo
+from nescio import attribution, posteriors
 from nescio.attribution import defaults, paths, uncertainty
 from nescio.attribution.source import Source
+from nescio_papers import zoo
 
 CLASSES = 10
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {

@@ -35,7 +35,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import nescio
-from nescio import trace, zoo
+from nescio import trace
+from nescio_papers import zoo
 
 Row = dict[str, Any]
 Task = tuple[Row, Callable[[], Iterator[Row]]]

@@ -23,7 +23,8 @@ import torch
 from measure import machine, peak_bytes, save, seconds
 from torch import Tensor, nn
 
-from nescio import trace, zoo
+from nescio import trace
+from nescio_papers import zoo
 
 CLASSES = 10
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import nescio
-from nescio import reproduce
-from nescio.reproduce.compare import table
+from nescio_papers import reproduce
+from nescio_papers.runner.compare import table
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

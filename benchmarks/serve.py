@@ -33,9 +33,9 @@ from measure import RESULTS, machine, save
 from PIL import Image
 
 import nescio
-from nescio.data import load_set
 from nescio.serve import bundled
 from nescio.serve.engine import Engine
+from nescio_papers.datasets import load_set
 
 METHODS = ("regrad", "entropy")
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         posteriors,
         quantities,
         report,
-        reproduce,
         scores,
         study,
         trace,
@@ -77,7 +76,6 @@ __all__ = [
     "zoo",
     "plots",
     "report",
-    "reproduce",
     "serve",
     "app",
     "__version__",
@@ -109,7 +107,6 @@ _ROOMS = frozenset(
             "zoo",
             "plots",
             "report",
-            "reproduce",
             "serve",
             "app",
         ),
@@ -122,6 +119,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOME[name]), name)
     elif name in _ROOMS:
         value = import_module(f"nescio.{name}")
+    elif name == "reproduce":
+        value = import_module("nescio.plugins").lent("nescio.reproduce")
     else:
         raise AttributeError(f"module 'nescio' has no attribute {name!r}; it has {', '.join(__all__)}")
     globals()[name] = value  # the next access finds it without coming here

@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from nescio import posteriors, zoo
+from nescio import posteriors
 from nescio.attribution import Attribution, explain
 from nescio.attribution.paths import PATHS
 from nescio.attribution.uncertainty import KINDS, by_class, by_logit, slopes, value
 from nescio.scores.decomposition import decompose
 from nescio.types import InputError
+from nescio_papers import zoo
 
 BOUND = {torch.float32: 1e-6, torch.float64: 1e-12}
 

@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nescio import posteriors, zoo
+from nescio import posteriors
 from nescio.attribution import explain
 from nescio.attribution.paths import weighted
 from nescio.trace.backward.pull import quiet
 from nescio.trace.backward.substitutes.cpu import OnCPU
-from nescio.zoo.resnet import Block
+from nescio_papers import zoo
+from nescio_papers.zoo.resnet import Block
 
 
 def with_norms(model: nn.Module) -> nn.Module:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from nescio import posteriors, zoo
+from nescio import posteriors
 from nescio.attribution import explain, ua_backprop
 from nescio.attribution.members import Member, members
 from nescio.attribution.noise import noisy
@@ -20,6 +20,7 @@ from nescio.attribution.problem import unchanged
 from nescio.attribution.source import Source
 from nescio.models import Classifier
 from nescio.trace.backward import pull as backward
+from nescio_papers import zoo
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

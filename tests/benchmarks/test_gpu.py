@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from nescio import trace, zoo
+from nescio import trace
+from nescio_papers import zoo
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 pytest.importorskip("torchvision")

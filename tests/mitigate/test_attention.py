@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from nescio import zoo
 from nescio.attribution import Attribution
 from nescio.mitigate import Attended, attention
 from nescio.types import InputError, ModelError
+from nescio_papers import zoo
 
 MAPS = torch.tensor([[[0.0, 1.0], [2.0, 4.0]], [[3.0, 3.0], [3.0, 3.0]]], dtype=torch.float64)
 

@@ -1,15 +1,13 @@
-"""Models that nescio itself has kept: trained networks and saved posteriors."""
+"""Models that nescio itself has kept: saved posteriors, and folders that a plug-in opens."""
 
-import json
 import sys
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import nescio
-from nescio import posteriors, zoo
+from nescio import plugins, posteriors
 from nescio.models import Classifier
 from nescio.models.sources import Source, open_model
 from nescio.specs.saved_models import open_source, remember
@@ -25,55 +23,12 @@ def build():
 """
 
 
-@pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    """A network of the zoo, trained for a moment by `nescio train`."""
-    pytest.importorskip("sklearn")
-    folder = tmp_path_factory.mktemp("models")
-    return folder / "digits-0-limit20-epochs1", zoo.trained("digits", 0, folder, limit=20, epochs=1)
-
-
 @pytest.fixture
 def factory(tmp_path, monkeypatch):
     (tmp_path / "opening_factory.py").write_text(FACTORY)
     monkeypatch.chdir(tmp_path)
     yield "opening_factory:build"
     sys.modules.pop("opening_factory", None)
-
-
-def test_a_trained_network_is_opened_by_its_folder_or_its_files(network):
-    folder, trained = network
-    x = torch.rand(3, 1, 8, 8)
-    for place in (folder, folder / "weights.pt", folder / "trained.json"):
-        source = open_source(str(place))
-        assert torch.equal(source.model.logits(x), trained.model(x))
-        assert source.classes == tuple("0123456789")
-        assert str(source.preprocess) == "resize 8, grey, values in [0, 1], not normalised"
-        assert source.about.startswith(f"digits, seed 0, of {folder}, ")
-    grey = source.preprocess(np.zeros((20, 20, 3), dtype=np.uint8))
-    assert torch.equal(grey, torch.zeros(1, 8, 8))
-
-
-def test_a_trained_network_takes_other_weights(network, tmp_path):
-    folder, _ = network
-    other = zoo.RECIPES["digits"].model(1)
-    torch.save(other.state_dict(), tmp_path / "w.pt")
-    x = torch.rand(2, 1, 8, 8)
-    assert torch.equal(open_source(str(folder), tmp_path / "w.pt").model.logits(x), other.eval()(x))
-
-
-def test_a_broken_record_of_training_is_told(network, tmp_path):
-    folder, _ = network
-    for text, words in (("{", "it is damaged"), ("{}", "plan and seed"), ("[]", "expected a record")):
-        (tmp_path / "trained.json").write_text(text)
-        with pytest.raises(InputError, match=words):
-            open_source(str(tmp_path))
-    (tmp_path / "trained.json").write_text(json.dumps({"identity": {"plan": "digitz", "seed": 0}}))
-    with pytest.raises(InputError, match="expected the name of a plan, got 'digitz'"):
-        open_source(str(tmp_path))
-    (tmp_path / "trained.json").write_text((folder / "trained.json").read_text())
-    with pytest.raises(InputError, match=r"expected a file of weights, but there is no .*weights\.pt"):
-        open_source(str(tmp_path))
 
 
 def test_a_saved_posterior_remembers_its_model(factory, tmp_path):
@@ -117,7 +72,7 @@ def test_a_saved_posterior_remembers_its_model(factory, tmp_path):
         "os:abort",
         "kept_code:build",
         "nescio.cli:main",
-        "nescio.zoo:cnn.os.abort",
+        "nescio.zoo:training.checkpoint.os.abort",
         "x:weights.pt",
         "a:b/weights.pt",
         ":",
@@ -144,20 +99,6 @@ def test_a_network_of_the_zoo_needs_no_trust(tmp_path):
     assert "over nescio.zoo:small_cnn" in open_source(str(tmp_path)).about
 
 
-def test_a_posterior_over_a_trained_network(network, tmp_path):
-    pytest.importorskip("safetensors")
-    folder, trained = network
-    x = torch.rand(40, 1, 8, 8)
-    y = trained.model(x).argmax(1)
-    y[::4] = 3  # not all answers are right
-    fitted = posteriors.Temperature(open_source(str(folder)).model).fit((x, y))
-    fitted.save(tmp_path / "t")
-    remember(tmp_path / "t", str(folder))
-    source = open_source(str(tmp_path / "t"))
-    assert torch.equal(source.model.predict(x), fitted.predict(x))
-    assert source.classes == tuple("0123456789")
-
-
 def test_other_words_go_to_the_sources_of_models(factory):
     source = open_source(factory, output="logits")
     assert isinstance(source.model, Classifier)
@@ -170,4 +111,11 @@ def test_a_folder_that_is_no_model_is_told(tmp_path):
         open_source(str(tmp_path))
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InputError, match=f"say hf:{tmp_path} for a model of transformers"):
+        open_source(str(tmp_path))
+
+
+def test_a_folder_of_nescio_train_says_what_opens_it_where_that_is_not_installed(tmp_path, monkeypatch):
+    (tmp_path / "trained.json").write_text("{}")
+    monkeypatch.setattr(plugins, "plugins", lambda group: {})
+    with pytest.raises(ModelError, match=r"the package nescio_papers.* is not installed; install it: pip install "):
         open_source(str(tmp_path))

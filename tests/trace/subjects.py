@@ -14,7 +14,7 @@ from torchvision.models.convnext import CNBlockConfig, ConvNeXt
 from torchvision.models.mobilenetv3 import InvertedResidualConfig, MobileNetV3
 from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
-from nescio import zoo
+from nescio_papers import zoo
 
 Subject = tuple[nn.Module, Any]
 

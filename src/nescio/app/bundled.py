@@ -10,7 +10,7 @@ import torch
 from nescio import __version__, scores
 from nescio.app import examples, reference
 from nescio.app.desk import Desk
-from nescio.data import load_set, to_float
+from nescio.data import byte_digits
 from nescio.decide import ConformalPolicy, Policy
 from nescio.scoring import fit
 from nescio.serve import bundled as service
@@ -42,16 +42,17 @@ def bundled(
         need(package, "app")
     names = list(methods or METHODS)
     made = service.bundled(names[:1], place, progress=progress, epochs=epochs)
-    train, test = load_set("digits", "train"), load_set("digits", "test")
+    digits = byte_digits()
+    train, test = digits.train, digits.held_out
     assert made.network is not None
     chosen: list[Any] = [scores.get(name) for name in names]
     if learning := [method for method in chosen if method.needs_training_data]:
-        fitted = {m.name: m for m in fit(made.network, learning, (to_float(train.x), train.y), progress=False)}
+        fitted = {m.name: m for m in fit(made.network, learning, (train.x, train.y), progress=False)}
         chosen = [fitted.get(method.name, method) for method in chosen]
     rule = None if policy is None else policy[1]
     engine = Engine(made.source, chosen, posterior=made.posterior, policy=rule, guard=made.guard)
     others = sorted(set(range(len(test.y))) - set(service.shown(test.y)))[:known]  # than those that are examples
-    rows, labels = list(to_float(test.x)[others]), test.y[others]
+    rows, labels = list(test.x[others]), test.y[others]
     key = {
         "methods": {name: repr(method) for name, method in engine.methods.items()},
         **{"nescio": __version__, "torch": torch.__version__, "known": len(rows), "epochs": epochs},

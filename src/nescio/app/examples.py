@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nescio.app.overlay import shown
-from nescio.data import NOT_DIGITS, load_set, to_float
+from nescio.data import NOT_DIGITS, byte_digits
 from nescio.data.sources import Rows
 from nescio.data.sources.rows import Problem
 from nescio.inputs import Inputs
@@ -67,9 +67,8 @@ def chosen(count: int, most: int, seed: int = 0) -> list[int]:
 
 def digits_and_others() -> list[Example]:
     """One held-out digit of each kind, and things that are no digits."""
-    known = load_set("digits", "test")
-    x = to_float(known.x)
-    found = [of_picture(f"digit {label}", x[place]) for label, place in enumerate(bundled.shown(known.y))]
+    known = byte_digits().held_out
+    found = [of_picture(f"digit {label}", known.x[place]) for label, place in enumerate(bundled.shown(known.y))]
     names = {"drawn letters": "a letter", "photo patches": "a photo"}
     for kind, name in names.items():
         found += [of_picture(name, one) for one in NOT_DIGITS[kind].make(4, 1)]

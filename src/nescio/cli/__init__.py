@@ -4,6 +4,7 @@ Exit status: 0 all went well; 1 something unforeseen; 2 the arguments or the dat
 by SIGTERM. An error is one sentence on standard error; `--debug` shows where it came from. Torch is imported only when
 a command needs it, so that `nescio --help` is quick; and the commands themselves only by `parser`, so that Ctrl-C finds
 a sentence too while they are imported.
+Other packages add commands too (`nescio.cli.plugged`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from nescio import __version__, progress
-from nescio.cli import interrupting
+from nescio.cli import interrupting, plugged
+from nescio.plugins import PluginError
 
 COMMANDS = (
     "demo",
@@ -34,8 +36,6 @@ COMMANDS = (
     "report",
     "app",
     "serve",
-    "train",
-    "reproduce",
 )
 """In the order of the help: each is a module beside this one."""
 DESCRIPTION = (
@@ -55,8 +55,6 @@ EXAMPLES = """examples:
   nescio report --model mymodels:build --weights w.safetensors --data held-out.npz --ood other.npz --out report.html
   nescio app                             a web page: drop a picture, see the answer, its doubt, why, and what to do
   nescio serve                           answers, doubt, maps and decisions over HTTP; with bundled digits to try it
-  nescio train mnist --data FOLDER --device cuda
-  nescio reproduce table1 --scale quick --data FOLDER --device cuda
 
 `nescio COMMAND --help` says more about a command."""
 
@@ -69,11 +67,19 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments (None: those of the process); gives the exit status."""
+def main(arguments: Sequence[str] | None = None, extra: Mapping[str, Any] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: The words after `nescio`; None takes those of the process.
+        extra: Commands beside the built-in and the installed ones, by name.
+
+    Returns:
+        The exit status.
+    """
     debug = False
     try:
-        args = parser().parse_args(arguments)
+        args = parser(sys.argv[1:] if arguments is None else arguments, extra).parse_args(arguments)
         debug = getattr(args, "debug", False)
         with _plain_warnings(), interrupting.terminable(), progress.speaking():
             status: int = args.run(args)
@@ -90,6 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, PluginError):
+            print(f"nescio: {error}", file=sys.stderr)
+            return 2
         from nescio.types import NescioError
 
         if isinstance(error, NescioError):
@@ -100,8 +109,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the command and its sub-commands."""
+def parser(arguments: Sequence[str] = ("--help",), extra: Mapping[str, Any] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of these arguments: with every built-in command, and the plug-ins that the arguments ask for.
+
+    Args:
+        arguments: The words after `nescio`. Words that name no command ask for every plug-in.
+        extra: Commands beside the built-in and the installed ones, by name.
+    """
     common = Parser(add_help=False)
     common.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks")
     whole = Parser(
@@ -115,6 +129,7 @@ def parser() -> argparse.ArgumentParser:
     commands = whole.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     for name in COMMANDS:
         import_module(f"nescio.cli.{name}").add(commands, common)
+    plugged.add(commands, common, arguments, COMMANDS, extra or {})
     return whole
 
 

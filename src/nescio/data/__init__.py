@@ -1,26 +1,23 @@
-"""What is scored: picture sets from files or bundled, corruptions, arrays, and files that are written whole."""
+"""What is scored: files and bundled pictures, arrays, tables, and files that are written whole.
+
+Where `nescio_papers` is installed, this module has its data sets too (`load_set`, `corrupt` …).
+"""
 
 from nescio.data.atomic import check_writable, replacing
 from nescio.data.class_names import read_class_names
-from nescio.data.corruptions import CORRUPTIONS, corrupt
-from nescio.data.digits import Digits, Split, digits
+from nescio.data.digits import Digits, Split, byte_digits, digits
 from nescio.data.files import read_npz
 from nescio.data.not_digits import NOT_DIGITS, drawn_letters, photo_patches
 from nescio.data.pictures import PictureSet, subset, to_float
-from nescio.data.sets import SETS, load_set
-from nescio.data.soft_labels import soft_labels
 from nescio.data.tables import check_ending, read_table, write_table
+from nescio.plugins import lent_names
 
 __all__ = [
-    "load_set",
     "PictureSet",
-    "SETS",
     "subset",
     "to_float",
-    "soft_labels",
-    "corrupt",
-    "CORRUPTIONS",
     "digits",
+    "byte_digits",
     "Digits",
     "Split",
     "photo_patches",
@@ -34,3 +31,5 @@ __all__ = [
     "check_writable",
     "replacing",
 ]
+
+__getattr__ = lent_names(__name__, ("load_set", "SETS", "soft_labels", "corrupt", "CORRUPTIONS"))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nescio.data.pictures import to_float
 from nescio.types import InputError, need
 
 ABOUT = "handwritten digits, 8×8 pixels (the copy of the UCI set that scikit-learn carries), never shown in training"
@@ -49,3 +50,10 @@ def digits(held_out: int = 300, validation: float = 0.1, seed: int = 0) -> Digit
     parts = torch.split(order, [held_out, chosen, total - held_out - chosen])
     test, tune, fit = (Split(x[part], y[part]) for part in parts)
     return Digits(train=fit, validation=tune, held_out=test)
+
+
+def byte_digits() -> Digits:
+    """Return the default split of `digits` with pixels rounded to the 256 values of a picture file, as k / 255."""
+    split = digits()
+    parts = (split.train, split.validation, split.held_out)
+    return Digits(*(Split(to_float(part.x.mul(255).round().to(torch.uint8)), part.y) for part in parts))

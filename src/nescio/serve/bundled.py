@@ -13,19 +13,32 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
-from nescio import decide, zoo
-from nescio.data import load_set, to_float
+from nescio import decide, training
+from nescio.data import Split, byte_digits, replacing
 from nescio.decide import ConformalPolicy, Policy
 from nescio.guard import Guard
 from nescio.models import Classifier
+from nescio.models.sources import Pictures, Source
+from nescio.models.weights import fill, read_weights
 from nescio.posteriors import Laplace
 from nescio.serve.engine import Engine
-from nescio.specs.saved_models import open_source
+from nescio.training import Recipe, accuracy
 from nescio.types import Method
+from nescio.zoo import Normalised, small_cnn
 
-PLAN, SEED, SAMPLES, RISK = "digits", 0, 20, 0.02
+SEED, SAMPLES, RISK = 0, 20, 0.02
+CHOOSING = 0.1
+"""The share of the training digits that chooses between epochs."""
+MEAN, STD = (0.3053,), (0.3760,)
+"""Of the training pixels, with values in [0, 1]."""
+RECIPE = Recipe(
+    epochs=30, batch_size=128, lr=1e-2, optimizer="sgd", momentum=0.9, weight_decay=5e-4, schedule="constant"
+)
+"""The REGrad paper's for its small CNN (supplement B.1)."""
+WEIGHTS = "weights.pt"
 
 
 def folder() -> Path:
@@ -43,31 +56,49 @@ def bundled(
 ) -> Engine:
     """The digits with a guard, and a policy for the first of the methods, unless another one is given; made if need be.
 
-    epochs: fewer than the plan's, to try things out.
+    epochs: fewer than the recipe's, to try things out.
     """
+    digits = byte_digits()
+    train, test = digits.train, digits.held_out
     place = folder() if place is None else Path(place)
-    trained = zoo.trained(PLAN, SEED, place, progress=progress, epochs=epochs)
-    place = place / (f"{PLAN}-{SEED}" + ("" if epochs is None else f"-epochs{epochs}"))
-    source = open_source(str(place))
-    about = f"bundled digits: a small network for 8×8 pictures of white digits on black, {trained.accuracy:.1%} right"
-    source = replace(source, about=about)
-    assert isinstance(source.model, Classifier)
-    train, test = load_set("digits", "train"), load_set("digits", "test")
-    posterior = Laplace(source.model, samples=SAMPLES).fit((to_float(train.x), train.y), progress=progress)
-    p = posterior.predict(to_float(test.x), progress=False)
+    place = place / (f"digits-{SEED}" + ("" if epochs is None else f"-epochs{epochs}"))
+    network = _network(place, train, replace(RECIPE, epochs=RECIPE.epochs if epochs is None else epochs), progress)
+    right = accuracy(network, test.x, test.y)
+    about = f"bundled digits: a small network for 8×8 pictures of white digits on black, {right:.1%} right"
+    model = Classifier.of(network)
+    source = Source(model, Pictures((8, 8), channels=1), about, tuple("0123456789"))
+    posterior = Laplace(model, samples=SAMPLES).fit((train.x, train.y), progress=progress)
+    p = posterior.predict(test.x, progress=False)
     engine = Engine(source, methods, posterior=posterior)
     method = next(iter(engine.methods))
     file = place / f"policy-{method}.json"
     if policy is None and not file.is_file():
-        found = [one.scores[method] for one in engine.assess(list(to_float(test.x)), [method])]
-        right = p.mean(0).argmax(1) == test.y
-        decide.threshold(found, right, RISK, about={"score": method, "model": "bundled digits"}).save(file)
+        uncertainty = [one.scores[method] for one in engine.assess(list(test.x), [method])]
+        correct = p.mean(0).argmax(1) == test.y
+        decide.threshold(uncertainty, correct, RISK, about={"score": method, "model": "bundled digits"}).save(file)
     policy = Policy.load(file) if policy is None else policy
     others = sorted(set(range(len(test.y))) - set(shown(test.y)))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the reference has", UserWarning)  # there are no more, and nobody can add any
-        guard = Guard(source.model).fit((to_float(test.x)[others], test.y[others]), progress=progress)
+        guard = Guard(model).fit((test.x[others], test.y[others]), progress=progress)
     return Engine(source, methods, posterior=posterior, policy=policy, guard=guard)
+
+
+def _network(place: Path, digits: Split, recipe: Recipe, progress: bool | None) -> Normalised:
+    """Read the network from the folder, or train it and keep it there; a training that was killed goes on."""
+    model = Normalised(small_cnn(1, 8, 10, kernel=3, seed=SEED), MEAN, STD)
+    file = place / WEIGHTS
+    if file.is_file():
+        fill(model, read_weights(file), str(file))
+        return model.eval()
+    order = torch.randperm(len(digits.y), generator=torch.Generator().manual_seed(SEED))
+    choosing, fitting = order.tensor_split([int(CHOOSING * len(order))])
+    data, validation = ((digits.x[rows], digits.y[rows]) for rows in (fitting, choosing))
+    training.train(model, data, validation, recipe=recipe, seed=SEED, folder=place, progress=progress)
+    with replacing(file) as part:
+        torch.save(model.state_dict(), part)
+    (place / training.checkpoint.FILE).unlink(missing_ok=True)
+    return model
 
 
 def shown(labels: Tensor) -> list[int]:

@@ -1,6 +1,7 @@
 """`open_source`: any model that a word can name, those too that nescio itself has kept in a folder.
 
-a folder of ``nescio train``           trained.json, weights.pt: a network of the zoo, by its plan and seed
+a folder of ``nescio train``           trained.json, weights.pt: a network of `nescio_papers.zoo`, by its plan and
+                                       seed; opened by that package (entry-point group ``nescio.folders``)
 a folder of ``posterior.save(...)``    posterior.json: a distribution over a model; the model is code, so its name is in
                                        ``model.json`` beside it (`remember` writes that), or given as `base`
 anything else                          `nescio.models.sources.open_model`
@@ -18,20 +19,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nescio import posteriors, zoo
+from nescio import plugins, posteriors, zoo
 from nescio.data import replacing
-from nescio.data.sets import SETS
-from nescio.models.sources import Pictures, Source, open_model
+from nescio.models.sources import Source, open_model
 from nescio.models.sources.base import Channels, Found, Size
-from nescio.models.sources.heads import size as parameters
 from nescio.models.sources.opening import FORMS, KINDS, settled
-from nescio.models.weights import fill, read_weights
 from nescio.posteriors.saving import RECORD
 from nescio.types import InputError, ModelError
-from nescio.zoo.trained import FACTS, WEIGHTS, named
 
 MODEL = "model.json"
-_SIDES = {"mnist": 28, "digits": 8}
+FACTS, WEIGHTS = "trained.json", "weights.pt"
+NETWORKS = ("small_cnn", *zoo.PAPERS_NETWORKS)
 _KEPT = ("model", "weights", "output", "size", "crop", "mean", "std", "class_names")
 
 
@@ -80,7 +78,7 @@ def _place(spec: str) -> Path:
 def names_code(spec: str) -> bool:
     """Whether a model of that name comes from a function, which is run to make it, and not from a known collection."""
     kind, colon, name = spec.partition(":")
-    known = kind in KINDS or (kind == zoo.__name__ and name in zoo.__all__) or _place(spec).is_dir()
+    known = kind in KINDS or (kind in (zoo.__name__, "nescio_papers.zoo") and name in NETWORKS) or _place(spec).is_dir()
     return bool(colon) and not known
 
 
@@ -149,19 +147,13 @@ def _posterior(
 
 def _trained(place: Path, weights: str | os.PathLike[str] | None, trust_pickle: bool) -> Found:
     """A network that `nescio train` has kept."""
-    facts = _json(place / FACTS)
-    try:
-        plan, seed = named(facts["identity"]["plan"]), int(facts["identity"]["seed"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"expected the plan and seed of a trained network in {place / FACTS}, but: {error}; train it again"
-        ) from error
-    model = plan.model(seed)
-    file = place / WEIGHTS if weights is None else Path(weights)
-    fill(model, read_weights(file, trust_pickle=trust_pickle), str(file))
-    side = _SIDES.get(plan.data, 32)
-    about = f"{plan.name}, seed {seed}, of {place}, {parameters(model)}"
-    return Found(model.eval(), about, Pictures((side, side), channels=len(model.mean)), SETS[plan.data].classes)
+    entry = plugins.plugins("nescio.folders").get(FACTS)
+    if entry is None:
+        raise ModelError(
+            f"expected the package nescio_papers, which knows the network in {place}, but it is not installed; install "
+            f"it: {plugins.PAPERS}"
+        )
+    return plugins.load(entry)(place, weights, trust_pickle)
 
 
 def _record(file: Path) -> dict[str, Any]:

@@ -25,10 +25,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nescio import trace, zoo
+from nescio import trace
 from nescio.trace.backward import substitutes
 from nescio.trace.backward.pull import kernels
 from nescio.trace.backward.substitutes import convolution as data_convolution
+from nescio_papers import zoo
 from tests.trace import helpers
 
 Subject = tuple[nn.Module, Tensor]

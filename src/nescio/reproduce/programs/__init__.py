@@ -1,1 +1,0 @@
-"""Studies with a program of their own, one file a study."""

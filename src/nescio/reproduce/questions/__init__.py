@@ -1,1 +1,0 @@
-"""Questions beyond the paper, one short declaration each."""

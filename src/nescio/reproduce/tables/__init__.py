@@ -1,1 +1,0 @@
-"""The tables of the REGrad paper, one short declaration each."""
