@@ -9,8 +9,9 @@ from sklearn.datasets import load_wine, make_moons
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from nescio import posteriors, reproduce
+from nescio import posteriors
 from nescio.scores.decomposition import decompose
+from nescio_papers import reproduce
 from nescio_papers.know_your_limits import models, moons, polytopes, scaling
 from nescio_papers.know_your_limits.doubts import METRICS, doubt, of_samples, reader, sampled
 from nescio_papers.know_your_limits.half_moons import between, half_moons

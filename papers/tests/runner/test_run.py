@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nescio import evaluate, reproduce
+from nescio import evaluate
 from nescio.types import InputError, ModelError
+from nescio_papers import reproduce
 from nescio_papers.runner import scoring
 from nescio_papers.runner.cells import Cells
 from nescio_papers.runner.run import run

@@ -3,9 +3,10 @@ from statistics import fmean
 import pytest
 
 from nescio.types import InputError
+from nescio_papers.reproduce import get, studies
 from nescio_papers.runner import scale as scales
 from nescio_papers.runner.methods import ENSEMBLE, made
-from nescio_papers.runner.study import METRICS, get, pairs, paper_table, studies
+from nescio_papers.runner.study import METRICS, pairs, paper_table
 
 PARTS = [(name, part) for name, study in studies().items() for part in study.parts]
 

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import nescio
-from nescio import evaluate, mitigate, reproduce
+from nescio import evaluate, mitigate
 from nescio.types import InputError
+from nescio_papers import reproduce
 from nescio_papers.runner import scale as scales
 from nescio_papers.runner.cells import fingerprint
 from nescio_papers.runner.parts import Parts, Pictures
