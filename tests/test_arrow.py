@@ -31,7 +31,7 @@ ARROW: dict[str, set[str]] = {
     "training": {"types", "inputs", "modes", "progress", "models", "data"},
     "posteriors": {"types", "inputs", "modes", "progress", "models", "data", "trace", "training"},
     "quantities": {"types", "inputs", "modes", "models", "trace", "progress", "posteriors"},
-    "scores": {"types"},
+    "scores": {"types", "quantities"},
     "evaluate": {"types"},
     "decide": {"types", "data"},
     "plots": {"types", "evaluate", "decide"},
@@ -40,8 +40,7 @@ ARROW: dict[str, set[str]] = {
 }
 ARROW["attribution"] = {*ARROW["posteriors"], "posteriors", "scores"}
 ARROW["mitigate"] = {*ARROW["attribution"], "attribution", "evaluate"}
-ARROW["fitting"] = {*ARROW["quantities"], "quantities", "scores"}
-ARROW["scoring"] = {*ARROW["fitting"], "fitting"}
+ARROW["scoring"] = {*ARROW["quantities"], "quantities", "scores"}
 ARROW["guard"] = {*ARROW["quantities"], "quantities", "scores", "decide", "data"}
 ARROW["study"] = set(ARROW)
 ARROW["specs"] = set(ARROW)
@@ -59,7 +58,7 @@ for room in set(ARROW) - {"types", "_common"}:
 
 CORE = {
     *("types", "_common", "inputs", "progress", "modes", "models", "trace", "training", "posteriors", "quantities"),
-    *("scores", "fitting", "scoring", "evaluate", "decide", "study", "specs", "batch", "cli"),
+    *("scores", "scoring", "evaluate", "decide", "study", "specs", "batch", "cli"),
 }
 CORE_MAY_LOAD = sys.stdlib_module_names | {"torch", "numpy", "nescio"}
 

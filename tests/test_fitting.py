@@ -13,8 +13,9 @@ import nescio
 from nescio import scores
 from nescio.posteriors.deterministic import Deterministic
 from nescio.posteriors.inserted import InsertedDropout
+from nescio.quantities import Logits
 from nescio.scoring import fit, score
-from nescio.types import InputError, Logits, ModelError, Posterior
+from nescio.types import InputError, ModelError, Posterior
 
 FITTED: list[Any] = [
     scores.Mahalanobis(),

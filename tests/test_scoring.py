@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nescio
-from nescio import quantities, scores
-from nescio.types import InputError, Logits, ModelError
+from nescio import quantities, scores, scoring
+from nescio.quantities import Logits
+from nescio.types import InputError, ModelError
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_one_pass_over_the_data_with_shared_work_once(
             given.append(len(part))
             yield part
 
-    monkeypatch.setattr(quantities, "compute", counted)
+    monkeypatch.setattr(scoring, "compute", counted)
     nescio.score(model, once(), ["exgrad", "ungrad", scores.REGrad(samples=0), "entropy", "energy", "gen"])
     assert given == [5, 4] and asked == [2, 2]
 
@@ -147,7 +148,7 @@ def test_large_tensors_are_split_and_the_scores_do_not_tell(monkeypatch: pytest.
         sizes.append(len(block))
         return compute(classifier, block, requests, *rest)
 
-    monkeypatch.setattr(quantities, "compute", seen)
+    monkeypatch.setattr(scoring, "compute", seen)
     model, x = nn.Linear(3, 4).double(), torch.rand(150, 3, dtype=torch.float64)
     whole = nescio.score(model, x, "exgrad")
     assert sizes == [64, 64, 22]

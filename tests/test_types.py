@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from nescio import types
-from nescio.types import GradientNorms, Logits, SampledLogits
+from nescio.quantities import GradientNorms, Logits, NoisyInputLogits, NoisyParameterLogits, Request
+from nescio.scores import Method
 
 
 def test_errors_are_caught_as_what_they_are() -> None:
@@ -34,8 +35,8 @@ def test_equal_requests_are_one() -> None:
         GradientNorms("uniform"),
     ]
     assert len(set(requests)) == 3
-    assert SampledLogits("inputs", 0.1) == SampledLogits("inputs", 0.1, 100, 0, None)
-    assert all(isinstance(request, types.Request) for request in requests)
+    assert NoisyInputLogits(0.1) == NoisyInputLogits(0.1, 100, 0) != NoisyParameterLogits(0.1, 100, 0)
+    assert all(isinstance(request, Request) for request in requests)
 
 
 def test_the_protocol_of_a_method() -> None:
@@ -46,4 +47,4 @@ def test_the_protocol_of_a_method() -> None:
         def __call__(self, logits: torch.Tensor) -> torch.Tensor:
             return logits[:, 0]
 
-    assert isinstance(Own(), types.Method) and not isinstance("own", types.Method)
+    assert isinstance(Own(), Method) and not isinstance("own", Method)

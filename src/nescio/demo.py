@@ -34,9 +34,10 @@ from nescio.data import NOT_DIGITS, Digits, digits, replacing
 from nescio.data.digits import ABOUT, Split
 from nescio.findings import first_screen
 from nescio.guard import Guard, Verdict
+from nescio.quantities import Predictions
 from nescio.report import Comparison, MethodResult, PictureSet, page
 from nescio.scoring import fit, score
-from nescio.types import InputError, Predictions, need
+from nescio.types import InputError, need
 
 BATCH = 50
 REFERENCE = 300

@@ -1,8 +1,6 @@
-"""The words that every room shares: errors, requests for quantities, and the tables that answer them.
+"""What every room shares: errors, results, and the settings of the gradient norms.
 
 A *score* is a float64 tensor ``[N]`` on the CPU, one number per input, and higher always means more uncertain.
-A *request* names a quantity that a score is made from. It is hashable, so that two scores that need the same
-quantity share it: the quantity is computed once in one pass over the data.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -78,7 +76,7 @@ class Check:
 
 @dataclass(frozen=True)
 class NormTable:
-    """The answer to `GradientNorms`: norms of R gradients for every input and layer, float64 ``[N, R, L]``.
+    """What `NormSettings` ask for: norms of R gradients for every input and layer, float64 ``[N, R, L]``.
 
     ``spread`` is the standard error of what was estimated, and ``check`` how that compared with exact values; both None
     when all is exact. The tensors lie on the model's device, unless a score needs another kind of quantity too.
@@ -130,17 +128,11 @@ class Decomposition:
 
 Rows = Literal["classes", "uniform", "expected"]
 Smoothing = Literal["log", "mean"]
-DrawKind = Literal["inputs", "parameters", "attack", "dropout"]
 
 
 @dataclass(frozen=True)
-class Logits:
-    """Request for the logits, float64 ``[N, C]``."""
-
-
-@dataclass(frozen=True)
-class GradientNorms:
-    """Request for a `NormTable` of parameter-gradient norms by layer.
+class NormSettings:
+    """State which norms of parameter gradients are wanted; the answer is a `NormTable`.
 
     rows: "classes" is ∂ log p_c/∂θ for each class, "uniform" is (1/C) Σ_c ∂ log p_c/∂θ, and "expected" is
     Σ_c p_c ∂ log p_c/∂θ. With samples > 0 each gradient is averaged over the input and its noisy copies x + σε
@@ -170,105 +162,11 @@ class GradientNorms:
 
 
 @dataclass(frozen=True)
-class SampledLogits:
-    """Request for the logits of S perturbed predictions, float64 ``[S, N, C]``.
-
-    kind says what is perturbed: "inputs" (x + size·ε), "parameters" (θ + size·ε), "attack" (x + ε·sign of the
-    input gradient, ε ~ U[−size, size]) or "dropout" (before the last linear layer, at rate size). Every draw is
-    shared by all inputs.
-    """
-
-    kind: DrawKind
-    size: float
-    samples: int = 100
-    seed: int = 0
-    layer: str | None = None
-
-
-@dataclass(frozen=True)
-class Features:
-    """Request for features, float64 ``[N, D]``.
-
-    layer=None: the input of the last `nn.Linear` that the model calls; else the output of the module of that name.
-    Positions and tokens are averaged.
-    """
-
-    layer: str | None = None
-
-
-@dataclass(frozen=True)
 class Depth:
     """A place in a model: the public name of a module, and the dimension of the channels in what it gives."""
 
     layer: str
     axis: int
-
-
-@dataclass(frozen=True)
-class Activations:
-    """Request for statistics of what the layers give, a tuple with one float64 ``[N, D]`` for each depth.
-
-    They are the mean and the standard deviation of each channel over the positions, see `nescio.models.activations`.
-    """
-
-    depths: tuple[Depth, ...]
-
-
-@dataclass(frozen=True)
-class LastLayer:
-    """Request for the weights of the last linear layer with its bias as the last column, float64 ``[C, D + 1]``.
-
-    It is the same for every input, and answered only for a model whose logits are what this layer makes of the
-    features of `Features()`. With one logit for two classes the first class has zeros.
-    """
-
-
-@dataclass(frozen=True)
-class NudgedLogits:
-    """Request for the logits of an input that was moved towards its own predicted class, float64 ``[N, C]``.
-
-    They are those of x + size·sign(∂ log p_ŷ/∂x), ŷ the predicted class, p = softmax(z/temperature), sign(0) = 0.
-    """
-
-    size: float
-    temperature: float = 1.0
-
-
-@dataclass(frozen=True)
-class ShiftedLogits:
-    """Request for the logits of nine copies of a picture, float64 ``[9, N, C]``.
-
-    They are shifted by 0 and ±`pixels` along both sides of the picture, which is reflected at its border. "auto" is a
-    sixteenth of the shorter side, but 1 at least and 4 at most.
-    """
-
-    pixels: int | Literal["auto"] = "auto"
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Request for the probabilities of a posterior, float64 ``[S, N, C]``.
-
-    kind=None: of the one that is given in the place of a model. Otherwise of one that is fitted to training data: there
-    the answer is the fitted posterior, and with it in `posterior` the request can be answered for other inputs.
-    """
-
-    kind: Literal["laplace"] | None = None
-    settings: tuple[tuple[str, Any], ...] = ()
-    posterior: Posterior | None = None
-
-
-Request = (
-    Logits
-    | GradientNorms
-    | SampledLogits
-    | Features
-    | Activations
-    | LastLayer
-    | NudgedLogits
-    | ShiftedLogits
-    | Predictions
-)
 
 
 @runtime_checkable
@@ -277,15 +175,3 @@ class Posterior(Protocol):
 
     def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
         """Probabilities, float64 ``[S, N, C]`` on the CPU; x is a batch or an iterable of batches."""
-
-
-@runtime_checkable
-class Method(Protocol):
-    """A score: what it needs, and a pure function from that to one float64 per input."""
-
-    name: ClassVar[str]
-
-    @property
-    def needs(self) -> tuple[Request, ...]: ...
-
-    def __call__(self, *values: Any) -> Tensor: ...

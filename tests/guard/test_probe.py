@@ -4,7 +4,8 @@ from torch import nn
 
 from nescio.guard.probe import anatomy_of
 from nescio.models import Classifier
-from nescio.types import Depth, Features
+from nescio.quantities import Features
+from nescio.types import Depth
 from tests.guard.conftest import conv, mlp, pictures, vectors
 
 

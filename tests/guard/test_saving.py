@@ -6,7 +6,8 @@ import torch
 
 import nescio
 from nescio.guard import Guard, Witness
-from nescio.types import InputError, ModelError, Request
+from nescio.quantities import Request
+from nescio.types import InputError, ModelError
 from tests.guard.conftest import FEW, conv, mlp, pictures, vectors
 
 pytestmark = pytest.mark.filterwarnings(FEW)

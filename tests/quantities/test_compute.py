@@ -8,8 +8,16 @@ from torch import Tensor, nn
 
 from nescio import trace
 from nescio.models import Classifier
-from nescio.quantities import compute
-from nescio.types import GradientNorms, InputError, Logits, ModelError, NormTable, SampledLogits
+from nescio.quantities import (
+    AttackedLogits,
+    DropoutLogits,
+    GradientNorms,
+    Logits,
+    NoisyInputLogits,
+    NoisyParameterLogits,
+    compute,
+)
+from nescio.types import InputError, ModelError, NormTable
 
 
 class Counting(nn.Module):
@@ -94,10 +102,10 @@ def test_gradient_norms_are_the_references(model: Counting, x: Tensor) -> None:
 def test_the_chunk_bounds_the_rows_of_a_forward_and_changes_nothing(model: Counting, x: Tensor) -> None:
     requests = [
         Logits(),
-        SampledLogits("inputs", 0.1, 5),
-        SampledLogits("parameters", 0.1, 5),
-        SampledLogits("attack", 0.1, 5),
-        SampledLogits("dropout", 0.4, 5),
+        NoisyInputLogits(0.1, 5),
+        NoisyParameterLogits(0.1, 5),
+        AttackedLogits(0.1, 5),
+        DropoutLogits(0.4, 5),
     ]
     whole = compute(Classifier(model), x, requests)
     model.rows = 0
@@ -110,7 +118,7 @@ def test_the_chunk_bounds_the_rows_of_a_forward_and_changes_nothing(model: Count
 def test_without_inputs_or_with_strange_requests_it_says_so(model: Counting, x: Tensor) -> None:
     with pytest.raises(InputError, match="expected a batch of at least one input, got none; leave empty batches out"):
         compute(Classifier(model), x[:0], [Logits()])
-    with pytest.raises(InputError, match=r"expected requests to be Logits or GradientNorms or .*, got 'z'"):
+    with pytest.raises(InputError, match=r"expected requests of nescio.quantities, such as Logits\(\), got 'z'"):
         compute(Classifier(model), x, ["z"])  # type: ignore[list-item]
 
 
@@ -120,10 +128,10 @@ def test_without_parameters_gradients_are_refused_and_logits_are_not() -> None:
     with pytest.raises(ModelError, match="entropy"):
         compute(Classifier(nn.Identity()), x, [GradientNorms("classes")])
     with pytest.raises(ModelError, match="expected a model with floating-point parameters to add noise to, got one"):
-        compute(Classifier(nn.Identity()), x, [SampledLogits("parameters", 0.1)])
+        compute(Classifier(nn.Identity()), x, [NoisyParameterLogits(0.1)])
 
 
-@pytest.mark.parametrize("request_", [Logits(), SampledLogits("inputs", 0.1, 2), SampledLogits("dropout", 0.4, 2)])
+@pytest.mark.parametrize("request_", [Logits(), NoisyInputLogits(0.1, 2), DropoutLogits(0.4, 2)])
 def test_a_model_that_draws_and_counts_is_left_as_it_was(request_: Any) -> None:
     class Restless(nn.Linear):
         def __init__(self) -> None:

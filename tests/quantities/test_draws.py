@@ -6,12 +6,12 @@ from torch import Tensor, nn
 
 import nescio
 from nescio.models import Classifier
-from nescio.quantities import compute
-from nescio.quantities.draws import _signs
-from nescio.types import InputError, SampledLogits
+from nescio.quantities import AttackedLogits, NoisyInputLogits, NoisyParameterLogits, Request, compute
+from nescio.quantities.attacked_logits import _signs
+from nescio.types import InputError
 
 
-def draw(model: object, x: object, request: SampledLogits) -> Tensor:
+def draw(model: object, x: object, request: Request) -> Tensor:
     found = compute(Classifier.of(model), x, [request])[request]  # type: ignore[arg-type]
     assert isinstance(found, Tensor) and found.dtype == torch.float64
     return found
@@ -20,11 +20,11 @@ def draw(model: object, x: object, request: SampledLogits) -> Tensor:
 def test_every_input_gets_the_same_noise() -> None:
     """Through the identity, logits − x is the noise itself."""
     x = torch.randn(6, 5)
-    noise = draw(nn.Identity(), x, SampledLogits("inputs", 0.5, 40)) - x.double()
+    noise = draw(nn.Identity(), x, NoisyInputLogits(0.5, 40)) - x.double()
     torch.testing.assert_close(noise, noise[:, :1].expand_as(noise), rtol=0.0, atol=1e-6)
     assert noise[:, 0].std().item() == pytest.approx(0.5, rel=0.15)
     assert noise[:, 0].unique(dim=0).shape == (40, 5)
-    other = draw(nn.Identity(), x, SampledLogits("inputs", 0.5, 40, seed=1)) - x.double()
+    other = draw(nn.Identity(), x, NoisyInputLogits(0.5, 40, seed=1)) - x.double()
     assert not torch.allclose(noise, other)
 
 
@@ -34,7 +34,7 @@ def test_noise_falls_on_the_floating_entries_of_a_mapping_alone() -> None:
         return torch.stack([values[:, 0], more[:, 0]], 1)
 
     x = {"tokens": torch.zeros(3, 2, dtype=torch.long), "values": torch.zeros(3, 2), "more": torch.zeros(3, 2)}
-    found = draw(model, x, SampledLogits("inputs", 1.0, 20))
+    found = draw(model, x, NoisyInputLogits(1.0, 20))
     assert found.shape == (20, 3, 2) and found.std() > 0.5
     assert not torch.allclose(found[..., 0], found[..., 1])
     torch.testing.assert_close(found[:, :1].expand_as(found), found)
@@ -58,13 +58,13 @@ class Tied(nn.Module):
 
 
 def test_noise_falls_on_every_parameter_once() -> None:
-    found = draw(Tied(), torch.eye(2), SampledLogits("parameters", 0.5, 30))
+    found = draw(Tied(), torch.eye(2), NoisyParameterLogits(0.5, 30))
     assert torch.equal(found[..., :2], -found[..., 2:4])  # tied weights move together
     assert found[:, 0, 4:6].std().item() == pytest.approx(0.5, rel=0.3)  # frozen parameters move too
     assert not found[..., 6:].any()  # buffers stay
     assert torch.equal(found[:, 0, 4:6], found[:, 1, 4:6])  # all inputs see the same draw
     assert found[:, 0, 0].unique().numel() == 30
-    more = draw(Tied(), torch.eye(2), SampledLogits("parameters", 0.5, 31))
+    more = draw(Tied(), torch.eye(2), NoisyParameterLogits(0.5, 31))
     assert torch.equal(more[:30], found)  # a draw does not depend on how many there are
 
 
@@ -78,7 +78,7 @@ def test_recurrent_layers_really_use_the_noise(cell: type[nn.RNNBase]) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.cell(x)[0][:, -1]
 
-    found = draw(Recurrent(), torch.rand(2, 5, 3), SampledLogits("parameters", 0.1, 4))
+    found = draw(Recurrent(), torch.rand(2, 5, 3), NoisyParameterLogits(0.1, 4))
     assert found[:, 0, 0].unique().numel() == 4
 
 
@@ -90,7 +90,7 @@ def test_the_attack_climbs_the_loss_of_the_predicted_class() -> None:
     seen = []
     handle = model.register_forward_pre_hook(lambda _, given: seen.append(given[0].detach().clone()))
     x = torch.tensor([[1.0, 0.5, 0.0], [-1.0, 0.5, 0.0]], dtype=torch.float64)
-    draw(model, x, SampledLogits("attack", 0.25, 50))
+    draw(model, x, AttackedLogits(0.25, 50))
     handle.remove()
     moved = torch.cat(seen[1:]).view(50, 2, 3) - x
     steps = moved[:, 0, 2]
@@ -116,7 +116,7 @@ def test_the_attack_has_a_direction_also_where_the_model_is_sure() -> None:
     seen = []
     handle = model.register_forward_pre_hook(lambda _, given: seen.append(given[0].detach().clone()))
     x = torch.tensor([[-1.0, -10.0]])
-    draw(model, x, SampledLogits("attack", 0.5, 3))
+    draw(model, x, AttackedLogits(0.5, 3))
     handle.remove()
     moved = torch.cat(seen[1:]) - x
     assert (moved[:, 0] != 0).all()

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nescio import scores
+from nescio.quantities import Features
 from nescio.scores.features import ledoit_wolf
-from nescio.types import Features, InputError
+from nescio.types import InputError
 
 
 def examples(count: int = 60, width: int = 5, classes: int = 3, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:

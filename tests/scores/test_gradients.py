@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 import nescio
 from nescio import scores
+from nescio.quantities import GradientNorms
 from nescio.trace import reference
-from nescio.types import GradientNorms, NormTable
+from nescio.types import NormTable
 
 CLASSES = ["ungrad", "exgrad", "regrad"]
 

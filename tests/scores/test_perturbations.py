@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import nescio
 from nescio import scores
-from nescio.types import Logits, SampledLogits
+from nescio.quantities import AttackedLogits, DropoutLogits, Logits, NoisyInputLogits, NoisyParameterLogits
 
 
 def kl(q: Tensor, p: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def test_sure_networks_keep_their_order() -> None:
 
 
 def test_the_needs_of_each() -> None:
-    assert scores.PerturbX(seed=3).needs == (Logits(), SampledLogits("inputs", 0.008, 100, 3))
-    assert scores.PerturbTheta().needs == (Logits(), SampledLogits("parameters", 0.008, 100, 0))
-    assert scores.MCAA().needs == (SampledLogits("attack", 1e-4, 100, 0),)
-    assert scores.InsertedDropout(layer="fc").needs == (SampledLogits("dropout", 0.4, 100, 0, "fc"),)
+    assert scores.PerturbX(seed=3).needs == (Logits(), NoisyInputLogits(0.008, 100, 3))
+    assert scores.PerturbTheta().needs == (Logits(), NoisyParameterLogits(0.008, 100, 0))
+    assert scores.MCAA().needs == (AttackedLogits(1e-4, 100, 0),)
+    assert scores.InsertedDropout(layer="fc").needs == (DropoutLogits(0.4, 100, 0, "fc"),)

@@ -10,8 +10,9 @@ from torch import Tensor
 import nescio
 from nescio import scores
 from nescio.posteriors.laplace import Laplace
+from nescio.quantities import LaplacePredictions, Predictions
 from nescio.scoring import fit
-from nescio.types import InputError, Predictions
+from nescio.types import InputError
 
 
 def h(p: Tensor) -> Tensor:
@@ -38,11 +39,11 @@ def test_laplace_is_the_mutual_information_of_the_posterior(model: Any, x: Tenso
 
 def test_the_needs() -> None:
     method = scores.Laplace(samples=3)
-    settings = (("kind", "auto"), ("prior", "marglik"), ("samples", 3), ("seed", 0))
-    assert method.training == method.needs == (Predictions("laplace", settings),)
-    posterior: Any = object()
-    one, other = method.fitted([posterior], torch.arange(2)), method.fitted([object()], torch.arange(2))
-    assert one.needs == (Predictions("laplace", settings, posterior),) and one.training == method.training
+    assert method.training == method.needs == (LaplacePredictions("auto", "marglik", 3, 0),)
+    posteriors: list[Any] = [object(), object()]
+    requests = [LaplacePredictions(samples=3, posterior=posterior) for posterior in posteriors]
+    one, other = (method.fitted([request], torch.arange(2)) for request in requests)
+    assert one.needs == (requests[0],) and one.training == method.training
     assert one == other == method and hash(one) == hash(other) and one.needs != other.needs
     assert scores.MutualInformation().needs == (Predictions(),)
     with pytest.raises(InputError, match="expected 'laplace' to be fitted"):

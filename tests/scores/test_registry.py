@@ -9,8 +9,9 @@ import torch
 
 import nescio
 from nescio import scores
+from nescio.quantities import Logits
 from nescio.scores import registry
-from nescio.types import InputError, Logits
+from nescio.types import InputError
 
 
 def test_a_name_gives_the_method_with_its_settings() -> None:
@@ -194,7 +195,7 @@ NEWCOMER = """
 from dataclasses import dataclass
 from nescio.scores.base import Score
 from nescio.scores.registry import register
-from nescio.types import Logits
+from nescio.quantities import Logits
 
 @register
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import nescio
 from nescio import trace
 from nescio.models import Classifier
 from nescio.trace.probe import passes as engine
-from nescio.types import GradientNorms, InputError
+from nescio.types import InputError, NormSettings
 from tests.trace.subjects import SUBJECTS, make
 
 GENERAL = {"raw", "routed", "custom", "tied_embedding"}
@@ -78,7 +78,7 @@ def test_rows_uniform_and_expected() -> None:
     classifier = Classifier.of(model)
     for settings in ({}, {"sigma": 0.1, "samples": 2}, {"sigma": 0.1, "samples": 2, "smoothing": "mean"}):
         rows = ("classes", "uniform", "expected")
-        found = trace.gradient_norms(classifier, x, GradientNorms("classes", **settings), rows=rows)
+        found = trace.gradient_norms(classifier, x, NormSettings("classes", **settings), rows=rows)
         ours, names = {row: table.norms for row, table in found.items()}, found["classes"].layers
         wanted, _, same = trace.reference.gradient_norms(classifier, x, rows=rows, **settings)
         assert names == same

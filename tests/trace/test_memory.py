@@ -16,7 +16,7 @@ from nescio.trace.backward import pull as backward
 from nescio.trace.probe import passes as engine
 from nescio.trace.probe import survey
 from nescio.trace.runtime import batch_sizes
-from nescio.types import GradientNorms, ModelError
+from nescio.types import ModelError, NormSettings
 from tests.trace.helpers import SMOOTH, close, identical, ready, state
 from tests.trace.subjects import make
 
@@ -109,7 +109,7 @@ def test_cotangents_are_taken_in_smaller_blocks(kind: str, monkeypatch: pytest.M
 def test_copies_in_parts_are_the_same_as_together(smoothing: str, norm: int, most: int) -> None:
     settings: dict[str, Any] = {"norm": norm, "smoothing": smoothing, **SMOOTH, "samples": 4}
     for pairs in (False, True):
-        request = GradientNorms("classes", pairs=pairs, **settings)
+        request = NormSettings("classes", pairs=pairs, **settings)
         wanted = trace.gradient_norms(Classifier.of(narrow(99)), inputs(3), request, rows=ROWS)
         model = narrow(most)
         found = trace.gradient_norms(Classifier.of(model), inputs(3), request, rows=ROWS)

@@ -25,7 +25,7 @@ from nescio.posteriors import inserted
 from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.masks import Masks
 from nescio.posteriors.sampled import SampledWeights
-from nescio.types import InputError, Posterior, SampledLogits
+from nescio.types import InputError, Posterior
 
 Enter = Callable[[Inputs], AbstractContextManager[object]]
 
@@ -160,8 +160,7 @@ def _inserted(posterior: posteriors.InsertedDropout, x: Any) -> list[Member]:
     if call is None:
         raise inserted._no_layer(classifier, posterior.layer)
     axis = 1 if isinstance(call.layer, nn.modules.conv._ConvNd) else -1
-    request = SampledLogits("dropout", posterior.p, posterior.samples, posterior.seed, posterior.layer)
-    masks = inserted._masks(request, call.given.shape[axis]).to(call.given)
+    masks = inserted._masks(posterior.p, posterior.samples, posterior.seed, call.given.shape[axis]).to(call.given)
     layer = call.layer
     return [Member(_own(posterior), lambda x, m=mask: inserted._inserted(layer, m, axis)) for mask in masks]  # type: ignore[misc]
 

@@ -18,8 +18,9 @@ from nescio.data.sources.arrays import ArrayRows
 from nescio.guard import Verdict
 from nescio.inputs import Inputs
 from nescio.models import Classifier
+from nescio.quantities import Logits, Request
 from nescio.scoring import score
-from nescio.types import InputError, Logits, Request, Scored
+from nescio.types import InputError, Scored
 
 Column = NDArray[Any]
 

@@ -40,9 +40,10 @@ from nescio.models.sources import Source
 from nescio.models.sources.base import Channels, Size
 from nescio.modes import preserved
 from nescio.posteriors.saving import fingerprint, pack
+from nescio.scores import Method
 from nescio.scoring import fit
 from nescio.specs.saved_models import open_source
-from nescio.types import InputError, Method, ModelError, Posterior
+from nescio.types import InputError, ModelError, Posterior
 
 RAMP = (1, 2, 4, 16, 64)
 """Where the first batches end that are timed, as far as they are smaller than a batch."""

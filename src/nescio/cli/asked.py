@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nescio.types import Method
+    from nescio.scores import Method
 
 SETTING = "a setting of the methods that have it, or with METHOD.KEY=VALUE of one alone; may be repeated"
 

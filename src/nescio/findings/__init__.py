@@ -29,13 +29,14 @@ from nescio.findings import far_away, first_screen, with_labels
 from nescio.findings import model_facts as facts
 from nescio.findings.measuring import Measured, Subject, measure, sample, subject
 from nescio.findings.sentences import summary
-from nescio.fitting import check_fit, waits
 from nescio.guard import Guard
 from nescio.guard.promise import check_level
 from nescio.models import Classifier
 from nescio.models.sources import Source
-from nescio.scoring import fit
-from nescio.types import InputError, Method
+from nescio.scores import Method
+from nescio.scores.base import waits
+from nescio.scoring import check_fit, fit
+from nescio.types import InputError
 
 BESIDE = ("entropy", "max_probability", "energy")
 """Scores that a report shows beside the first where nobody chose any: those of the same forward pass."""

@@ -26,9 +26,10 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.posteriors import Deterministic
 from nescio.progress import bar
+from nescio.scores import Method
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score
-from nescio.types import Decomposition, InputError, Method, NescioError
+from nescio.types import Decomposition, InputError, NescioError
 
 
 @dataclass(frozen=True)

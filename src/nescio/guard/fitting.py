@@ -20,7 +20,8 @@ from nescio.guard.wrong import Mistakes
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
 from nescio.posteriors.saving import fingerprint
-from nescio.types import InputError, Logits, ModelError, Request
+from nescio.quantities import Logits, Request
+from nescio.types import InputError, ModelError
 
 LEAST = 20  # distinct inputs of a reference
 FEWEST_GROUPS = 5
@@ -107,14 +108,14 @@ class Heard:
         first = len(self.digests)
         self.digests += digests
         self.labels.append(labels)
-        self.logits.append(answers[Logits()])  # type: ignore[arg-type]
+        self.logits.append(answers[Logits()])
         self.plain.append(kept(self.witnesses, self.anatomy, answers))
         seeds = [int.from_bytes(one[:7], "little") for one in digests]
         copies = changes(x, seeds)
         if copies is None:
             return
         again = quantities.compute(classifier, copies, requests, chunk)
-        stays = (again[Logits()].argmax(1) == answers[Logits()].argmax(1)).nonzero().flatten()  # type: ignore[union-attr]
+        stays = (again[Logits()].argmax(1) == answers[Logits()].argmax(1)).nonzero().flatten()
         self.changed.append(take(kept(self.witnesses, self.anatomy, again), stays))
         self.originals.append(first + stays)
 

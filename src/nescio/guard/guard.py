@@ -29,7 +29,9 @@ from nescio.models import Classifier
 from nescio.modes import preserved
 from nescio.posteriors.saving import fingerprint
 from nescio.progress import bar
-from nescio.types import InputError, Logits, Method, ModelError, Request
+from nescio.quantities import Logits, Request
+from nescio.scores import Method
+from nescio.types import InputError, ModelError
 
 
 class Guard:

@@ -12,7 +12,8 @@ from nescio.models import Classifier
 from nescio.models.activations import WIDEST, depths
 from nescio.models.features import listen
 from nescio.modes import predicting
-from nescio.types import Activations, Depth, Features, ModelError
+from nescio.quantities import Activations, Features
+from nescio.types import Depth, ModelError
 
 _INPUT = Depth("", 1)
 

@@ -21,7 +21,8 @@ from nescio.guard.scale import Scale
 from nescio.guard.witnesses import WITNESSES, Anatomy, Doubt, Witness
 from nescio.guard.wrong import Mistakes
 from nescio.posteriors.saving import same
-from nescio.types import Activations, Depth, Features, InputError, NescioError
+from nescio.quantities import Activations, Features
+from nescio.types import Depth, InputError, NescioError
 
 BUNDLE = Bundle("guard.json", "nescio.guard", 1, "guard")
 

@@ -25,7 +25,7 @@ from nescio.models import Classifier, named_modules
 from nescio.modes import eager, predicting
 from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.saving import about, check_tensors, same, saved
-from nescio.types import ModelError, SampledLogits
+from nescio.types import ModelError
 
 _MASKED = 2**24  # elements of masked input at once
 
@@ -55,8 +55,7 @@ class InsertedDropout(PosteriorBase):
         self.samples, self.seed = integer("samples", samples, at_least=1), integer("seed", seed, at_least=0)
 
     def _logits(self, x: Inputs) -> Tensor:
-        request = SampledLogits("dropout", self.p, self.samples, self.seed, self.layer)
-        return dropped_logits(self.classifiers[0], x, request, None)
+        return dropped_logits(self.classifiers[0], x, self.p, self.samples, self.seed, self.layer)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         own = {"p": self.p, "samples": self.samples, "seed": self.seed, "layer": self.layer}
@@ -83,11 +82,19 @@ class _Call:
     times: int
 
 
-def dropped_logits(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
-    """Logits under each mask, float64 [S, N, C]."""
+def dropped_logits(
+    classifier: Classifier,
+    x: Inputs,
+    p: float,
+    samples: int,
+    seed: int,
+    layer: str | None = None,
+    chunk: int | None = None,
+) -> Tensor:
+    """Logits under each mask, float64 [S, N, C]; p is the rate, and layer=None the last linear layer."""
     size = at_once(x, chunk)
     with predicting(classifier), eager():  # compiled code would pass the hooks by
-        candidates = _candidates(classifier, request.layer)
+        candidates = _candidates(classifier, layer)
 
         def look(start: int, stop: int) -> tuple[_Call | None, Tensor]:
             return _watched(classifier, inputs.take(x, slice(start, stop)), candidates)
@@ -95,24 +102,24 @@ def dropped_logits(classifier: Classifier, x: Inputs, request: SampledLogits, ch
         seen = in_chunks(min(size, inputs.size(x)), size, look)
         last, logits = seen[0]
         if last is None:
-            raise _no_layer(classifier, request.layer)
+            raise _no_layer(classifier, layer)
         if not isinstance(last.given, Tensor) or not last.given.is_floating_point():
             raise ModelError(
                 f"expected the layer before which dropout is inserted ({type(last.layer).__name__}) to take a "
                 f"floating-point tensor, got {inputs.describe(last.given)}; name another one with layer='...'"
             )
         axis = 1 if isinstance(last.layer, nn.modules.conv._ConvNd) else -1
-        masks = _masks(request, last.given.shape[axis]).to(last.given)
+        masks = _masks(p, samples, seed, last.given.shape[axis]).to(last.given)
         if last.times == 1 and last.given.ndim == 2 and _is_output(last, logits):
             done = [call.given for call, _ in seen if call is not None]
             return _last_layer_only(classifier, x, last.layer, masks, size, done)
         return _whole_model(classifier, x, last.layer, masks, axis, size)
 
 
-def _masks(request: SampledLogits, width: int) -> Tensor:
-    generator = torch.Generator("cpu").manual_seed(request.seed)
-    kept = torch.rand(request.samples, width, generator=generator, dtype=torch.float32) >= request.size
-    return kept / (1.0 - request.size)
+def _masks(p: float, samples: int, seed: int, width: int) -> Tensor:
+    generator = torch.Generator("cpu").manual_seed(seed)
+    kept = torch.rand(samples, width, generator=generator, dtype=torch.float32) >= p
+    return kept / (1.0 - p)
 
 
 def _last_layer_only(

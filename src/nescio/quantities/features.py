@@ -1,75 +1,35 @@
-"""Features, the last linear layer, statistics of activations and logits of a batch from one forward pass."""
+"""Features of a batch, float64 [N, D]: the input of the last linear layer, or the output of a module."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from nescio import inputs
-from nescio._common.chunking import at_once, in_chunks
-from nescio.inputs import Inputs
-from nescio.models import Classifier
-from nescio.models.activations import summaries
-from nescio.models.features import listen, pooled
-from nescio.modes import predicting
-from nescio.quantities.last_layer import weights
-from nescio.types import Activations, Depth, Features, LastLayer, Logits, ModelError, Request
+from nescio.quantities.forward_pass import ForwardPass, ForwardRequest
 
 
-def forward(
-    classifier: Classifier, x: Inputs, requests: Sequence[Features | Activations | LastLayer], chunk: int | None
-) -> dict[Request, Tensor | tuple[Tensor, ...]]:
-    """The answer to each request, and beside them the logits, float64 [N, C].
+@dataclass(frozen=True)
+class Features(ForwardRequest):
+    """Request features, float64 ``[N, D]``; positions and tokens are averaged.
 
-    Features are float64 [N, D]; activations a tuple of float64 [N, D], one for each depth.
+    Args:
+        layer: None for the input of the last `nn.Linear` that the model calls, or the name of the module whose output
+            is taken.
+
+    Example:
+        >>> model = Classifier(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 3)))
+        >>> compute(model, torch.tensor([[-1.0, 2.0]]), [Features()])[Features()]
+        tensor([[0., 2.]], dtype=torch.float64)
     """
-    layers: list[str | None] = [request.layer for request in requests if isinstance(request, Features)]
-    if LastLayer() in requests and None not in layers:
-        layers.append(None)
-    last: list[Tensor] = []
-    depths = list(dict.fromkeys(d for request in requests if isinstance(request, Activations) for d in request.depths))
 
-    def step(start: int, stop: int) -> list[Tensor]:
-        part = inputs.take(x, slice(start, stop))
-        with ExitStack() as stack:
-            found = stack.enter_context(summaries(classifier, depths, part)) if depths else {}
-            logits, heard = listen(classifier, part, layers) if layers else (classifier.logits(part), {})
-        features = [pooled(heard[layer], stop - start) for layer in layers]
-        if LastLayer() in requests:
-            last[:] = [weights(heard[None], features[layers.index(None)], logits)]
-        return [logits.to("cpu", torch.float64), *features, *(_checked(found, d, stop - start) for d in depths)]
+    layer: str | None = None
 
-    with predicting(classifier):
-        parts = in_chunks(inputs.size(x), at_once(x, chunk), step)
-    columns = [torch.cat(column) for column in zip(*parts, strict=True)]
-    by_layer = dict(zip(layers, columns[1:], strict=False))
-    by_depth = dict(zip(depths, columns[1 + len(layers) :], strict=True))
-    answers: dict[Request, Tensor | tuple[Tensor, ...]] = {Logits(): columns[0]}
-    for request in requests:
-        if isinstance(request, Features):
-            answers[request] = by_layer[request.layer]
-        elif isinstance(request, LastLayer):
-            answers[request] = last[0]
-        else:
-            answers[request] = tuple(by_depth[depth] for depth in request.depths)
-    return answers
+    @property
+    def listens_at(self) -> tuple[str | None, ...]:
+        """The one layer that is listened to."""
+        return (self.layer,)
 
-
-def _checked(found: dict[Depth, Tensor], depth: Depth, count: int) -> Tensor:
-    """The statistics of one depth on the CPU; a ModelError where the layer was not called, or they are not finite."""
-    value = found.get(depth)
-    if value is None or len(value) != count:
-        got = "did not run" if value is None else f"gave {len(value)} rows"
-        raise ModelError(
-            f"expected one row for each of {count} inputs from layer '{depth.layer}', but it {got}; the forward pass "
-            "has changed, so fit it anew"
-        )
-    if not bool(value.isfinite().all()):
-        raise ModelError(
-            f"expected finite activations from '{depth.layer}', got NaN or infinite ones, though the input is finite; "
-            "look for an overflow in the model (float16 ends at 65504)"
-        )
-    return value.to("cpu", torch.float64)
+    def read(self, forward: ForwardPass) -> Tensor:
+        """Return the features of one forward pass."""
+        return forward.features(self.layer)

@@ -8,7 +8,7 @@ One file a family. A file that is put into this folder is found by itself.
 """
 
 from nescio.scores.ash import ASH
-from nescio.scores.base import FittedScore, Score
+from nescio.scores.base import FittedScore, Method, Score
 from nescio.scores.default import default_method
 from nescio.scores.even import EvenGrad
 from nescio.scores.fdbd import FDBD
@@ -37,6 +37,7 @@ __all__ = [
     "get",
     "default_method",
     "register",
+    "Method",
     "Score",
     "FittedScore",
     "MethodInfo",

@@ -12,14 +12,27 @@ import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from types import UnionType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self, TypeGuard, runtime_checkable
 
 from torch import Tensor
 
 from nescio._common.argument_checks import choice, integer, number
-from nescio.types import InputError, Request
+from nescio.quantities import Request
+from nescio.types import InputError
 
 HIGHER = "higher = more uncertain"
+
+
+@runtime_checkable
+class Method(Protocol):
+    """A score: what it needs, and a pure function from that to one float64 per input."""
+
+    name: ClassVar[str]
+
+    @property
+    def needs(self) -> tuple[Request, ...]: ...
+
+    def __call__(self, *values: Any) -> Tensor: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,3 +152,8 @@ class FittedScore(Score):
                 f"{self.name}: expected {width} features as in the training data, got {features.shape[1]}; "
                 "fit it with the model that it is used for"
             )
+
+
+def waits(method: Method) -> TypeGuard[FittedScore]:
+    """Whether the method has to be fitted before it can be called."""
+    return isinstance(method, FittedScore) and not method.is_fitted

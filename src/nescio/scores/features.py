@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nescio.quantities import Features, Request
 from nescio.scores.base import FittedScore
 from nescio.scores.registry import register
-from nescio.types import Features, InputError, Request
+from nescio.types import InputError
 
 _ELEMENTS = 2**24  # of a table of distances at once: 128 MiB
 _ROUND_OFF = 1e-6  # of features in float32: smaller differences are none

@@ -33,9 +33,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from nescio.quantities import GradientNorms
 from nescio.scores.base import HIGHER, Score
 from nescio.scores.registry import register
-from nescio.types import GradientNorms, NormTable, Rows
+from nescio.types import NormTable, Rows
 
 PAIRED = 8
 """Copies that samples="auto" takes."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nescio.quantities import Features, LastLayer, Logits, Request
 from nescio.scores.base import Score
-from nescio.types import Features, LastLayer, Logits, Request
 
 
 @dataclass(frozen=True, kw_only=True)

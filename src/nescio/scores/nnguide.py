@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nescio.quantities import Features, Logits, Request
 from nescio.scores.base import HIGHER
 from nescio.scores.features import _ELEMENTS, FeatureScore, unit
 from nescio.scores.last_layer import energy
 from nescio.scores.registry import register
-from nescio.types import Features, Logits, Request
 
 
 @register

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from nescio.quantities import NudgedLogits
 from nescio.scores.base import HIGHER, Score
 from nescio.scores.information import complements
 from nescio.scores.registry import register
-from nescio.types import NudgedLogits
 
 
 @register

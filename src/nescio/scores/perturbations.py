@@ -14,10 +14,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from nescio.quantities import (
+    AttackedLogits,
+    DropoutLogits,
+    Logits,
+    NoisyInputLogits,
+    NoisyParameterLogits,
+    Request,
+)
 from nescio.scores.base import Score
 from nescio.scores.information import divergence, log_probabilities, mutual_information
 from nescio.scores.registry import register
-from nescio.types import Logits, Request, SampledLogits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +63,7 @@ class PerturbX(DrawScore):
     @property
     def needs(self) -> tuple[Request, ...]:
         """The logits, and those of the noisy inputs."""
-        return Logits(), SampledLogits("inputs", self.sigma, self.samples, self.seed)
+        return Logits(), NoisyInputLogits(self.sigma, self.samples, self.seed)
 
     def __call__(self, logits: Tensor, draws: Tensor) -> Tensor:
         """The mean divergence."""
@@ -84,7 +91,7 @@ class PerturbTheta(DrawScore):
     @property
     def needs(self) -> tuple[Request, ...]:
         """The logits, and those under noisy parameters."""
-        return Logits(), SampledLogits("parameters", self.sigma, self.samples, self.seed)
+        return Logits(), NoisyParameterLogits(self.sigma, self.samples, self.seed)
 
     def __call__(self, logits: Tensor, draws: Tensor) -> Tensor:
         """The mean divergence."""
@@ -114,7 +121,7 @@ class MCAA(DrawScore):
     @property
     def needs(self) -> tuple[Request, ...]:
         """The logits of the attacked inputs."""
-        return (SampledLogits("attack", self.a, self.samples, self.seed),)
+        return (AttackedLogits(self.a, self.samples, self.seed),)
 
     def __call__(self, draws: Tensor) -> Tensor:
         """The mutual information."""
@@ -146,7 +153,7 @@ class InsertedDropout(DrawScore):
     @property
     def needs(self) -> tuple[Request, ...]:
         """The logits under dropout."""
-        return (SampledLogits("dropout", self.rate, self.samples, self.seed, self.layer),)
+        return (DropoutLogits(self.rate, self.samples, self.seed, self.layer),)
 
     def __call__(self, draws: Tensor) -> Tensor:
         """The mutual information."""

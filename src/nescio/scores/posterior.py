@@ -9,15 +9,15 @@ Mutual information is the part of the uncertainty that more data would remove: 0
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from nescio.quantities import LaplacePredictions, Predictions
 from nescio.scores.base import FittedScore, Score
 from nescio.scores.information import mutual_information
 from nescio.scores.registry import register
-from nescio.types import InputError, Predictions
+from nescio.types import InputError
 
 
 @register
@@ -50,19 +50,17 @@ class Laplace(FittedScore):
             self._number("prior", above=0.0)
 
     @property
-    def training(self) -> tuple[Predictions]:
-        """The posterior that is fitted to the training data."""
-        names = ("kind", "prior", "samples", "seed")
-        return (Predictions("laplace", tuple((name, getattr(self, name)) for name in names)),)
+    def training(self) -> tuple[LaplacePredictions]:
+        """The request that is fitted to the training data."""
+        return (LaplacePredictions(self.kind, self.prior, self.samples, self.seed),)
 
     @property
-    def needs(self) -> tuple[Predictions]:
+    def needs(self) -> tuple[LaplacePredictions]:
         """The predictions of the fitted posterior."""
-        (request,) = self.training
-        return (Predictions(request.kind, request.settings, self._state),)
+        return self.training if self._state is None else (self._state,)
 
-    def _fit(self, posterior: Any, labels: Tensor) -> Any:
-        return posterior
+    def _fit(self, request: LaplacePredictions, labels: Tensor) -> LaplacePredictions:
+        return request
 
     def __call__(self, p: Tensor) -> Tensor:
         """The mutual information."""

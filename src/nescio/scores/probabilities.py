@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nescio.quantities import Logits
 from nescio.scores.base import HIGHER, Score
 from nescio.scores.information import complements, entropy, log_probabilities
 from nescio.scores.registry import register
-from nescio.types import Logits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,15 @@ gives the table, `names()` the names, `get()` a method with its settings.
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, TypeVar, overload
 
-from nescio.scores.base import Score
-from nescio.types import InputError, Method
+from nescio.scores.base import Method, Score
+from nescio.types import InputError
 
 _CARD = ("name", "summary", "requires", "cost", "paper", "sign", "needs_training_data", "composes")
 _methods: dict[str, type[Score]] = {}
@@ -76,6 +77,28 @@ def get(method: str | type[Score] | Method, **settings: Any) -> Method:
         f"expected a method's name or an object such as nescio.scores.REGrad(), got {type(method).__name__}; "
         f"the names are {', '.join(names())}"
     )
+
+
+def choose(method: Any, settings: dict[str, Any]) -> dict[str, Method]:
+    """The method, or each of a list or tuple of them, with the settings; by the keys that `nescio.score` gives them."""
+    listed = list(method) if isinstance(method, list | tuple) else [method]
+    if not listed:
+        raise InputError(f"expected at least one method, got an empty list; known: {', '.join(names())}")
+    try:
+        chosen = [get(one, **settings) for one in listed]
+    except InputError as error:
+        if len(listed) == 1 or not settings:
+            raise
+        raise InputError(
+            f"{error}. With a list of methods the settings go to every one of them; to set one alone, "
+            "give it as an object: [nescio.scores.REGrad(samples=10), 'entropy']"
+        ) from error
+    counts = Counter(one.name for one in chosen)
+    keys = [one.name if counts[one.name] == 1 else getattr(one, "label", one.name) for one in chosen]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise InputError(f"expected each method once, got '{key}' {keys.count(key)} times; leave the others out")
+    return dict(zip(keys, chosen, strict=True))
 
 
 def _check_settings(cls: type[Score], settings: dict[str, Any]) -> None:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from nescio.quantities import Features, Logits, Request
 from nescio.scores.base import HIGHER
 from nescio.scores.features import FeatureScore
 from nescio.scores.registry import register
-from nescio.types import Features, InputError, Logits, Request
+from nescio.types import InputError
 
 
 @register

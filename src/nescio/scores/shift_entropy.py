@@ -14,10 +14,10 @@ from typing import Literal
 
 from torch import Tensor
 
+from nescio.quantities import ShiftedLogits
 from nescio.scores.base import Score
 from nescio.scores.information import entropy, log_probabilities
 from nescio.scores.registry import register
-from nescio.types import ShiftedLogits
 
 
 @register

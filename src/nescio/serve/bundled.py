@@ -24,9 +24,9 @@ from nescio.models import Classifier
 from nescio.models.sources import Pictures, Source
 from nescio.models.weights import fill, read_weights
 from nescio.posteriors import Laplace
+from nescio.scores import Method
 from nescio.serve.engine import Engine
 from nescio.training import Recipe, accuracy
-from nescio.types import Method
 from nescio.zoo import Normalised, small_cnn
 
 SEED, SAMPLES, RISK = 0, 20, 0.02

@@ -32,9 +32,11 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.posteriors import Deterministic
+from nescio.quantities import Logits, Predictions, Request
+from nescio.scores import Method
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score
-from nescio.types import InputError, Logits, Method, ModelError, Predictions, Request, need
+from nescio.types import InputError, ModelError, need
 
 ROWS = 8
 """Inputs of a pass on a CPU: a lone request pays for so many, and more at once would gain little."""

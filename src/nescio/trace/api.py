@@ -30,7 +30,7 @@ from nescio.trace.probe.survey import TOO_LARGE, begin
 from nescio.trace.request_checks import check_request
 from nescio.trace.runtime import batch_sizes, noise, replay
 from nescio.trace.runtime.precision import Lowered, lowered
-from nescio.types import ClassGradients, GradientNorms, InputError, ModelError, NormTable
+from nescio.types import ClassGradients, InputError, ModelError, NormSettings, NormTable
 
 
 def class_gradients(
@@ -75,7 +75,7 @@ def class_gradients(
         `ClassGradients` with ``norms`` [N, C, L], ``probabilities`` [N, C], ``layers`` in forward order, and
         ``spread``, the standard errors of what was estimated (None: nothing was).
     """
-    request = GradientNorms(
+    request = NormSettings(
         "classes", norm, layers, patterns(select), sigma, samples, seed, smoothing, classes=classes,
         precision=precision, exclude=patterns(exclude),
     )  # fmt: skip
@@ -87,7 +87,7 @@ def class_gradients(
 def gradient_norms(
     classifier: Classifier,
     x: Any,
-    request: GradientNorms = GradientNorms("classes"),  # noqa: B008 (it is frozen)
+    request: NormSettings = NormSettings("classes"),  # noqa: B008 (it is frozen)
     rows: Sequence[str] = (),
     chunk: int | None = None,
     memory_gb: float | None = None,
@@ -128,7 +128,7 @@ class _Work:
         classifier: Classifier,
         x: Any,
         rows: tuple[str, ...],
-        request: GradientNorms,
+        request: NormSettings,
         chunk: int | None = None,
         memory_gb: float | None = None,
         enter: Callable[[], None] = lambda: None,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from nescio.models import Classifier
 from nescio.trace.backward import cotangents
-from nescio.types import GradientNorms, InputError, ModelError
+from nescio.types import InputError, ModelError, NormSettings
 
 
 def check_request(
-    classifier: Classifier, rows: Sequence[str], request: GradientNorms, chunk: int | None, memory_gb: float | None
+    classifier: Classifier, rows: Sequence[str], request: NormSettings, chunk: int | None, memory_gb: float | None
 ) -> None:
     """Raise for settings or a model for which there are no norms, with what to do."""
     if classifier.module is None:

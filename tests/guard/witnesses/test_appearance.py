@@ -4,7 +4,8 @@ import torch
 from sklearn.covariance import LedoitWolf
 
 from nescio.guard.witnesses import Anatomy, Appearance
-from nescio.types import Activations, Depth
+from nescio.quantities import Activations
+from nescio.types import Depth
 
 
 def made(count, width, seed=0):

@@ -3,7 +3,8 @@ import torch
 
 from nescio import scores
 from nescio.guard.witnesses import WITNESSES, Anatomy, Doubt, Witness, register
-from nescio.types import Activations, InputError, Logits
+from nescio.quantities import Activations, Logits
+from nescio.types import InputError
 
 NOTHING = Anatomy(None, Activations(()), "vectors")
 

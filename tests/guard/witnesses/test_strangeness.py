@@ -4,7 +4,7 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 
 from nescio.guard.witnesses import Anatomy, Strangeness, strangeness
-from nescio.types import Activations, Features
+from nescio.quantities import Activations, Features
 
 
 @pytest.mark.parametrize(("count", "k"), [(40, 10), (200, 3), (4, 10)])

@@ -22,7 +22,7 @@ from nescio.trace.estimate import error_check as checked
 from nescio.trace.probe import passes as engine
 from nescio.trace.probe.layers import Layers
 from nescio.trace.runtime import noise
-from nescio.types import GradientNorms, InputError, NormTable
+from nescio.types import InputError, NormSettings, NormTable
 
 DECAY = 0.3
 
@@ -48,7 +48,7 @@ def total(table: Any, decay: float) -> Tensor:
 
 
 def tables(model: nn.Module, x: Tensor, **settings: Any) -> NormTable:
-    return trace.gradient_norms(Classifier.of(model), x, GradientNorms("classes", **settings))["classes"]
+    return trace.gradient_norms(Classifier.of(model), x, NormSettings("classes", **settings))["classes"]
 
 
 def ranks(a: Tensor, b: Tensor) -> float:
@@ -117,7 +117,7 @@ def test_costs_are_multiplications_on_the_way_and_numbers_that_are_moved() -> No
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16, 5)
     ).eval()
-    work = norms._Work(Classifier.of(model), torch.randn(2, 3, 4, 4), ("classes",), GradientNorms("classes"), None)
+    work = norms._Work(Classifier.of(model), torch.randn(2, 3, 4, 4), ("classes",), NormSettings("classes"), None)
     inputs, plane = 2, 8 * 16  # inputs of the pass that they are counted in
     assert work.survey.costs == (
         1 + inputs * estimate.MOVED * plane,
@@ -322,9 +322,7 @@ def test_layers_that_are_left_out_and_would_count_are_found() -> None:
         for p in model.parameters():
             p.mul_(3.0)
     x = pictures(6)
-    cut = norms._Work(
-        Classifier.of(model), x, ("classes",), GradientNorms("classes", decay=DECAY, tolerance=0.02)
-    ).cut()
+    cut = norms._Work(Classifier.of(model), x, ("classes",), NormSettings("classes", decay=DECAY, tolerance=0.02)).cut()
     assert cut is not None and cut.floor > 0
     exact = nescio.score(model, x, samples=0)
     found = nescio.score(model, x, samples=0, tolerance=0.02, report=True)
@@ -403,14 +401,14 @@ def test_auto_is_exact_for_few_classes() -> None:
 def test_estimates_do_not_depend_on_the_batch(settings: dict[str, Any]) -> None:
     wide = settings.get("classes") == 28  # for two levels of rows
     model, x = (deep(140, 24, 140), pictures(12, 140)) if wide else (deep(60), pictures(12))
-    cut = norms._Work(Classifier.of(model), x[:2], ("classes",), GradientNorms("classes", **settings)).cut()
+    cut = norms._Work(Classifier.of(model), x[:2], ("classes",), NormSettings("classes", **settings)).cut()
     assert cut is not None and len(cut.levels) == 1 + wide
     whole = tables(model, x, **settings).norms
     least = 1 + ("tolerance" in settings)  # one alone is computed exactly then
     alone = torch.cat([tables(model, x[i : i + least], **settings).norms for i in range(0, len(x), least)])
     torch.testing.assert_close(alone, whole, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(tables(model, x.flip(0), **settings).norms.flip(0), whole, rtol=1e-9, atol=1e-12)
-    request = GradientNorms("classes", **settings)
+    request = NormSettings("classes", **settings)
     some = trace.gradient_norms(Classifier.of(model), x, request, chunk=5)["classes"].norms
     torch.testing.assert_close(some, whole, rtol=1e-9, atol=1e-12)
 
@@ -488,7 +486,7 @@ def test_the_reported_error_is_of_the_size_of_the_error_made(
     plain = {"samples": 0, "layer_decay": 0.05, "power": power}
     exact = nescio.score(model, x, "regrad", classes="exact", **plain)
     found = nescio.score(model, x, "regrad", classes=40, report=True, **plain)
-    cut = norms._Work(Classifier.of(model), x[:2], ("classes",), GradientNorms("classes", classes=40)).cut()
+    cut = norms._Work(Classifier.of(model), x[:2], ("classes",), NormSettings("classes", classes=40)).cut()
     assert cut is not None and len(cut.levels) == levels
     assert found.error is not None
     made = (found.scores / exact - 1).abs()

@@ -15,7 +15,7 @@ from nescio import modes, trace
 from nescio.models import Classifier
 from nescio.trace import api as engine
 from nescio.trace.runtime import replay
-from nescio.types import GradientNorms, ModelError
+from nescio.types import ModelError, NormSettings
 from tests.trace.helpers import identical, ready, state
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -209,7 +209,7 @@ def test_a_call_served_by_recordings_alone_leaves_the_models_modes(name: str, mo
 
 def test_the_share_that_is_checked_is_replayed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     net = ready(nn.Sequential(*(layer for _ in range(6) for layer in (nn.Linear(3, 3), nn.Tanh())), nn.Linear(3, 12)))
-    classifier, request = Classifier(net), GradientNorms("classes", tolerance=0.5, decay=2.0)
+    classifier, request = Classifier(net), NormSettings("classes", tolerance=0.5, decay=2.0)
     recorder = Recorder(monkeypatch, net)
     for i in range(4):
         tables, entered, replayed = recorder(lambda: engine.gradient_norms(classifier, batch(count=64), request))

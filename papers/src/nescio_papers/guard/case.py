@@ -26,8 +26,10 @@ from nescio.guard.probe import anatomy_of
 from nescio.guard.witnesses import Anatomy, Appearance, Doubt, Strangeness, Witness
 from nescio.models import Classifier
 from nescio.modes import preserved
+from nescio.quantities import Logits
+from nescio.scores import Method
 from nescio.scoring import fit, score
-from nescio.types import Logits, Method, NescioError
+from nescio.types import NescioError
 from nescio_papers.runner.parts import Pictures
 from nescio_papers.runner.shifts import SHIFTS, shifted
 
@@ -118,7 +120,7 @@ class Case:
                                 self.classifier, _floats(some), method, progress=False, memory_gb=MEMORY_GB
                             ).unsqueeze(1),
                         )
-                    found["answer"] = (logits.argmax(1),)  # type: ignore[union-attr]
+                    found["answer"] = (logits.argmax(1),)
                     parts.append(found)
             return {name: tuple(map(torch.cat, zip(*(p[name] for p in parts), strict=True))) for name in parts[0]}
 

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from nescio import training
 from nescio.evaluate import active as learning
-from nescio.fitting import waits
 from nescio.posteriors.deterministic import Deterministic
+from nescio.scores.base import waits
 from nescio.scoring import fit, score
 from nescio.types import InputError
 from nescio.zoo import Normalised

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from nescio import scores
+from nescio.quantities import Features, GradientNorms, Logits, Request
 from nescio.scores import REGrad, Score
 from nescio.scores.gradients import GradientScore
-from nescio.types import Features, GradientNorms, InputError, Logits, Request
+from nescio.types import InputError
 from nescio_papers.runner.scale import Scale
 from nescio_papers.runner.study import Row
 

@@ -19,7 +19,8 @@ import torch
 
 from nescio import evaluate, quantities
 from nescio.models import Classifier
-from nescio.types import GradientNorms, InputError, NescioError
+from nescio.quantities import GradientNorms
+from nescio.types import InputError, NescioError
 from nescio_papers.runner import active, facts, metrics, runtime
 from nescio_papers.runner import scale as scales
 from nescio_papers.runner.cells import Cell, Cells

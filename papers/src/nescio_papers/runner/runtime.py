@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nescio.fitting import waits
+from nescio.scores.base import waits
 from nescio.scoring import fit, score
 from nescio_papers.runner import facts
 from nescio_papers.runner.cells import digest, read_json, write_json

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from nescio.fitting import waits
 from nescio.posteriors.deterministic import Deterministic
 from nescio.posteriors.ensemble import DeepEnsemble
+from nescio.quantities import Logits
 from nescio.scores import MutualInformation
+from nescio.scores.base import waits
 from nescio.scoring import fit, score
-from nescio.types import Logits
 from nescio_papers.runner.cells import EMPTY, Cell, Cells
 from nescio_papers.runner.methods import described
 from nescio_papers.runner.parts import Model, Pictures

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from nescio.guard.witnesses.base import Anatomy, Found, Kind, Rows, Witness, register
+from nescio.quantities import Request
 from nescio.scores.features import ledoit_wolf
-from nescio.types import Request
 
 _FLOOR = 1e-6  # of the mean variance: a channel that never moved in the reference is no proof when it moves a little
 

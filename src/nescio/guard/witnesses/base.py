@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from torch import Tensor
 
-from nescio.types import Activations, Features, Request
+from nescio.quantities import Activations, Features, Request
 
 FLOOR = -1.5  # of z that counts for an input: a network may be very sure far from all data
 Kind = Literal["pictures", "tokens", "vectors", "signals"]

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from nescio import scores
 from nescio.guard.witnesses.base import FLOOR, Anatomy, Found, Kind, Rows, Witness, register
-from nescio.types import InputError, Method, NormTable, Predictions, Request
+from nescio.quantities import Predictions, Request
+from nescio.scores import Method
+from nescio.types import InputError, NormTable
 
 
 @register

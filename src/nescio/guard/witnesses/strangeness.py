@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nescio.guard.witnesses.base import FLOOR, Anatomy, Found, Kind, Rows, Witness, register
-from nescio.types import Request
+from nescio.quantities import Request
 
 _ELEMENTS = 2**24  # of a table of distances at once: 128 MiB
 

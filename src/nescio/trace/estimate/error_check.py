@@ -12,13 +12,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from nescio.types import Check, GradientNorms, NormTable
+from nescio.types import Check, NormSettings, NormTable
 
 CHECKED = 64
 """One input in so many is computed exactly too."""
 
 
-def enforced(table: NormTable, request: GradientNorms, exact: Callable[[Tensor], Tensor]) -> NormTable:
+def enforced(table: NormTable, request: NormSettings, exact: Callable[[Tensor], Tensor]) -> NormTable:
     """The table with exact norms for the inputs whose error is, or may be, larger than the tolerance.
 
     ``exact`` gives the norms of the inputs at some positions.
@@ -56,7 +56,7 @@ def times(made: Tensor, error: Tensor, tolerance: float) -> float:
     return max(1.0, float((made / error.clamp(min=tolerance / 10)).max())) if len(made) else 1.0
 
 
-def _total(table: NormTable, norms: Tensor, request: GradientNorms, chosen: Tensor | None = None) -> Tensor:
+def _total(table: NormTable, norms: Tensor, request: NormSettings, chosen: Tensor | None = None) -> Tensor:
     """``Σ_c √p_c Σ_l a_l n²`` of each input, or of the chosen ones."""
     p = table.probabilities if chosen is None else table.probabilities[chosen]
     steps = torch.arange(1 - norms.shape[2], 1, dtype=torch.float64, device=norms.device)

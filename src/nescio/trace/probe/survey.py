@@ -23,7 +23,7 @@ from nescio.trace.probe.layers import Layers
 from nescio.trace.probe.passes import Pass, forward
 from nescio.trace.probe.plan import Plan, kept_from
 from nescio.trace.runtime import replay
-from nescio.types import GradientNorms, InputError, ModelError
+from nescio.types import InputError, ModelError, NormSettings
 
 TOO_LARGE = (
     "there is not enough memory for a single input and a single class; use a device with more memory, "
@@ -62,7 +62,7 @@ class Survey:
 _KNOWN: weakref.WeakKeyDictionary[Any, dict[Hashable, Survey]] = weakref.WeakKeyDictionary()
 
 
-def survey(classifier: Classifier, x: Any, request: GradientNorms, key: Hashable = None, last: bool = False) -> Survey:
+def survey(classifier: Classifier, x: Any, request: NormSettings, key: Hashable = None, last: bool = False) -> Survey:
     """Layers, in forward order, and the plan."""
     run = _first_pass(classifier, x)
     plain = attention.short(run.graph)
@@ -93,7 +93,7 @@ def _first_pass(classifier: Classifier, x: Any) -> Pass:
 
 
 def begin(
-    classifier: Classifier, x: Any, noisy: Callable[[Any], Any], request: GradientNorms, enter: Callable[[], None]
+    classifier: Classifier, x: Any, noisy: Callable[[Any], Any], request: NormSettings, enter: Callable[[], None]
 ) -> tuple[Any, Survey]:
     """The inputs, with channels last in memory where the model takes that, and the survey of the first two.
 

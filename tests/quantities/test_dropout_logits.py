@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 import nescio
 from nescio.models import Classifier
-from nescio.quantities import compute
-from nescio.types import ModelError, SampledLogits
+from nescio.quantities import DropoutLogits, compute
+from nescio.types import ModelError
 
 
 def dropped(model: object, x: Tensor, layer: str | None = None, rate: float = 0.4, samples: int = 6) -> Tensor:
-    request = SampledLogits("dropout", rate, samples, 0, layer)
+    request = DropoutLogits(rate, samples, 0, layer)
     found = compute(Classifier.of(model), x, [request])[request]  # type: ignore[arg-type]
     assert isinstance(found, Tensor)
     return found

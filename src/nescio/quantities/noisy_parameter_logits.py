@@ -10,6 +10,7 @@ CPU.)
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,23 +21,43 @@ from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting, preserved
-from nescio.types import ModelError, SampledLogits
+from nescio.quantities.base import Budget, Request
+from nescio.types import ModelError
 
 _ALIGNED = 64  # elements: 256 bytes, at which CUDA's allocator too begins a tensor
 _RECORDED = 16  # draws that make up for the time of a recording
 
 
-def noisy_logits(classifier: Classifier, x: Inputs, request: SampledLogits, chunk: int | None) -> Tensor:
-    """Logits under each draw of the parameters, float64 [S, N, C]."""
-    parameters = {name: parameter.detach() for name, parameter in classifier.parameters().items()}
-    if not parameters:
-        raise ModelError(
-            "expected a model with floating-point parameters to add noise to, got one without any; "
-            "use a score that needs none, such as perturb_x or entropy"
-        )
-    with predicting(classifier):
-        one = _single(classifier, x, _Noisy(parameters, request), at_once(x, chunk))
-        return torch.stack([one(draw) for draw in range(request.samples)]).to("cpu", torch.float64)
+@dataclass(frozen=True)
+class NoisyParameterLogits(Request):
+    """Request the logits under S draws of noisy parameters, float64 ``[S, N, C]``.
+
+    Args:
+        sigma: The standard deviation of the noise on every parameter.
+        samples: S, the number of draws; all inputs share each of them.
+        seed: Of the draws.
+
+    Example:
+        >>> request = NoisyParameterLogits(sigma=0.1, samples=5)
+        >>> compute(Classifier(torch.nn.Linear(2, 3)), torch.ones(4, 2), [request])[request].shape
+        torch.Size([5, 4, 3])
+    """
+
+    sigma: float
+    samples: int = 100
+    seed: int = 0
+
+    def answer(self, classifier: Classifier, x: Inputs, budget: Budget) -> Tensor:
+        """Compute the logits of every draw."""
+        parameters = {name: parameter.detach() for name, parameter in classifier.parameters().items()}
+        if not parameters:
+            raise ModelError(
+                "expected a model with floating-point parameters to add noise to, got one without any; "
+                "use a score that needs none, such as perturb_x or entropy"
+            )
+        with predicting(classifier):
+            one = _single(classifier, x, _Noisy(parameters, self), at_once(x, budget.chunk))
+            return torch.stack([one(draw) for draw in range(self.samples)]).to("cpu", torch.float64)
 
 
 class _Noisy:
@@ -46,7 +67,7 @@ class _Noisy:
     drawn by itself, elsewhere all at once.
     """
 
-    def __init__(self, parameters: dict[str, Tensor], request: SampledLogits) -> None:
+    def __init__(self, parameters: dict[str, Tensor], request: NoisyParameterLogits) -> None:
         self.request, self.parameters = request, parameters
         parts: dict[str, slice] = {}
         ends: dict[torch.device, int] = {}
@@ -66,7 +87,7 @@ class _Noisy:
             alone = [view for view in self.views.values() if view.device == device]
             for part in alone if device.type == "cpu" else [noise]:
                 part.normal_(generator=generator)
-            noise.mul_(self.request.size)
+            noise.mul_(self.request.sigma)
         if cast := [n for n, value in self.values.items() if value is not self.views[n]]:
             torch._foreach_copy_([self.values[n] for n in cast], [self.views[n] for n in cast])
         torch._foreach_add_(list(self.values.values()), list(self.parameters.values()))

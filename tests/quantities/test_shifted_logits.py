@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 import nescio
 from nescio.models import Classifier
-from nescio.quantities import compute
-from nescio.types import InputError, ShiftedLogits
+from nescio.quantities import ShiftedLogits, compute
+from nescio.types import InputError
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 import nescio
 from nescio.models import Classifier
-from nescio.quantities import compute
-from nescio.types import InputError, NudgedLogits
+from nescio.quantities import NudgedLogits, compute
+from nescio.types import InputError
 
 
 @pytest.fixture

@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 import nescio
 from nescio.models import Classifier
-from nescio.quantities import compute, parameters
-from nescio.types import SampledLogits
+from nescio.quantities import NoisyParameterLogits, compute, noisy_parameter_logits
 
 
 def draw(model: nn.Module, x: Tensor, samples: int = 10, chunk: int | None = None) -> Tensor:
-    request = SampledLogits("parameters", 0.1, samples, 3)
+    request = NoisyParameterLogits(0.1, samples, 3)
     found = compute(Classifier(model), x, [request], chunk)[request]
     assert isinstance(found, Tensor)
     return found
@@ -104,8 +103,8 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
         result = run()
         return lambda: result.copy_(run() + error[0])
 
-    monkeypatch.setattr(parameters, "_is_gpu", lambda devices: True)
-    monkeypatch.setattr(parameters, "_recorded", recorded)
+    monkeypatch.setattr(noisy_parameter_logits, "_is_gpu", lambda devices: True)
+    monkeypatch.setattr(noisy_parameter_logits, "_recorded", recorded)
     yield error
 
 

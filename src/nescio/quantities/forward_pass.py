@@ -1,0 +1,107 @@
+"""Quantities that are read in one shared forward pass: the one that gives the logits.
+
+A `ForwardRequest` says where in the model the pass has to listen. The pass listens wherever one of the requests needs
+it, and then every request reads its own answer. So logits, features, statistics of activations and the last linear
+layer cost one forward pass together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from nescio import inputs
+from nescio._common.chunking import at_once, in_chunks
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.models.activations import summaries
+from nescio.models.features import Heard, listen, pooled
+from nescio.modes import predicting
+from nescio.quantities.base import Budget, Request
+from nescio.types import Depth
+
+
+class ForwardPass:
+    """Hold what one forward pass over some inputs gave.
+
+    Args:
+        logits: The logits ``[N, C]``, in the type and on the device of the model.
+        heard: The last call of each layer that was listened to; None stands for the last linear layer's input.
+        statistics: Mean and standard deviation of each channel, ``[N, D]`` for each depth that ran.
+    """
+
+    def __init__(self, logits: Tensor, heard: Mapping[str | None, Heard], statistics: Mapping[Depth, Tensor]) -> None:
+        self.logits, self.heard, self.statistics = logits, heard, statistics
+        self._features: dict[str | None, Tensor] = {}
+
+    def features(self, layer: str | None) -> Tensor:
+        """Return the features at a layer, float64 ``[N, D]`` on the CPU, averaged over positions and tokens."""
+        if layer not in self._features:
+            self._features[layer] = pooled(self.heard[layer], len(self.logits))
+        return self._features[layer]
+
+
+@dataclass(frozen=True)
+class ForwardRequest(Request):
+    """Name a quantity that is read in the forward pass that gives the logits.
+
+    A subclass writes `read`, and says in `listens_at` where the pass has to listen.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class FeatureNorms(ForwardRequest):
+        ...     listens_at = (None,)
+        ...     def read(self, forward):
+        ...         return forward.features(None).norm(dim=1)
+        >>> answers = compute(Classifier(torch.nn.Linear(2, 3)), torch.tensor([[3.0, 4.0]]), [FeatureNorms()])
+        >>> answers[FeatureNorms()]
+        tensor([5.], dtype=torch.float64)
+    """
+
+    @property
+    def listens_at(self) -> tuple[str | Depth | None, ...]:
+        """Where the pass listens.
+
+        A name: to the last output of that module. None: to the input of the last `nn.Linear`. A `Depth`: to the
+        statistics of the activations there.
+        """
+        return ()
+
+    def read(self, forward: ForwardPass) -> Any:
+        """Return the answer for the inputs of one forward pass, on the CPU."""
+        raise NotImplementedError(f"{type(self).__name__} has no `read`")
+
+    def answer(self, classifier: Classifier, x: Inputs, budget: Budget) -> Any:
+        """Compute the quantity in a forward pass of its own."""
+        return self.answer_together([self], classifier, x, budget)[0]
+
+    @property
+    def shared_work(self) -> Hashable:
+        """The forward pass, which all requests of this kind share."""
+        return ForwardRequest
+
+    @classmethod
+    def answer_together(
+        cls, requests: Sequence[Any], classifier: Classifier, x: Inputs, budget: Budget
+    ) -> Sequence[Any]:
+        """Answer the requests from one forward pass over the batch, in chunks."""
+        places = dict.fromkeys(place for request in requests for place in request.listens_at)
+        depths = [place for place in places if isinstance(place, Depth)]
+        layers = [place for place in places if not isinstance(place, Depth)]
+
+        def step(start: int, stop: int) -> list[Any]:
+            part = inputs.take(x, slice(start, stop))
+            with ExitStack() as stack:
+                statistics = stack.enter_context(summaries(classifier, depths, part)) if depths else {}
+                logits, heard = listen(classifier, part, layers) if layers else (classifier.logits(part), {})
+            forward = ForwardPass(logits, heard, statistics)
+            return [request.read(forward) for request in requests]
+
+        with predicting(classifier):
+            chunks = in_chunks(inputs.size(x), at_once(x, budget.chunk), step)
+        return [request.join(parts) for request, parts in zip(requests, zip(*chunks, strict=True), strict=True)]
