@@ -1,8 +1,5 @@
-"""The shared words: errors of the right kind, requests that can be compared, extras by name."""
+"""The shared words: errors of the right kind and requests that can be compared."""
 
-import math
-
-import pytest
 import torch
 
 from nescio import types
@@ -17,13 +14,6 @@ def test_errors_are_caught_as_what_they_are() -> None:
         (types.MissingExtra, ImportError),
     ]:
         assert issubclass(error, types.NescioError) and issubclass(error, builtin)
-
-
-def test_an_extra_that_is_there_is_imported_and_one_that_is_missing_is_named() -> None:
-    assert types.need("math", "none") is math
-    words = r"expected the package 'not_there' .*; install it with: pip install 'nescio\[files\]'"
-    with pytest.raises(types.MissingExtra, match=words):
-        types.need("not_there.at_all", "files")
 
 
 def test_equal_requests_are_one() -> None:

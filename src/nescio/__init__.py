@@ -95,23 +95,7 @@ _HOME = {
     "Decomposition": "nescio.types",
     "Scored": "nescio.types",
 }
-_ROOMS = frozenset(
-    {
-        *("trace", "posteriors", "scores", "evaluate", "decide", "types", "models", "quantities", "study", "data"),
-        *(
-            "guard",
-            "attribution",
-            "mitigate",
-            "limits",
-            "training",
-            "zoo",
-            "plots",
-            "report",
-            "serve",
-            "app",
-        ),
-    }
-)
+_ROOMS = frozenset(__all__) - {*_HOME, "__version__"}
 
 
 def __getattr__(name: str) -> Any:

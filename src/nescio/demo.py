@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from nescio import progress as bars
 from nescio import scores, zoo
+from nescio._common.lazy_imports import need
 from nescio.data import NOT_DIGITS, Digits, digits, replacing
 from nescio.data.digits import ABOUT, Split
 from nescio.findings import first_screen
@@ -37,7 +38,7 @@ from nescio.guard import Guard, Verdict
 from nescio.quantities import Predictions
 from nescio.report import Comparison, MethodResult, PictureSet, page
 from nescio.scoring import fit, score
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 BATCH = 50
 REFERENCE = 300

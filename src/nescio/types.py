@@ -5,9 +5,7 @@ A *score* is a float64 tensor ``[N]`` on the CPU, one number per input, and high
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, replace
-from types import ModuleType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -27,17 +25,6 @@ class ModelError(NescioError, ValueError):
 
 class MissingExtra(NescioError, ImportError):
     """An optional package is missing; the message names the command that installs it."""
-
-
-def need(module: str, extra: str) -> ModuleType:
-    """Import an optional module, or say which extra brings it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtra(
-            f"expected the package '{module.partition('.')[0]}' for this, but it cannot be imported ({error}); "
-            f"install it with: pip install 'nescio[{extra}]'"
-        ) from error
 
 
 @dataclass(frozen=True)

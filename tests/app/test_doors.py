@@ -13,11 +13,11 @@ import httpx
 import pytest
 from PIL import Image
 
+from nescio._common.lazy_imports import need
 from nescio.app import Desk, Settings, application, doors
 from nescio.app.doors import Sealed, make_room, uploaded
 from nescio.app.page import own_folder
 from nescio.serve.server import address, listening, server
-from nescio.types import need
 
 API = "/gradio_api"
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Gradio's use of the newest pandas

@@ -10,12 +10,12 @@ import pytest
 import torch
 from PIL import Image
 
+from nescio._common.lazy_imports import need
 from nescio.app import Desk, Settings, page
 from nescio.app.desk import Desk as PlainDesk
 from nescio.app.doors import OUTSIDE, Sealed
 from nescio.app.page import Answers
 from nescio.cli import main
-from nescio.types import need
 
 CHOSEN = ("5 % of known pictures", "at most 5 % wrong answers", "energy")
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from nescio import __version__, scores
+from nescio._common.lazy_imports import need
 from nescio.app import examples, reference
 from nescio.app.desk import Desk
 from nescio.data import byte_digits
@@ -15,7 +16,6 @@ from nescio.decide import ConformalPolicy, Policy
 from nescio.scoring import fit
 from nescio.serve import bundled as service
 from nescio.serve.engine import Engine
-from nescio.types import need
 
 METHODS = (
     scores.default_method().name,

@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nescio._common.lazy_imports import need
 from nescio.app.overlay import shown
 from nescio.data import NOT_DIGITS, byte_digits
 from nescio.data.sources import Rows
 from nescio.data.sources.rows import Problem
 from nescio.inputs import Inputs
 from nescio.serve import bundled
-from nescio.types import need
 
 SIDE = 96
 """Pixels of the longer side of what is shown."""

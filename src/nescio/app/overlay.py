@@ -13,9 +13,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from nescio._common.lazy_imports import need
 from nescio.plots.maps import ABOVE, BELOW, ends, visible
 from nescio.report.overlays import over
-from nescio.types import need
 
 
 def tiles(maps: Mapping[str, NDArray[np.float64]], picture: NDArray[np.float32] | None) -> dict[str, str]:

@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from nescio._common.lazy_imports import need
 from nescio.app import cards
 from nescio.app.desk import MAX_BYTES, NOUNS, Desk
 from nescio.app.doors import Sealed
@@ -25,7 +26,7 @@ from nescio.app.opinion import Opinion
 from nescio.report.html import escape
 from nescio.serve.server import address, listening, server
 from nescio.serve.settings import Settings
-from nescio.types import NescioError, need
+from nescio.types import NescioError
 
 TAKES = {
     "pictures": "Drop a picture here, or choose an example.",

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, NamedTuple
 
-from nescio.types import InputError, need
+from nescio._common.lazy_imports import need
+from nescio.types import InputError
 
 STORE = 512 * 2**20
 """Bytes of shared memory, at most, in which rows and results wait in a Ray of our own."""

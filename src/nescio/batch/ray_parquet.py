@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from nescio._common.lazy_imports import need
 from nescio.data.sources import Rows
 from nescio.data.sources.arrow_files import BLOCK, ParquetTable, _cell
 from nescio.data.sources.tables import TableRows
-from nescio.types import need
 
 MOST = 128 * 2**20
 """Bytes of a part that are sent, at most."""

@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 
+from nescio._common.lazy_imports import need
 from nescio.batch import jobs, ray_cluster, ray_parquet, streaming
 from nescio.batch.jobs import Job, Ready
 from nescio.batch.streaming import Scores
@@ -39,7 +40,7 @@ from nescio.data.parts import Parts
 from nescio.data.sources import Problem, Rows
 from nescio.models.sources import Source
 from nescio.progress import bar
-from nescio.types import InputError, ModelError, need
+from nescio.types import InputError, ModelError
 
 ATTEMPTS = 5
 """A part is given up when so many workers were lost at it: it is the part then that ends them."""

@@ -80,7 +80,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, measure, show, end."""
-    from nescio.types import need
+    from nescio._common.lazy_imports import need
 
     for package in ("gradio", "PIL", "matplotlib"):
         need(package, "app")  # said before the model is opened, not after it

@@ -91,9 +91,10 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from nescio import limits
+    from nescio._common.lazy_imports import need
     from nescio.data import check_ending, check_writable, replacing, write_table
     from nescio.progress import cheaper
-    from nescio.types import InputError, need
+    from nescio.types import InputError
 
     if args.out is not None:
         if Path(args.out).suffix.lower() not in (".html", ".htm"):

@@ -68,13 +68,14 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fit, compare, write."""
     from nescio import plots
+    from nescio._common.lazy_imports import need
     from nescio.data import replacing
     from nescio.evaluate import nll, reliability
     from nescio.models import Classifier
     from nescio.posteriors import Deterministic, Temperature
     from nescio.progress import cheaper
     from nescio.specs.saved_models import names_code, remember
-    from nescio.types import InputError, need
+    from nescio.types import InputError
 
     folder = _checked_folder(args.out)
     need("matplotlib.figure", "demo")

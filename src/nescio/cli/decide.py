@@ -56,9 +56,9 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read, decide, write."""
     from nescio import decide, evaluate, plots
+    from nescio._common.lazy_imports import need
     from nescio.data import check_writable, replacing
     from nescio.data.tables import read_table
-    from nescio.types import need
 
     _check(args)
     apart({"--scores": args.scores, "--labels": args.labels, "--out": args.out, "--plot": args.plot})

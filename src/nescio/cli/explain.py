@@ -68,10 +68,10 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, explain, draw, write."""
+    from nescio._common.lazy_imports import need
     from nescio.attribution.members import distribution
     from nescio.cli.explain_files import MAPS, PICTURE, TABLE, Explainer
     from nescio.progress import bar, cheaper
-    from nescio.types import need
 
     folder = _checked_folder(args, TABLE)
     need("matplotlib.figure", "demo")

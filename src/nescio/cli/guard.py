@@ -63,11 +63,12 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, fit, save."""
+    from nescio._common.lazy_imports import need
     from nescio.guard import Guard
     from nescio.models import Classifier
     from nescio.progress import cheaper
     from nescio.specs.saved_models import remember
-    from nescio.types import InputError, ModelError, need
+    from nescio.types import InputError, ModelError
 
     need("safetensors.torch", "files")
     folder = _checked_folder(args)

@@ -97,12 +97,13 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, gather, draw, write."""
+    from nescio._common.lazy_imports import need
     from nescio.cli.decide import apart
     from nescio.data import check_writable, replacing
     from nescio.findings import gather, plain
     from nescio.limits.reported import reported
     from nescio.progress import cheaper
-    from nescio.types import InputError, need
+    from nescio.types import InputError
 
     form = _form(args)
     for name in ("data", "ood", "labels", "fit", "weights", "reference", "guard"):

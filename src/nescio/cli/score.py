@@ -292,7 +292,8 @@ def _about(args: argparse.Namespace, ready: Ready) -> dict[str, Any]:
 
 def _on_ray(args: argparse.Namespace) -> Any:
     """The module of the other engine, where that is asked for."""
-    from nescio.types import InputError, need
+    from nescio._common.lazy_imports import need
+    from nescio.types import InputError
 
     if args.engine == "local":
         if args.address is not None:

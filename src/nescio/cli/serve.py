@@ -125,7 +125,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open, serve, end."""
     from nescio import serve
-    from nescio.types import need
+    from nescio._common.lazy_imports import need
 
     for package in ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "PIL"):
         need(package, "serve")  # said before the model is opened, not after it

@@ -20,8 +20,9 @@ from typing import Any
 
 from torch import Tensor
 
+from nescio._common.lazy_imports import need
 from nescio.data.atomic import replacing
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 _TENSORS = re.compile(r"state-([0-9a-f]{64})\.safetensors")
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nescio._common.lazy_imports import need
 from nescio.data.pictures import to_float
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 ABOUT = "handwritten digits, 8×8 pixels (the copy of the UCI set that scikit-learn carries), never shown in training"
 

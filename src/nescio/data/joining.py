@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from nescio._common.lazy_imports import need
 from nescio.data.tables import Columns, read_table, write_table
-from nescio.types import need
 
 GROUP = 1 << 16
 """Rows that lie together in a joined Parquet file."""

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nescio.types import InputError, need
+from nescio._common.lazy_imports import need
+from nescio.types import InputError
 
 WINDOW, BLOCK, FLAT = 32, 4, 0.05
 

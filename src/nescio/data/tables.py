@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nescio._common.lazy_imports import need
 from nescio.data.atomic import replacing
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 ENDINGS = (".parquet", ".csv", ".json")
 Columns = Mapping[str, NDArray[Any]]

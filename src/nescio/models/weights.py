@@ -20,9 +20,10 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
+from nescio._common.lazy_imports import need
 from nescio.inputs import describe
 from nescio.models.structure import listing
-from nescio.types import InputError, ModelError, need
+from nescio.types import InputError, ModelError
 
 _HOLDERS = ("state_dict", "model_state_dict", "model")
 _HARMLESS = re.compile(r"collections\.OrderedDict|__builtin__\.set|torch\.\w*Storage|torch\._utils\._rebuild_\w+")

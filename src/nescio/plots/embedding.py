@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nescio._common.lazy_imports import need
 from nescio.evaluate.arrays import Floats, Values, flags, scores
 from nescio.plots.style import COLOURS, INK, axes, legend_above
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

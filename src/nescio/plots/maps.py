@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nescio._common.argument_checks import integer
+from nescio._common.lazy_imports import need
 from nescio.evaluate.arrays import Floats, Values, listed, numbers
 from nescio.plots.kinds import PARTS
 from nescio.plots.style import COLOURS, FAINT, INK, panels
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nescio.types import need
+from nescio._common.lazy_imports import need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nescio._common.lazy_imports import need
 from nescio.evaluate.arrays import Floats, Values
 from nescio.plots.style import COLOURS, FAINT, INK, STYLES, panels
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

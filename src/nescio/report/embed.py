@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from nescio._common.lazy_imports import need
 from nescio.plots.style import ACCENT, FAINT, INK
-from nescio.types import need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nescio._common.lazy_imports import need
 from nescio.plots.maps import ABOVE, BELOW, PALE
 from nescio.report.text import number
-from nescio.types import need
 
 SMALL = 64
 """Pixels a side up to which every one is kept."""

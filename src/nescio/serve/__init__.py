@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nescio._common.lazy_imports import need
 from nescio.serve.engine import Engine
 from nescio.serve.server import Ended, listening, run
 from nescio.serve.settings import Settings
-from nescio.types import need
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from nescio.types import need
+from nescio._common.lazy_imports import need
 
 
 def protocol(seconds: float, most: int) -> type:

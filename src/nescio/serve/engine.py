@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from nescio import attribution, inputs, scores
+from nescio._common.lazy_imports import need
 from nescio.attribution import Attribution
 from nescio.decide import ConformalPolicy, Policy
 from nescio.decide.policy import percent
@@ -36,7 +37,7 @@ from nescio.quantities import Logits, Predictions, Request
 from nescio.scores import Method
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score
-from nescio.types import InputError, ModelError, need
+from nescio.types import InputError, ModelError
 
 ROWS = 8
 """Inputs of a pass on a CPU: a lone request pays for so many, and more at once would gain little."""

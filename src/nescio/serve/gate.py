@@ -11,12 +11,12 @@ import secrets
 import time
 from typing import Any
 
+from nescio._common.lazy_imports import need
 from nescio.serve import callers
 from nescio.serve.bodies import Body, Budget, Message, Receive, Send, Share, announced
 from nescio.serve.errors import Problem, ending, of_failure
 from nescio.serve.metrics import Metrics
 from nescio.serve.settings import Settings
-from nescio.types import need
 
 OPEN = ("/health", "/docs", "/openapi.json")
 """What needs no token."""

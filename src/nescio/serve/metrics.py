@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from nescio._common.lazy_imports import need
 from nescio.decide import Monitor, Policy, Verdict, monitor
 from nescio.serve.watch import Watch
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 TIMES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)

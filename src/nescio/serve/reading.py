@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from nescio._common.lazy_imports import need
 from nescio.data.sources.decode import FORMATS, decode
 from nescio.data.sources.opening import Plain
 from nescio.inputs import Inputs
 from nescio.models.sources import Source
 from nescio.serve.errors import Problem, of_input
 from nescio.serve.tags import honest
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 LONG = 200
 """So many times its shorter side a picture may be long: pre-processing that brings the shorter side to a size would

@@ -8,10 +8,11 @@ import sys
 import warnings
 from typing import Any
 
+from nescio._common.lazy_imports import need
 from nescio.serve.connections import protocol
 from nescio.serve.engine import Engine
 from nescio.serve.settings import Settings
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 SWITCH = 0.0005
 """Seconds that a thread may keep Python to itself; with the usual 0.005 a request waits for the model at each step."""

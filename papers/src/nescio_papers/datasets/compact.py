@@ -24,7 +24,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nescio.types import InputError, need
+from nescio._common.lazy_imports import need
+from nescio.types import InputError
 
 AGAIN = "it is damaged or was cut short; get it again"
 

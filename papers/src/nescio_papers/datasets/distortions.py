@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from nescio.types import need
+from nescio._common.lazy_imports import need
 
 Generators = list[torch.Generator]
 

@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nescio._common.lazy_imports import need
 from nescio.data.digits import digits
 from nescio.data.not_digits import NOT_DIGITS, drawn_letters, photo_patches
 from nescio.data.pictures import PictureSet
-from nescio.types import InputError, need
+from nescio.types import InputError
 from nescio_papers.datasets.compact import Read, read_compact
 from nescio_papers.datasets.torchvision_sets import LAYOUTS, missing, read_torchvision
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from nescio.types import InputError, need
+from nescio._common.lazy_imports import need
+from nescio.types import InputError
 from nescio_papers.datasets.compact import Read
 
 SIDE = 28

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from nescio import evaluate, scores
+from nescio._common.lazy_imports import need
 from nescio.plots import surfaces as draw
 from nescio.posteriors import PosteriorBase
 from nescio.scoring import score
-from nescio.types import need
 from nescio_papers.know_your_limits.doubts import METRICS, reader, single
 from nescio_papers.know_your_limits.models import Net, Plan, Trainer, accuracy
 from nescio_papers.runner.cells import read_json, write_json

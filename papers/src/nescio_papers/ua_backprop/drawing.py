@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nescio._common.lazy_imports import need
 from nescio.plots.maps import ABOVE, BELOW, PALE
 from nescio.plots.style import COLOURS, INK, STYLES, panels
-from nescio.types import need
 from nescio_papers.runner.drawing import svg
 from nescio_papers.runner.program import Figure
 

@@ -18,8 +18,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from nescio._common.lazy_imports import need
 from nescio.data.sources.numbered import stamp
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 BLOCK = 1024
 """Rows of a Parquet file that are read at once."""

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from nescio.types import InputError, need
+from nescio._common.lazy_imports import need
+from nescio.types import InputError
 
 ENDINGS = (
     *(".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".avif"),

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nescio._common.lazy_imports import need
 from nescio.inputs import describe
 from nescio.models.sources.base import Channels, Preprocess, Size
-from nescio.types import InputError, need
+from nescio.types import InputError
 
 
 class Normalise(nn.Module):
