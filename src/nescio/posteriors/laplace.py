@@ -20,13 +20,13 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self, get_args
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from nescio import inputs
 from nescio._common.argument_checks import integer, number
 from nescio._common.chunking import at_once, in_chunks
+from nescio._common.seeds import derived_seed
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier, named_modules
 from nescio.modes import predicting, preserved
@@ -171,7 +171,7 @@ class Laplace(PosteriorBase):
 
     def _noise(self, sample: int, shape: torch.Size) -> Tensor:
         """The noise of one sample, from a generator of its own: it does not depend on how many samples there are."""
-        seed = int(np.random.SeedSequence([self.seed, sample]).generate_state(1, np.uint64)[0])
+        seed = derived_seed(self.seed, sample)
         return torch.randn(1, *shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=torch.float64)
 
     def _observed(self, x: Inputs) -> tuple[Tensor, Tensor]:

@@ -21,12 +21,12 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from nescio._common.seeds import derived_seed
 from nescio.types import ModelError
 
 Unit: TypeAlias = tuple[torch.Size, int | None]
@@ -139,7 +139,7 @@ class Masks(TorchFunctionMode):
         unit, axis = (shape, None) if self.count == 1 else self.units[call] if call < len(self.units) else (None, None)
         if unit is None or shape != grown(unit, axis, self.count):
             raise Unshared
-        mixed = int(np.random.SeedSequence([self.seed, self.draw, call]).generate_state(1, np.uint64)[0])
+        mixed = derived_seed(self.seed, self.draw, call)
         generator = torch.Generator("cpu").manual_seed(mixed)
         keep = torch.rand(unit, generator=generator, dtype=torch.float32, device="cpu") >= p
         return keep if axis is None else torch.cat([keep] * self.count, dim=axis)

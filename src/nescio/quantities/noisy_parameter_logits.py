@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from nescio import inputs
 from nescio._common.chunking import at_once, in_chunks
+from nescio._common.seeds import derived_seed
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting, preserved
@@ -81,7 +81,7 @@ class _Noisy:
 
     def fill(self, draw: int) -> dict[str, Tensor]:
         """The parameters of this draw; they last until the next call."""
-        mixed = int(np.random.SeedSequence([self.request.seed, draw]).generate_state(1, np.uint64)[0])
+        mixed = derived_seed(self.request.seed, draw)
         for device, noise in self.noise.items():
             generator = torch.Generator(device).manual_seed(mixed)
             alone = [view for view in self.views.values() if view.device == device]

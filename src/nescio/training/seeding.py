@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from nescio._common.seeds import derived_seed
+
 
 @contextmanager
 def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[None]:
@@ -36,7 +38,7 @@ def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[Non
 
 def spawned(seed: int, *place: int) -> int:
     """A seed for one of several parts of a whole: parts of different wholes do not meet, as seed + part would."""
-    return int(np.random.SeedSequence([seed, *place]).generate_state(1, np.uint64)[0] >> 1)
+    return derived_seed(seed, *place, bits=63)
 
 
 def states(device: torch.device) -> dict[str, Any]:
