@@ -55,7 +55,7 @@ def kinds() -> str:
 
 def truth() -> str:
     """AUROC of the pairs that were run, our mean over the seeds of each, and the paper's average beside ours."""
-    runs = [reproduce.load(path) for path in sorted((RESULTS / "reproduce").glob("table1-quick-*.json"))]
+    runs = [reproduce.load(path) for path in sorted((ROOT / "papers" / "results").glob("table1-quick-*.json"))]
     (result,) = reproduce.joined(runs)
     found = [table(part, result["scale"]) for part in result["parts"]]
     columns = [(part, column) for part in found for column in part.columns]

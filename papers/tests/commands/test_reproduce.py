@@ -35,7 +35,7 @@ def test_the_list(capsys):
 def test_a_study_is_run_and_written_under_a_new_name(small, tmp_path, capsys):
     assert call("table1", *small) == 0
     assert call("table1", *small) == 0
-    place = tmp_path / "benchmarks" / "results" / "reproduce"
+    place = tmp_path / "papers" / "results"
     names = sorted(path.name for path in place.iterdir())
     assert names == [f"tiny-smoke-{n}.{end}" for n in (1, 2) for end in ("html", "json", "md")]
     out, err = capsys.readouterr()

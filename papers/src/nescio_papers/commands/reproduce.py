@@ -14,7 +14,7 @@ EXAMPLES = """examples:
   nescio reproduce table1 --scale smoke                          a test of the machinery, no download, about a minute
   nescio reproduce table1 --scale quick --data DATA --device cuda
   nescio reproduce table2 --scale paper --data DATA --models MODELS --seeds 0 1 2
-  nescio reproduce page benchmarks/results/reproduce/*.json --out tables.html
+  nescio reproduce page papers/results/*.json --out tables.html
 
 A run that was cut off goes on where it stopped when it is started again with the same folders. Results are written to
 OUT/<study>-<scale>-<n>.json with a page and a Markdown table beside it; nothing is ever overwritten. `page` joins runs
@@ -43,7 +43,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "--work", metavar="DIR", default="nescio-reproduce", help="finished scores are kept here (default: %(default)s)"
     )
     command.add_argument(
-        "--out", metavar="PATH", help="folder of results (default: benchmarks/results/reproduce); with `page`: the file"
+        "--out", metavar="PATH", help="folder of results (default: papers/results); with `page`: the file"
     )
     command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: a GPU where there is one)")
     command.add_argument("--seeds", type=int, nargs="+", metavar="N", help="default: those of the scale")

@@ -14,7 +14,7 @@ from nescio.types import InputError
 from nescio_papers.runner.cells import write_json
 from nescio_papers.runner.scoring import OVER
 
-FOLDER = Path("benchmarks/results/reproduce")
+FOLDER = Path("papers/results")
 FORMAT = 1
 Results = dict[str, Any]
 
