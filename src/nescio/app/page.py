@@ -23,7 +23,6 @@ from nescio.app import cards
 from nescio.app.desk import MAX_BYTES, NOUNS, Desk
 from nescio.app.doors import Sealed
 from nescio.app.opinion import Opinion
-from nescio.report.html import escape
 from nescio.serve.server import address, listening, server
 from nescio.serve.settings import Settings
 from nescio.types import NescioError
@@ -78,7 +77,7 @@ def _looped(make: Callable[[], Any]) -> Any:
 def _blocks(gr: Any, desk: Desk) -> Any:
     answers = Answers(desk)
     with gr.Blocks(title="nescio", analytics_enabled=False, delete_cache=(KEPT // 4, KEPT), fill_width=False) as page:
-        gr.HTML(_header(desk), elem_classes="nescio", js_on_load=None)
+        gr.HTML(cards.header(desk.engine.about, desk.notes), elem_classes="nescio", js_on_load=None)
         with gr.Row():
             with gr.Column(scale=2, min_width=300):
                 given, send = _given(gr, desk)
@@ -257,9 +256,3 @@ def _examples(gr: Any, desk: Desk) -> Any:
     if not desk.examples:
         return None
     return gr.HTML(cards.examples_card(desk.examples), elem_id="examples", elem_classes="nescio", js_on_load=PICK)
-
-
-def _header(desk: Desk) -> str:
-    notes = "".join(f'<p class="quiet">{escape(note)}</p>' for note in desk.notes)
-    about = escape(desk.engine.about)
-    return f'<header><h1>nescio: does it know what it does not know?</h1><p class="quiet">{about}</p>{notes}</header>'

@@ -36,6 +36,25 @@ def render(template: str, package: str = SHARED, **content: object) -> str:
     return _environment(package).get_template(template).render(content)
 
 
+def render_macro(template: str, macro: str, *content: object, package: str = SHARED) -> str:
+    """Fill one macro of a template, for a part of a page.
+
+    Args:
+        template: The file name of the template.
+        macro: The name of the macro.
+        content: What the macro takes, in its order.
+        package: The package that has the template.
+
+    Returns:
+        The HTML. Texts of the content are escaped.
+
+    Example:
+        >>> render_macro("macros.html.j2", "items", ["a < b"]).strip()
+        '<ul><li>a &lt; b</li></ul>'
+    """
+    return str(getattr(_environment(package).get_template(template).module, macro)(*content))
+
+
 @cache
 def _environment(package: str) -> Environment:
     """The templates of a package and the shared ones; a name that the content does not have is an error."""

@@ -18,7 +18,6 @@ from starlette.middleware.cors import CORSMiddleware
 from nescio import __version__
 from nescio.guard.promise import LEVEL, check_level
 from nescio.inputs import Inputs
-from nescio.report.html import facts
 from nescio.serve import answers, drawing, schemas
 from nescio.serve.engine import MAPS, Engine
 from nescio.serve.errors import KINDS, Problem, ending, of_input
@@ -246,9 +245,9 @@ def _documents(app: FastAPI, engine: Engine, settings: Settings) -> None:
         served = {"model": engine.about, "methods": ", ".join(engine.methods)}
         served |= {} if engine.policy is None else {"policy": str(engine.policy)}
         served |= {} if engine.about_guard is None else {"guard": engine.about_guard}
-        told = "" if settings.token is not None else facts(served)
+        secret = settings.token is not None
         base = f"{request.url.scheme}://{request.url.netloc}"
-        return HTMLResponse(page(described(), base, told, engine.kind, settings.token is not None))
+        return HTMLResponse(page(described(), base, None if secret else served, engine.kind, secret))
 
 
 def _explained(engine: Engine, rows: list[Inputs], found: list[Any], show: str) -> list[schemas.Explained]:
