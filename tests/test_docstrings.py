@@ -1,8 +1,14 @@
-"""The examples in docstrings give what they show. They may use `nescio`, `np` and `torch` without importing them."""
+"""Docstrings of the public names are complete, and the examples in all docstrings give what they show.
+
+Examples may use `nescio`, `np` and `torch` without importing them.
+"""
 
 import doctest
+import inspect
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +22,8 @@ MODULES = sorted(
     for file in PACKAGE.rglob("*.py")
     if ">>> " in file.read_text(encoding="utf-8") and file.name not in ("guard.py", "verdict.py")
 )
+COMPLETE = ("quantities",)
+"""The rooms whose public names all have a summary, the sections Args and Returns, and an example."""
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -27,3 +35,54 @@ def test_the_examples_of_a_module_give_what_they_show(module: str) -> None:
     )
     assert result.attempted > 0
     assert result.failed == 0
+
+
+def missing(value: Any) -> Iterator[str]:
+    """Gives what the docstring of a function or a class lacks; of a class its parameters are described there too."""
+    text = inspect.getdoc(value) or ""
+    if isinstance(value, type) and value.__doc__ is None:
+        text = ""  # `getdoc` takes that of the base
+    summary = text.partition("\n")[0]
+    if not (summary[:1].isupper() and summary.endswith(".")):
+        yield "a summary of one line"
+    sections = {line.removesuffix(":") for line in text.splitlines() if line.endswith(":") and line[:1].isupper()}
+    if ">>> " not in text:
+        yield "an example"
+    try:
+        signature = inspect.signature(value)
+    except ValueError:
+        return
+    if set(signature.parameters) - {"args", "kwargs"} and "Args" not in sections:
+        yield "Args"
+    if not isinstance(value, type) and signature.return_annotation not in ("None", None) and "Returns" not in sections:
+        yield "Returns"
+
+
+@pytest.mark.parametrize("room", COMPLETE)
+def test_public_names_say_what_they_do_take_and_give(room: str) -> None:
+    module = import_module(f"nescio.{room}")
+    public = {name: getattr(module, name) for name in module.__all__}
+    described = {name: value for name, value in public.items() if isinstance(value, type) or inspect.isroutine(value)}
+    lacks = {name: found for name, value in described.items() if (found := list(missing(value)))}
+    assert described and not lacks
+
+
+def test_an_incomplete_docstring_is_found() -> None:
+    def bare(x: int) -> int: ...
+
+    def complete(x: int) -> int:
+        """Double a number.
+
+        Args:
+            x: The number.
+
+        Returns:
+            Twice as much.
+
+        Example:
+            >>> 2 * 1
+            2
+        """
+
+    assert list(missing(bare)) == ["a summary of one line", "an example", "Args", "Returns"]
+    assert list(missing(complete)) == []

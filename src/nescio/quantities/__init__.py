@@ -82,7 +82,8 @@ def compute(
         ModelError: The model, or the posterior, cannot answer a request.
 
     Example:
-        >>> answers = compute(Classifier(torch.nn.Linear(2, 3)), torch.ones(4, 2), [Logits(), Features()])
+        >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
+        >>> answers = nescio.quantities.compute(classifier, torch.ones(4, 2), [Logits(), Features()])
         >>> answers[Logits()].shape, answers[Features()].shape
         (torch.Size([4, 3]), torch.Size([4, 2]))
     """

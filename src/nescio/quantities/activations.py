@@ -24,8 +24,8 @@ class Activations(ForwardRequest):
 
     Example:
         >>> request = Activations((Depth("0", 1),))
-        >>> model = Classifier(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 3)))
-        >>> compute(model, torch.tensor([[-1.0, 2.0]]), [request])[request]
+        >>> model = nescio.Classifier(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 3)))
+        >>> nescio.quantities.compute(model, torch.tensor([[-1.0, 2.0]]), [request])[request]
         (tensor([[0., 2.]], dtype=torch.float64),)
     """
 

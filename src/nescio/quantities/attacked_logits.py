@@ -32,7 +32,8 @@ class AttackedLogits(Request):
 
     Example:
         >>> request = AttackedLogits(size=0.1, samples=5)
-        >>> compute(Classifier(torch.nn.Linear(2, 3)), torch.ones(4, 2), [request])[request].shape
+        >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
+        >>> nescio.quantities.compute(classifier, torch.ones(4, 2), [request])[request].shape
         torch.Size([5, 4, 3])
     """
 

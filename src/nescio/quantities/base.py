@@ -48,7 +48,8 @@ class Request:
         ...     def answer(self, classifier, x, budget):
         ...         return x.double().flatten(1).mean(1).cpu()
         >>> request = InputMeans()
-        >>> compute(Classifier(torch.nn.Linear(2, 3)), torch.tensor([[1.0, 3.0]]), [request])[request]
+        >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
+        >>> nescio.quantities.compute(classifier, torch.tensor([[1.0, 3.0]]), [request])[request]
         tensor([2.], dtype=torch.float64)
     """
 
@@ -104,6 +105,13 @@ class Fit:
 
     Args:
         request: The request whose answers are joined.
+
+    Example:
+        >>> fit = nescio.quantities.Logits().start_fit(nescio.Classifier(torch.nn.Identity()))
+        >>> for answer in torch.eye(2), torch.zeros(3, 2):
+        ...     fit.absorb(answer, torch.zeros(len(answer), dtype=torch.long), answer)
+        >>> fit.finish().shape
+        torch.Size([5, 2])
     """
 
     needs_answer: bool = True

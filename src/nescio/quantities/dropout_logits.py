@@ -24,7 +24,8 @@ class DropoutLogits(Request):
 
     Example:
         >>> request = DropoutLogits(rate=0.4, samples=5)
-        >>> compute(Classifier(torch.nn.Linear(2, 3)), torch.ones(4, 2), [request])[request].shape
+        >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
+        >>> nescio.quantities.compute(classifier, torch.ones(4, 2), [request])[request].shape
         torch.Size([5, 4, 3])
     """
 

@@ -18,8 +18,8 @@ class Features(ForwardRequest):
             is taken.
 
     Example:
-        >>> model = Classifier(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 3)))
-        >>> compute(model, torch.tensor([[-1.0, 2.0]]), [Features()])[Features()]
+        >>> model = nescio.Classifier(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 3)))
+        >>> nescio.quantities.compute(model, torch.tensor([[-1.0, 2.0]]), [Features()])[Features()]
         tensor([[0., 2.]], dtype=torch.float64)
     """
 

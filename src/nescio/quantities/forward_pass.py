@@ -32,6 +32,11 @@ class ForwardPass:
         logits: The logits ``[N, C]``, in the type and on the device of the model.
         heard: The last call of each layer that was listened to; None stands for the last linear layer's input.
         statistics: Mean and standard deviation of each channel, ``[N, D]`` for each depth that ran.
+
+    Example:
+        >>> heard = Heard("0", torch.nn.Identity(), torch.tensor([[[1.0], [3.0]]]))
+        >>> ForwardPass(torch.zeros(1, 2), {"0": heard}, {}).features("0")
+        tensor([[2.]], dtype=torch.float64)
     """
 
     def __init__(self, logits: Tensor, heard: Mapping[str | None, Heard], statistics: Mapping[Depth, Tensor]) -> None:
@@ -58,7 +63,8 @@ class ForwardRequest(Request):
         ...     listens_at = (None,)
         ...     def read(self, forward):
         ...         return forward.features(None).norm(dim=1)
-        >>> answers = compute(Classifier(torch.nn.Linear(2, 3)), torch.tensor([[3.0, 4.0]]), [FeatureNorms()])
+        >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
+        >>> answers = nescio.quantities.compute(classifier, torch.tensor([[3.0, 4.0]]), [FeatureNorms()])
         >>> answers[FeatureNorms()]
         tensor([5.], dtype=torch.float64)
     """

@@ -17,12 +17,16 @@ from nescio.types import NormSettings, NormTable
 class GradientNorms(NormSettings, Request):
     """Request a `nescio.types.NormTable`: the norms of R gradients for every input and layer, float64 ``[N, R, L]``.
 
-    The settings are those of `nescio.types.NormSettings`. Requests that differ in their rows alone share the forward
-    and backward passes. The table lies on the model's device.
+    Requests that differ in their rows alone share the forward and backward passes. The table lies on the model's
+    device.
+
+    Args:
+        rows: Which gradients; it and the other settings are those of `nescio.types.NormSettings`.
 
     Example:
         >>> request = GradientNorms("classes")
-        >>> compute(Classifier(torch.nn.Linear(2, 3)), torch.ones(4, 2), [request])[request].norms.shape
+        >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
+        >>> nescio.quantities.compute(classifier, torch.ones(4, 2), [request])[request].norms.shape
         torch.Size([4, 3, 1])
     """
 

@@ -31,7 +31,7 @@ class LaplacePredictions(Request):
     Example:
         >>> posterior = nescio.posteriors.Laplace(torch.nn.Linear(2, 3), samples=5)
         >>> request = LaplacePredictions(posterior=posterior.fit((torch.eye(2), torch.arange(2))))
-        >>> compute(posterior.classifiers[0], torch.ones(4, 2), [request])[request].shape
+        >>> nescio.quantities.compute(posterior.classifiers[0], torch.ones(4, 2), [request])[request].shape
         torch.Size([5, 4, 3])
     """
 

@@ -22,7 +22,8 @@ class LastLayer(ForwardRequest):
 
     Example:
         >>> model = torch.nn.Linear(2, 3)
-        >>> answers = compute(Classifier(model), torch.ones(1, 2), [LastLayer()])
+        >>> classifier = nescio.Classifier(model)
+        >>> answers = nescio.quantities.compute(classifier, torch.ones(1, 2), [LastLayer()])
         >>> torch.equal(answers[LastLayer()][:, -1], model.bias.detach().double())
         True
     """

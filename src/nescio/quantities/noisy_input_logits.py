@@ -29,7 +29,8 @@ class NoisyInputLogits(Request):
 
     Example:
         >>> request = NoisyInputLogits(sigma=0.1, samples=5)
-        >>> compute(Classifier(torch.nn.Linear(2, 3)), torch.ones(4, 2), [request])[request].shape
+        >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
+        >>> nescio.quantities.compute(classifier, torch.ones(4, 2), [request])[request].shape
         torch.Size([5, 4, 3])
     """
 

@@ -34,7 +34,8 @@ class NudgedLogits(Request):
 
     Example:
         >>> request = NudgedLogits(size=0.5)
-        >>> compute(Classifier(torch.nn.Identity()), torch.tensor([[1.0, 2.0]]), [request])[request]
+        >>> classifier = nescio.Classifier(torch.nn.Identity())
+        >>> nescio.quantities.compute(classifier, torch.tensor([[1.0, 2.0]]), [request])[request]
         tensor([[0.5000, 2.5000]], dtype=torch.float64)
     """
 

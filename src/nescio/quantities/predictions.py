@@ -21,7 +21,7 @@ class Predictions(Request):
     Example:
         >>> from nescio.posteriors import InsertedDropout
         >>> posterior = InsertedDropout(torch.nn.Linear(2, 3), samples=5)
-        >>> compute(posterior, torch.ones(4, 2), [Predictions()])[Predictions()].shape
+        >>> nescio.quantities.compute(posterior, torch.ones(4, 2), [Predictions()])[Predictions()].shape
         torch.Size([5, 4, 3])
     """
 

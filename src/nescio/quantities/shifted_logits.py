@@ -33,7 +33,8 @@ class ShiftedLogits(Request):
 
     Example:
         >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
-        >>> compute(Classifier(model), torch.ones(4, 1, 8, 8), [ShiftedLogits()])[ShiftedLogits()].shape
+        >>> classifier = nescio.Classifier(model)
+        >>> nescio.quantities.compute(classifier, torch.ones(4, 1, 8, 8), [ShiftedLogits()])[ShiftedLogits()].shape
         torch.Size([9, 4, 3])
     """
 
