@@ -38,6 +38,17 @@ def test_the_page_asks_for_nothing_from_outside():
     assert page.count("<!doctype html>") == 1 and 'class="smoke"' in page
 
 
+def test_no_text_becomes_markup():
+    hostile = "'\"><script>alert(1)</script>"
+    rows = [row | {"label": row["label"] + hostile, "note": hostile} for row in ROWS]
+    text = render(
+        results(hostile, study=hostile, title=hostile, about=hostile, notes=[hostile], parts=[part(rows, [])])
+    )
+    assert text.count("<script>") == 1 and text.count("&lt;script&gt;") > 10
+    drawn = chart({hostile: [(2, 1.0, hostile), (8, 3.0, hostile)]}, hostile, hostile)
+    assert "<script" not in drawn and drawn.count("&lt;script&gt;") == 10
+
+
 def test_a_run_that_was_ended_says_so():
     assert "The run was ended before all was done" in render(results(complete=False))
     assert "The run was ended before all was done" in markdown(results(complete=False))

@@ -4,74 +4,114 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from nescio.report.html import escape
+from nescio.report.render import render_macro
 
 Points = Sequence[tuple[float, float, str]]
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 320, 64, 48, 16, 16
 DASHES = ("", "6 4", "2 3", "8 3 2 3")
+TICKS = 8
+"""Ticks stand where the points are, where there are no more than these."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the chart, in pixels, and what it stands for."""
+
+    x: float
+    y: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points joined by a line."""
+
+    name: str
+    points: Sequence[Point]
+    dashes: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What is on a chart: grid lines and ticks as (place in pixels, value), and the series."""
+
+    alt: str
+    x_label: str
+    y_label: str
+    rows: Sequence[tuple[float, str]]
+    columns: Sequence[tuple[float, str]]
+    series: Sequence[Series]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    bottom: int = HEIGHT - BOTTOM
 
 
 def chart(series: Mapping[str, Points], x_label: str, y_label: str, log: bool = False) -> str:
-    """Points (x, y, label) of each series; with log=True the x axis is logarithmic. Empty where there is no point."""
-    places = {name: [(_axis(x, log), y, label) for x, y, label in points] for name, points in series.items() if points}
-    if not places:
-        return ""
-    xs = [x for points in places.values() for x, _, _ in points]
-    ys = [y for points in places.values() for _, y, _ in points]
-    x_ends, y_ends = _ends(xs), _ends(ys)
+    """Return a chart as SVG.
 
-    def at(x: float, y: float) -> tuple[float, float]:
-        across = (x - x_ends[0]) / (x_ends[1] - x_ends[0])
-        up = (y - y_ends[0]) / (y_ends[1] - y_ends[0])
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - BOTTOM - TOP)
+    Args:
+        series: Points (x, y, label) of each series.
+        x_label: What x is.
+        y_label: What y is.
+        log: Whether the x axis is logarithmic.
 
-    own: list[float] = []  # ticks where the points are, if there are few of them and they do not touch
-    for x in sorted(set(xs)):
-        if not own or x - own[-1] > 0.06 * (x_ends[1] - x_ends[0]):
-            own.append(x)
-    ticks = own if log and len(own) <= 8 else [x_ends[0] + step / 4 * (x_ends[1] - x_ends[0]) for step in range(5)]
-    parts = [_grid(ticks, y_ends, at, log)]
-    for number, (name, points) in enumerate(places.items()):
-        spots = [at(x, y) for x, y, _ in sorted(points)]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
-        dash = f' stroke-dasharray="{DASHES[number % len(DASHES)]}"' if number % len(DASHES) else ""
-        parts.append(f'<polyline points="{path}" fill="none" stroke="var(--accent)" stroke-width="2"{dash}/>')
-        for (x, y), (_, value, label) in zip(spots, sorted(points), strict=True):
-            hint = escape(f"{name}: {label}, {value:.4g}")
-            parts.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="var(--accent)"><title>{hint}</title></circle>'
-            )
-        x, y = spots[-1]
-        parts.append(
-            f'<text x="{x - 6:.1f}" y="{y + (16 if number % 2 else -8):.1f}" text-anchor="end">{escape(name)}</text>'
+    Returns:
+        The SVG; empty where there is no point.
+    """
+    content = chart_content(series, x_label, y_label, log)
+    return "" if content is None else render_macro("chart.html.j2", "chart", content, package=__package__ or "")
+
+
+def chart_content(series: Mapping[str, Points], x_label: str, y_label: str, log: bool = False) -> Chart | None:
+    """Return what is on a chart; None where there is no point. The arguments are those of `chart`."""
+    values = {name: [(_axis(x, log), y, label) for x, y, label in points] for name, points in series.items() if points}
+    if not values:
+        return None
+    xs = [x for points in values.values() for x, _, _ in points]
+    x_ends, y_ends = _ends(xs), _ends([y for points in values.values() for _, y, _ in points])
+    across = _scale(x_ends, LEFT, WIDTH - RIGHT)
+    upward = _scale(y_ends, HEIGHT - BOTTOM, TOP)
+    steps = [step / 4 for step in range(5)]
+    ticks = _apart(sorted(set(xs)), 0.06 * (x_ends[1] - x_ends[0]))
+    if not log or len(ticks) > TICKS:
+        ticks = [x_ends[0] + step * (x_ends[1] - x_ends[0]) for step in steps]
+    levels = [y_ends[0] + step * (y_ends[1] - y_ends[0]) for step in steps]
+    drawn = [
+        Series(
+            name,
+            [Point(across(x), upward(y), f"{label}, {y:.4g}") for x, y, label in sorted(points)],
+            DASHES[number % len(DASHES)],
         )
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x_label)}</text>')
-    parts.append(f'<text x="{LEFT}" y="{TOP - 4}">{escape(y_label)}</text>')
-    alt = escape(f"{y_label} by {x_label}: {', '.join(places)}")
-    return (
-        f'<div class="plot"><div><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{alt}" '
-        f'font-size="12" fill="currentColor">{"".join(parts)}</svg></div></div>'
+        for number, (name, points) in enumerate(values.items())
+    ]
+    return Chart(
+        alt=f"{y_label} by {x_label}: {', '.join(values)}",
+        x_label=x_label,
+        y_label=y_label,
+        rows=[(upward(y), f"{y:.4g}") for y in levels],
+        columns=[(across(x), f"{2**x if log else x:.3g}") for x in ticks],
+        series=drawn,
     )
 
 
-def _grid(
-    ticks: Sequence[float], y_ends: tuple[float, float], at: Callable[[float, float], tuple[float, float]], log: bool
-) -> str:
-    parts = []
-    for step in range(5):
-        y = y_ends[0] + step / 4 * (y_ends[1] - y_ends[0])
-        left, height = float(LEFT), at(ticks[0], y)[1]
-        parts.append(
-            f'<line x1="{left}" x2="{WIDTH - RIGHT}" y1="{height:.1f}" y2="{height:.1f}" stroke="var(--line)"/>'
-        )
-        parts.append(f'<text x="{left - 6}" y="{height + 4:.1f}" text-anchor="end">{y:.4g}</text>')
-    for x in ticks:
-        across, bottom = at(x, y_ends[0])
-        shown = 2**x if log else x
-        parts.append(f'<text x="{across:.1f}" y="{bottom + 18:.1f}" text-anchor="middle">{shown:.3g}</text>')
-    return "".join(parts)
+def _scale(ends: tuple[float, float], first: float, last: float) -> Callable[[float], float]:
+    """The way from values to pixels, to a tenth."""
+    low, high = ends
+    return lambda value: round(first + (value - low) / (high - low) * (last - first), 1)
+
+
+def _apart(values: Sequence[float], distance: float) -> list[float]:
+    """Those of rising values that lie more than a distance behind the one before."""
+    kept: list[float] = []
+    for value in values:
+        if not kept or value - kept[-1] > distance:
+            kept.append(value)
+    return kept
 
 
 def _axis(x: float, log: bool) -> float:
