@@ -30,7 +30,8 @@ import torch
 from measure import machine, save, synchronize
 
 from nescio import scores
-from nescio.batch.jobs import DataAt, Job, ModelAt, Ready, batches
+from nescio.batch.jobs import Job, Ready, batches
+from nescio.specs import DataSpec, ModelSpec
 from nescio.batch.streaming import scored, stream
 from nescio.data import prefetch, read_table
 from nescio.data.parts import Parts
@@ -125,8 +126,8 @@ def opened(spec: str, data: Path, options: argparse.Namespace) -> Ready:
     """A case, which is named NETWORK:METHOD:BATCH."""
     model, method, batch = spec.split(":")
     torch.manual_seed(0)
-    where = ModelAt(f"torchvision:{model}", device=options.device)
-    return Job(where, DataAt(str(data)), (scores.get(method),), batch=int(batch), workers=options.workers).open()
+    where = ModelSpec(f"torchvision:{model}", device=options.device)
+    return Job(where, DataSpec(str(data)), (scores.get(method),), batch=int(batch), workers=options.workers).open()
 
 
 def case(ready: Ready, read: float, seconds: float) -> dict[str, Any]:

@@ -42,7 +42,6 @@ ARROW["attribution"] = {*ARROW["posteriors"], "posteriors", "scores"}
 ARROW["mitigate"] = {*ARROW["attribution"], "attribution", "evaluate"}
 ARROW["scoring"] = {*ARROW["quantities"], "quantities", "scores"}
 ARROW["guard"] = {*ARROW["quantities"], "quantities", "scores", "decide", "data"}
-ARROW["study"] = set(ARROW)
 ARROW["specs"] = set(ARROW)
 ARROW["batch"] = set(ARROW)
 ARROW["findings"] = set(ARROW) - {"batch"}
@@ -58,7 +57,7 @@ for room in set(ARROW) - {"types", "_common"}:
 
 CORE = {
     *("types", "_common", "inputs", "progress", "modes", "models", "trace", "training", "posteriors", "quantities"),
-    *("scores", "scoring", "evaluate", "decide", "study", "specs", "batch", "cli"),
+    *("scores", "scoring", "evaluate", "decide", "specs", "batch", "cli"),
 }
 CORE_MAY_LOAD = sys.stdlib_module_names | {"torch", "numpy", "nescio"}
 
@@ -305,7 +304,7 @@ assert nescio.trace.class_gradients(model, torch.randn(2, 4)).norms.any()
 print("nescio.trace.runtime.kernels" in sys.modules)  # Triton may be: torch.func itself loads it
 from nescio import Classifier, ClassGradients, score
 assert nescio.score is score and callable(nescio.methods)
-for name in ("trace", "scores", "types", "models", "quantities", "study"):
+for name in ("trace", "scores", "types", "models", "quantities", "batch"):
     getattr(nescio, name)
 u = nescio.score(torch.nn.Linear(4, 3), torch.ones(2, 4))
 assert u.shape == (2,) and u.dtype == torch.float64
@@ -341,6 +340,16 @@ def test_import_of_nescio_loads_no_room() -> None:
 def test_an_unknown_name_is_an_attribute_error_that_lists_the_names() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'scoer'; it has Guard, score, fit, methods"):
         nescio.scoer
+
+
+def test_every_public_name_is_imported_for_type_checkers() -> None:
+    """`__getattr__` gives Any, so a name that is not imported has no type for users."""
+    tree = parsed((PACKAGE / "__init__.py").read_text(encoding="utf-8"), "__init__.py")
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    typed = {
+        alias.asname or alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert set(nescio.__all__) - {"__version__"} == typed
 
 
 def test_dir_shows_the_public_names() -> None:

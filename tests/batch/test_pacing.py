@@ -7,9 +7,10 @@ import pytest
 
 from nescio import progress, scores
 from nescio.batch import columns, pacing
-from nescio.batch.jobs import DataAt, Job, ModelAt, identity
+from nescio.batch.jobs import Job, identity
 from nescio.batch.streaming import stream
 from nescio.data.parts import KEPT, Parts, part_rows
+from nescio.specs import DataSpec, ModelSpec
 
 MODEL = """
 import torch
@@ -48,7 +49,9 @@ def ready(tmp_path, monkeypatch):
         x = np.random.default_rng(0).normal(size=(rows, 4))
         x[list(broken)] = np.nan
         np.savez("x.npz", x=x)
-        return Job(ModelAt("pacedmodels:build"), DataAt("x.npz", on_error=on_error), (scores.get("entropy"),)).open()
+        return Job(
+            ModelSpec("pacedmodels:build"), DataSpec("x.npz", on_error=on_error), (scores.get("entropy"),)
+        ).open()
 
     return opened
 

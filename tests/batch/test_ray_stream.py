@@ -16,13 +16,14 @@ import torch
 
 from nescio import scores
 from nescio.batch import ray_parquet, ray_stream, streaming
-from nescio.batch.jobs import DataAt, Job, ModelAt, identity
+from nescio.batch.jobs import Job, identity
 from nescio.batch.ray_cluster import Node, share
 from nescio.batch.ray_stream import Usage, _Done, _Work, _Worker
 from nescio.batch.streaming import score_part
 from nescio.cli import main
 from nescio.data import read_table
 from nescio.data.parts import MANIFEST, Aside, Parts
+from nescio.specs import DataSpec, ModelSpec
 from nescio.types import InputError, ModelError
 
 MODELS = """
@@ -88,7 +89,7 @@ def cluster():
     """A Ray for all tests, and its address: to start one takes seconds."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'nescio[ray]'")
     pytest.importorskip("pandas", reason="Ray Data is not installed: pip install 'nescio[ray]'")
-    with ray_stream.cluster.quiet(), ray_stream.cluster._silent():
+    with ray_stream.ray_cluster.quiet(), ray_stream.cluster._silent():
         ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
@@ -96,7 +97,7 @@ def cluster():
 
 def job(*methods, model="raymodels:build", data="broken.npz", x=None, on_error="skip", **more):
     chosen = tuple(scores.get(one) for one in methods or ("entropy",))
-    return Job(ModelAt(model), DataAt(data, x, on_error=on_error), chosen, batch=SIZE, **more)
+    return Job(ModelSpec(model), DataSpec(data, x, on_error=on_error), chosen, batch=SIZE, **more)
 
 
 def locally(asked, ending=".csv"):
@@ -136,7 +137,7 @@ def manifest(name):
 def test_ray_gives_the_bytes_of_the_local_engine_though_a_worker_is_killed_and_rows_are_broken(
     folder, cluster, capfd, monkeypatch
 ):
-    asked = job("regrad", "perturb_x", "mahalanobis", fit=DataAt("train.npz"), data="tables", x="x")
+    asked = job("regrad", "perturb_x", "mahalanobis", fit=DataSpec("train.npz"), data="tables", x="x")
     local = locally(asked, ".parquet")
     Path("deadly").touch()
     monkeypatch.setattr(ray_parquet, "reader", noting(ray_parquet.reader, folder / "read"))
@@ -270,9 +271,9 @@ def played(folder, monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(ray_stream.cluster, "quiet", Bare)
-    monkeypatch.setattr(ray_stream.cluster, "connected", lambda address: Bare())
-    monkeypatch.setattr(ray_stream.cluster, "nodes", lambda: [Node(64, 0)])
+    monkeypatch.setattr(ray_stream.ray_cluster, "quiet", Bare)
+    monkeypatch.setattr(ray_stream.ray_cluster, "connected", lambda address: Bare())
+    monkeypatch.setattr(ray_stream.ray_cluster, "nodes", lambda: [Node(64, 0)])
 
     def play(asked, change, name="played", tell=lambda words: None):
         def results(work, rows, parts, workers, gpu):
@@ -345,7 +346,7 @@ def test_a_gpu_is_named_by_ray(folder):
     assert not ray_stream._gpu(ready)
 
     def asking(device):
-        asked = Job(ModelAt("raymodels:build", device=device), DataAt("x.npz"), (), batch=SIZE)
+        asked = Job(ModelSpec("raymodels:build", device=device), DataSpec("x.npz"), (), batch=SIZE)
         return ray_stream._gpu(ray_stream.opened(asked))  # opened without it
 
     assert asking("cuda") and not asking("cpu")

@@ -11,10 +11,11 @@ import torch
 import nescio
 from nescio import scores
 from nescio.batch import streaming
-from nescio.batch.jobs import DataAt, Job, ModelAt, identity, machine
+from nescio.batch.jobs import Job, identity, machine
 from nescio.batch.streaming import Usage, score_part, stream
 from nescio.data import read_table
 from nescio.data.parts import Parts
+from nescio.specs import DataSpec, ModelSpec, open_source
 from nescio.types import InputError
 
 MODELS = """
@@ -52,7 +53,7 @@ def folder(tmp_path, monkeypatch):
 
 def job(*methods, model="streammodels:build", data="x.npz", batch=4, **more):
     chosen = tuple(scores.get(one) for one in methods)
-    return Job(ModelAt(model), DataAt(data, on_error="skip"), chosen, batch=batch, **more)
+    return Job(ModelSpec(model), DataSpec(data, on_error="skip"), chosen, batch=batch, **more)
 
 
 def streamed(asked, size, name="out"):
@@ -80,7 +81,7 @@ def test_every_method_without_training_data_gives_the_same_bytes_in_parts_of_any
     assert list(table) == ["index", *FREE, "predicted", "probability", "label"]
     assert table["index"].tolist() == list(range(ROWS))
     x = torch.from_numpy(np.load("x.npz")["x"])
-    truth = nescio.score(asked.model.open().model, x, FREE)
+    truth = nescio.score(open_source(asked.model).model, x, FREE)
     for name in FREE:
         np.testing.assert_allclose(table[name], truth[name].numpy(), rtol=1e-8, atol=1e-12, err_msg=name)
 
@@ -112,7 +113,7 @@ def test_parts_made_alone_in_any_order_by_jobs_that_travelled_are_those_of_the_s
 def test_a_job_is_opened_once_in_a_process_and_warmed_with_the_first_rows(folder, monkeypatch):
     opened, shown = [], []
     real, plain = Job.open, streaming.scored
-    monkeypatch.setattr(Job, "open", lambda self, *a: (opened.append(self.model.spec), real(self, *a))[1])
+    monkeypatch.setattr(Job, "open", lambda self, *a: (opened.append(self.model.name), real(self, *a))[1])
     monkeypatch.setattr(streaming, "scored", lambda ready, reads, *more: plain(ready, _noted(reads, shown), *more))
     for start in (8, 16):
         score_part(job("entropy"), start, start + 4)
@@ -157,7 +158,7 @@ def test_a_stream_that_was_cut_off_goes_on_and_ends_the_same(folder, monkeypatch
 
 
 def test_methods_that_are_fitted_give_the_same_again_and_elsewhere(folder):
-    given = DataAt("x.npz")
+    given = DataSpec("x.npz")
     asked = job("mahalanobis", "laplace", "entropy", fit=given)
     assert streamed(asked, 4) == streamed(asked, 40)
     found = score_part(pickle.loads(pickle.dumps(asked)), 8, 16)
@@ -170,7 +171,7 @@ def test_rows_that_cannot_be_used_stop_or_are_left_out(folder):
     skipping = job("entropy", data="broken.npz")
     streamed(skipping, 4)
     assert read_table("out.csv")["index"].tolist() == [i for i in range(ROWS) if i not in (4, 5, 6, 7, 18)]
-    stopping = Job(skipping.model, DataAt("broken.npz"), skipping.methods, batch=4)
+    stopping = Job(skipping.model, DataSpec("broken.npz"), skipping.methods, batch=4)
     ready = stopping.open()
     assert identity(stopping, ready) == identity(skipping, skipping.open())  # one may go on with the other
     with Parts("kept", ROWS, 4, identity(stopping, ready)) as parts:
@@ -199,7 +200,7 @@ def test_identities_differ_with_what_numbers_depend_on_and_with_nothing_else(fol
         "data": job("entropy", data="broken.npz"),
         "methods": job("energy"),
         "batch size": job("entropy", batch=8),
-        "training data": job(scores.KNN(k=2), fit=DataAt("x.npz")),
+        "training data": job(scores.KNN(k=2), fit=DataSpec("x.npz")),
     }
     for key, asked in changes.items():
         found = of(asked)

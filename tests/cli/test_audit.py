@@ -94,7 +94,7 @@ def test_texts_have_no_directions(
             return {"input_ids": [len(text)]}
 
     found = Source(lambda input_ids: input_ids, Texts(Words()), "texts")  # type: ignore[arg-type]
-    monkeypatch.setattr("nescio.cli.audit.opened_model", lambda args: found)
+    monkeypatch.setattr("nescio.specs.open_source", lambda spec: found)
     assert audit() == 2
     assert "there is no direction among texts" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from nescio import evaluate, posteriors
 from nescio.cli import main, parser
-from nescio.cli.calibrate import _parts
+from nescio.cli.calibrate import _data
 from nescio.models import Classifier
 from nescio.models.sources import Source
 
@@ -84,7 +84,7 @@ def test_no_input_is_in_both_halves(folder):
     source = Source(Classifier.of(model()), None, "a layer")
     x, y = loaded("held.npz")
     halves = [{(*row, label) for x, y in part for row, label in zip(x.tolist(), y.tolist(), strict=True)}
-              for part in (*_parts(arguments, source), [(x, y)])]  # fmt: skip
+              for part in (*_data(arguments, source), [(x, y)])]  # fmt: skip
     assert len(halves[0]) == len(halves[1]) == 200
     assert not halves[0] & halves[1]
     assert halves[0] | halves[1] == halves[2]

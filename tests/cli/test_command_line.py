@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 
 from nescio.cli import parser
-from nescio.cli.own_model import command_again
+from nescio.cli.command_line import command_line
 
 
 @pytest.mark.parametrize(
@@ -21,5 +21,5 @@ def test_arguments_come_back(given: list[str]) -> None:
         return parser().parse_args(words)
 
     args = parsed(given)
-    again = shlex.split(command_again("audit", args, ("directions", "score")))
+    again = shlex.split(command_line("audit", vars(args), ("directions", "score")))
     assert again[0] == "nescio" and vars(parsed(again[1:])) == vars(args)

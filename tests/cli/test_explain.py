@@ -13,9 +13,9 @@ from PIL import Image
 
 import nescio
 from nescio import attribution, plots, posteriors, zoo
+from nescio.batch.map_files import MapFiles
 from nescio.cli import explain as command
 from nescio.cli import main
-from nescio.cli.explain_files import Explainer
 
 KINDS = ("epistemic", "aleatoric", "total")
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -330,7 +330,7 @@ def test_padding_of_a_text_is_no_word(folder, monkeypatch):
     figures = caught(monkeypatch)
     posterior = posteriors.InsertedDropout(made("text"), samples=3)
     method = attribution.UABackprop(path="gradient")
-    work = Explainer(posterior, method, folder / "maps", names=lambda index: f"w{index}")
+    work = MapFiles(posterior, method, folder / "maps", names=lambda index: f"w{index}")
     x = {"input_ids": torch.tensor([[3, 5, 3, 0]]), "attention_mask": torch.tensor([[1, 1, 1, 0]])}
     assert len(list(work.explain(["text"], x))) == 1
     labels = {label.get_text() for label in figures[0].axes[0].get_yticklabels()}

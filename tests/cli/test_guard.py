@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from nescio import Guard
-from nescio.batch.jobs import DataAt, GuardAt, Job, ModelAt
+from nescio.batch.jobs import Job
 from nescio.batch.streaming import score_part
 from nescio.cli import main
 from nescio.data import read_table
 from nescio.data.parts import RUNS
+from nescio.specs import DataSpec, GuardSpec, ModelSpec
 
 image = pytest.importorskip("PIL.Image")
 
@@ -178,7 +179,7 @@ def test_any_part_of_the_work_can_be_done_by_another_process(folder):
     """What `--engine ray` rests on: a job that can be pickled, and a pure function of it."""
     assert guard() == 0
     assert check() == 0
-    job = Job(ModelAt("guarded:build"), DataAt("new.npz"), (), batch=8, guard=GuardAt("guard"))
+    job = Job(ModelSpec("guarded:build"), DataSpec("new.npz"), (), batch=8, guard=GuardSpec("guard"))
     found = score_part(job, 8, 24)
     table = read_table("v.csv")
     assert list(found.columns) == list(table)

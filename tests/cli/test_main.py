@@ -341,7 +341,7 @@ def test_demo_prints_the_table_and_writes_the_page(tmp_path, monkeypatch, capsys
         (["--out", "page.pdf"], "ends in .html, but got 'page.pdf'"),
         (["--out", "nowhere/page.html"], "does not exist"),
         (["--inputs", "1"], "4 to 1000 inputs"),
-        (["--epochs", "0"], "epochs: expected at least 1, but got 0"),
+        (["--epochs", "0"], "expected epochs to be a whole number of at least 1, got 0"),
         (["--seed", "x"], "invalid int value: 'x'"),
     ],
 )

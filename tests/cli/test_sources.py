@@ -167,13 +167,13 @@ def test_an_exported_program_and_its_gradients(folder):
 def test_a_saved_posterior(folder, capsys):
     pytest.importorskip("safetensors")
     from nescio.posteriors import DeepEnsemble
-    from nescio.specs.saved_models import remember
+    from nescio.specs import ModelSpec, remember
 
     source = open_model("sourcemodels:pictures", size=4)
     other = open_model("sourcemodels:pictures", size=4)
     torch.nn.init.normal_(other.model.module[1].weight)
     DeepEnsemble([source.model, other.model]).save("kept")
-    remember("kept", "sourcemodels:pictures", size=4)
+    remember("kept", ModelSpec("sourcemodels:pictures", size=4))
     asked = ("--model", "kept", "--data", "pictures", "--method", "mutual_information", "--device", "cpu")
     assert score(*asked) == 2
     assert "--base sourcemodels:pictures" in capsys.readouterr().err

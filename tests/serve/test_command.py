@@ -17,9 +17,9 @@ import torch
 
 from nescio import serve
 from nescio.cli import main, parser
-from nescio.cli.app import _source
+from nescio.cli.app import _desk
 from nescio.cli.serve import _amount, _engine, _seconds
-from nescio.specs.saved_models import remember
+from nescio.specs import ModelSpec, remember
 from nescio.types import InputError, ModelError
 
 SECRET = 271828.1828
@@ -135,7 +135,7 @@ def test_classes_by_the_names_of_a_file(command, tmp_path):
     (tmp_path / "names.txt").write_text("cat\ndog\nfox\n")
     given = ["--model", "tests.serve.models:slow", "--class-names", str(tmp_path / "names.txt")]
     args = parser().parse_args([command, *given])
-    source = _engine(args).source if command == "serve" else _source(args)
+    source = _engine(args).source if command == "serve" else _desk(args).engine.source
     assert source.classes == ("cat", "dog", "fox")
 
 
@@ -179,7 +179,7 @@ def test_a_guard_is_made_of_a_reference_or_loaded(tmp_path, capsys):
     engine.guard.save(tmp_path / "guard")
     loaded = _engine(parser().parse_args([*model, "--guard", str(tmp_path / "guard")]))
     assert loaded.guard.fitted.count == 120
-    remember(tmp_path / "guard", "tests.serve.models:quick")  # as `nescio guard` does
+    remember(tmp_path / "guard", ModelSpec("tests.serve.models:quick"))  # as `nescio guard` does
     alone = ["serve", "--guard", str(tmp_path / "guard")]
     with pytest.raises(ModelError, match=r"names the function .*models:quick, and opening it would run that"):
         _engine(parser().parse_args(alone))

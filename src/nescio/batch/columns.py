@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nescio.batch import verdict_columns
 from nescio.batch.jobs import Ready
+from nescio.batch.verdict_columns import Flagged
 from nescio.data.prefetch import Read
 from nescio.data.sources import Problem
 from nescio.data.sources.arrays import ArrayRows
@@ -67,8 +68,9 @@ class Gathered:
         self.labels += [] if batch.labels is None else [batch.labels]
 
     def _score(self, x: Inputs) -> None:
-        model, given = self.ready.source.model, self.ready.job.model.classes
-        methods: list[Any] = [*self.ready.methods, _Predicted(None if given is None else len(given)), _Probability()]
+        model, source = self.ready.source.model, self.ready.source
+        named = len(source.classes or ()) if self.ready.job.model.class_names is not None else None
+        methods: list[Any] = [*self.ready.methods, _Predicted(named), _Probability()]
         output: Any = model.output if isinstance(model, Classifier) else None
         for key, one in score(model, x, methods, output=output, progress=False, report=True).items():
             self.found[key].append(one)
@@ -85,7 +87,7 @@ class Gathered:
             columns["label"] = _whole(self.labels)
             columns |= _named("label_class", columns["label"], rows.classes)
         notes = {key: note for key in self.keys if (note := _note(self.found[key]))}
-        return Scores(columns, self.problems, {"guard": verdict_columns.note(columns)} if judged else notes)
+        return Scores(columns, self.problems, {"guard": Flagged.of_columns(columns).as_note()} if judged else notes)
 
     def _scores(self) -> dict[str, Column]:
         columns = {key: _numbers(self.found[key]) for key in self.keys}

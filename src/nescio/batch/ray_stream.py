@@ -40,6 +40,7 @@ from nescio.data.parts import Parts
 from nescio.data.sources import Problem, Rows
 from nescio.models.sources import Source
 from nescio.progress import bar
+from nescio.specs import only_network, open_guard, open_rows, open_source, open_training
 from nescio.types import InputError, ModelError
 
 ATTEMPTS = 5
@@ -65,11 +66,11 @@ class Usage(streaming.Usage):
 
 def opened(job: Job, tell: Callable[[Source, Rows], object] = lambda source, rows: None) -> Ready:
     """The job as the process that keeps the results needs it: no GPU is taken, and no method fitted."""
-    source = replace(job.model, device=None).open()
-    rows = job.data.open(source)
+    source = open_source(replace(job.model, device=None))
+    rows = open_rows(job.data, source)
     tell(source, rows)
-    training = None if job.fit is None else jobs.labelled(job.fit, source, job.batch)[1]
-    guard = None if job.guard is None else job.guard.open(source)
+    training = None if job.fit is None else open_training(job.fit, source, job.batch)[1]
+    guard = None if job.guard is None else open_guard(job.guard, only_network(source))
     return Ready(job, source, rows, job.methods, training, guard)
 
 
@@ -196,7 +197,7 @@ class _Worker:
             self.same = self.same or jobs.weights(ready.source.model) == work.weights
             if not self.same:
                 raise ModelError(
-                    f"expected the same weights of {work.job.model.spec} in every process, but they are others in this "
+                    f"expected the same weights of {work.job.model.name} in every process, but they are others in this "
                     "one; give a file of --weights, or fix the seed in the function that makes the model"
                 )
             with ray_parquet.lent(ready.rows, start, table):

@@ -2,34 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nescio.data.tables import read_table
 from nescio.guard import Guard, Verdict, joined
 from nescio.guard.promise import benjamini_hochberg
 
 Column = NDArray[Any]
+Columns = dict[str, Column]
+Retelling = Callable[[Columns], Columns]
+"""From the columns of a part to those that are written."""
 WORST = 5
 """Inputs that are named, at most."""
 CHANCE = "It is unusual, but among so many inputs that may be chance."
 
 
-def columns(verdicts: Sequence[Verdict], guard: Guard, level: float) -> dict[str, Column]:
-    """The columns of some verdicts, in order, of none too: the guard says which there are.
+class Worst(NamedTuple):
+    """Hold what people are told of a foreign input."""
 
-    predicted, confidence, p_value, foreign (at this level), what each witness says, as z, and where the reference had
-    labels, wrong with wrong_low and wrong_high; then words.
+    p_value: float
+    oddness: float
+    """The sum of what the witnesses say."""
+    name: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Flagged:
+    """Count the foreign inputs of some rows, and hold the worst of them."""
+
+    foreign: int
+    worst: list[Worst]
+
+    @classmethod
+    def of_columns(cls, table: Columns) -> Flagged:
+        """Read the columns of a part."""
+        foreign, oddness = np.flatnonzero(table["foreign"]), _oddness(table)
+        order = sorted(foreign.tolist(), key=lambda i: (table["p_value"][i], -oddness[i]))[:WORST]
+        names, words = table.get("name", table["index"]), table["words"]
+        worst = [Worst(float(table["p_value"][i]), float(oddness[i]), str(names[i]), str(words[i])) for i in order]
+        return cls(len(foreign), worst)
+
+    @classmethod
+    def of_note(cls, note: Mapping[str, Any]) -> Flagged:
+        """Read what `as_note` gave, after a way through JSON."""
+        return cls(note["foreign"], [Worst(*one) for one in note["worst"]])
+
+    def as_note(self) -> dict[str, Any]:
+        """Return the same for the manifest, as JSON can hold it."""
+        return {"foreign": self.foreign, "worst": [list(one) for one in self.worst]}
+
+    @classmethod
+    def together(cls, parts: Iterable[Flagged]) -> Flagged:
+        """Join what is known of several parts."""
+        every = list(parts)
+        worst = sorted((one for part in every for one in part.worst), key=lambda one: (one.p_value, -one.oddness))
+        return cls(sum(part.foreign for part in every), worst[:WORST])
+
+
+def columns(verdicts: Sequence[Verdict], guard: Guard, level: float) -> Columns:
+    """Return verdicts as columns, in order; the columns of no verdicts too, since the guard says which there are.
+
+    Args:
+        verdicts: What the guard said, batch by batch.
+        guard: The guard.
+        level: The share of inputs like the reference that may be called foreign by mistake.
+
+    Returns:
+        predicted, confidence, p_value, foreign (at this level), what each witness says, as z, and where the reference
+        had labels, wrong with wrong_low and wrong_high; then words.
     """
-    found = guard.fitted
-    names = [witness.name for witness in found.witnesses]
-    wrong = [] if found.mistakes is None else ["wrong", "wrong_low", "wrong_high"]
+    fitted = guard.fitted
+    names = [witness.name for witness in fitted.witnesses]
+    wrong = [] if fitted.mistakes is None else ["wrong", "wrong_low", "wrong_high"]
     if not verdicts:
         numbers = dict.fromkeys(("confidence", "p_value", *names, *wrong), np.empty(0))
-        own: dict[str, Column] = {"predicted": np.empty(0, np.int64), **numbers}
+        own: Columns = {"predicted": np.empty(0, np.int64), **numbers}
         own |= {"foreign": np.empty(0, np.bool_), "words": np.empty(0, np.str_)}
     else:
         whole = joined(verdicts)
@@ -42,45 +97,33 @@ def columns(verdicts: Sequence[Verdict], guard: Guard, level: float) -> dict[str
     return {name: own[name] for name in ("predicted", "confidence", "p_value", "foreign", *names, *wrong, "words")}
 
 
-def note(table: dict[str, Column]) -> dict[str, Any]:
-    """How many of these rows are foreign, and the worst of them: p-value, how far the witnesses go, name, words."""
-    foreign = np.flatnonzero(table["foreign"])
-    said = _said(table)
-    order = sorted(foreign.tolist(), key=lambda i: (table["p_value"][i], -said[i]))[:WORST]
-    names = table.get("name", table["index"])
-    worst = [[float(table["p_value"][i]), float(said[i]), str(names[i]), str(table["words"][i])] for i in order]
-    return {"foreign": len(foreign), "worst": worst}
-
-
-def _said(table: dict[str, Column]) -> Column:
-    """The sum of what the witnesses say, which stands after `foreign`."""
-    names = list(table)
-    start = names.index("foreign") + 1
-    stop = names.index("wrong") if "wrong" in names else names.index("words")
-    return np.sum([table[name] for name in names[start:stop]], axis=0)
-
-
-def together(notes: Iterable[dict[str, Any]]) -> tuple[int, list[list[Any]]]:
-    """The notes of all parts as one: how many are foreign, and the worst."""
-    every = list(notes)
-    worst = sorted((one for own in every for one in own["worst"]), key=lambda one: (one[0], -one[1]))
-    return sum(own["foreign"] for own in every), worst[:WORST]
-
-
-def at_rate(p: Column, fdr: float) -> Callable[[dict[str, Column]], dict[str, Column]]:
-    """What makes of a part's columns those in which `foreign` holds a share of mistakes among all that are flagged.
+def at_rate(files: Sequence[Path], fdr: float) -> tuple[Retelling, Flagged]:
+    """Flag inputs so that a share of mistakes holds among all that are flagged.
 
     Args:
-        p: the p-values of all rows.
-        fdr: that share; the part was made with it as its level, so all that may be flagged has its reason.
+        files: The parts of the whole table, made with that share as their level: so all that may be flagged has its
+            reason there.
+        fdr: The share of mistakes among the flagged inputs.
+
+    Returns:
+        What makes of a part's columns those in which `foreign` holds that share; and what is flagged then.
     """
+    p = np.concatenate([read_table(file, ["p_value"])["p_value"] for file in files])
     values = torch.from_numpy(np.ascontiguousarray(p, dtype=np.float64))
     flagged = values[benjamini_hochberg(values, fdr)]
     most = float(flagged.max()) if len(flagged) else -1.0
 
-    def changed(table: dict[str, Column]) -> dict[str, Column]:
+    def retell(table: Columns) -> Columns:
         foreign = table["p_value"] <= most
         words = np.where(table["foreign"].astype(bool) & ~foreign, CHANCE, table["words"].astype(np.str_))
         return {**table, "foreign": foreign, "words": words}
 
-    return changed
+    return retell, Flagged.together(Flagged.of_columns(retell(read_table(file))) for file in files)
+
+
+def _oddness(table: Columns) -> Column:
+    """Return the sum of what the witnesses say; their columns stand after `foreign`."""
+    names = list(table)
+    start = names.index("foreign") + 1
+    stop = names.index("wrong") if "wrong" in names else names.index("words")
+    return np.sum([table[name] for name in names[start:stop]], axis=0)

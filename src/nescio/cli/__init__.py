@@ -155,6 +155,6 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def _one_line(message: object) -> str:
-    from nescio.cli.own_model import printable
+    from nescio.cli.messages import printable
 
     return printable(" ".join(str(message).split())) or "no message"

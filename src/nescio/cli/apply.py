@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
 
-from nescio.cli.decide import apart, numbers
-from nescio.cli.own_model import add_class_names, class_names
+from nescio.cli.decide import numbers
+from nescio.cli.options import add_class_names, add_command
+from nescio.cli.paths import check_apart
+
+if TYPE_CHECKING:
+    from nescio.cli.options import Commands
 
 EXAMPLES = """examples:
   nescio apply --policy policy.json --scores new.csv --out decisions.csv
@@ -20,15 +24,15 @@ written has all columns of the other and `decision`: accept, or abstain, which m
 policy lets expect: the inputs have changed. An alarm is no error; the exit status is 0."""
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
+        common,
         "apply",
         help="accept or abstain, input by input, by a policy of `nescio decide`",
         description="Adds a column `decision` to a table of scores, accept or abstain, as a policy says.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[common],
+        examples=EXAMPLES,
     )
     command.add_argument("--policy", required=True, metavar="FILE", help="what `nescio decide` wrote")
     command.add_argument("--scores", required=True, metavar="FILE", help="the table: .parquet, .csv or .json")
@@ -44,14 +48,14 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from nescio import decide
-    from nescio.data import check_ending, check_writable, write_table
+    from nescio.data import check_ending, check_writable, read_class_names, write_table
     from nescio.data.class_names import named
     from nescio.data.tables import read_table
     from nescio.types import InputError
 
     check_ending(args.out)
-    apart({"--policy": args.policy, "--out": args.out, "--monitor": args.monitor})
-    apart({"--policy": args.policy, "--scores": args.scores, "--monitor": args.monitor})
+    check_apart({"--policy": args.policy, "--out": args.out, "--monitor": args.monitor})
+    check_apart({"--policy": args.policy, "--scores": args.scores, "--monitor": args.monitor})
     check_writable(args.out)
     policy = decide.load(args.policy)
     if not isinstance(policy, decide.Policy):
@@ -68,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             f"expected no column 'decision' in {args.scores}, since it would be lost; give it another name"
         )
-    names = class_names(args)
+    names = None if args.class_names is None else read_class_names(args.class_names)
     if names is not None:
         if "predicted" not in table:
             raise InputError(f"--class-names: expected a column 'predicted' in {args.scores}, whose classes they name")

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.decide import apart
-from nescio.cli.own_model import (
-    add_data,
-    add_model,
-    add_running,
-    command_again,
-    opened_data,
-    opened_model,
-    tell_opened,
-    tell_problems,
-)
+from nescio.cli.command_line import command_line
+from nescio.cli.messages import tell_opened, tell_problems
+from nescio.cli.options import add_command, add_data, add_model, add_running
+from nescio.cli.paths import check_apart, check_page
+from nescio.cli.specs import data_spec, model_spec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import Tensor
 
+    from nescio.cli.options import Commands
     from nescio.data.sources import Rows
+    from nescio.inputs import Inputs
     from nescio.limits import Audit
     from nescio.models.sources import Source
+    from nescio.specs import DataSpec
 
 DIRECTIONS = ("features", "random", "towards", "away")
 SHOWN = 20
@@ -40,16 +37,16 @@ linear piece by piece (ReLU and its like, convolutions, pooling, batch norm) wha
 everything else is measured up to the radius, and marked so."""
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
+        common,
         "audit",
         help="find the directions along which your own model is blindly certain",
         description="Tells along which directions a model of your own becomes certain far away from everything it has "
         "seen, what its scores do there, and writes that as a page.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[common],
+        examples=EXAMPLES,
     )
     add_model(command)
     add_data(command)
@@ -94,22 +91,21 @@ def run(args: argparse.Namespace) -> int:
     from nescio._common.lazy_imports import need
     from nescio.data import check_ending, check_writable, replacing, write_table
     from nescio.progress import cheaper
+    from nescio.specs import open_rows, open_source
     from nescio.types import InputError
 
     if args.out is not None:
-        if Path(args.out).suffix.lower() not in (".html", ".htm"):
-            raise InputError(f"--out: expected a file name that ends in .html, but got '{args.out}'")
+        check_page(args.out)
         need("matplotlib.figure", "demo")
-        check_writable(args.out)
     if args.table is not None:
         check_ending(args.table)
         check_writable(args.table)
     for name in ("data", "fit", "weights"):
-        apart({f"--{name}": getattr(args, name), "--out": args.out, "--table": args.table})
-    source = opened_model(args)
+        check_apart({f"--{name}": getattr(args, name), "--out": args.out, "--table": args.table})
+    source = open_source(model_spec(args))
     if source.kind == "texts":
         raise InputError("expected a model of numbers or pictures to audit: there is no direction among texts")
-    rows = opened_data(args, source)
+    rows = open_rows(data_spec(args), source)
     tell_opened(source, rows)
     parts = [part.inputs for part in rows.batches(args.batch_size)]
     tell_problems(rows)
@@ -129,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         names=_names(args, rows),
         radius=args.radius,
         exact=True if args.exact else False if args.measured else None,
-        fit=None if args.fit is None else _training(args, source),
+        fit=None if args.fit is None else _training(data_spec(args, args.fit), source, args.batch_size),
         seed=args.seed,
         batch=args.batch_size,
     )
@@ -155,14 +151,14 @@ def _names(args: argparse.Namespace, rows: Rows) -> list[str] | None:
     return columns if len(columns) > 1 else None
 
 
-def _training(args: argparse.Namespace, source: Source) -> list[tuple[Any, Any]]:
+def _training(data: DataSpec, source: Source, batch_size: int) -> list[tuple[Inputs, Tensor | None]]:
+    from nescio.specs import open_rows
     from nescio.types import InputError
 
-    rows = opened_data(args, source, args.fit)
-    parts = [(part.inputs, part.labels) for part in rows.batches(args.batch_size)]
+    rows = open_rows(data, source)
     if rows.labels is None:
-        raise InputError(f"--fit: expected labelled data, but {args.fit} has no labels (--label names them)")
-    return parts
+        raise InputError(f"--fit: expected labelled data, but {data.path} has no labels (--label names them)")
+    return [(batch.inputs, batch.labels) for batch in rows.batches(batch_size)]
 
 
 def _table(found: Audit) -> dict[str, NDArray[Any]]:
@@ -186,7 +182,7 @@ def _page(found: Audit, args: argparse.Namespace, count: int) -> str:
     from nescio.report.audit import audit_page
 
     settings = {
-        "command": command_again("audit", args, ("directions", "score")),
+        "command": command_line("audit", vars(args), ("directions", "score")),
         "data": f"{count} inputs, {found.starts} of them to start from",
         "versions": f"nescio {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
     }

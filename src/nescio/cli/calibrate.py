@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from nescio.cli.own_model import (
-    add_data,
-    add_model,
-    add_running,
-    opened_data,
-    opened_model,
-    other_classes,
-    tell_opened,
-    tell_problems,
-)
+from nescio.cli.messages import other_classes, tell_opened, tell_problems
+from nescio.cli.options import add_command, add_data, add_model, add_running
+from nescio.cli.paths import output_folder
+from nescio.cli.specs import data_spec, model_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import Tensor
-
+    from nescio.batch.calibration import Calibration, LabelledRows
+    from nescio.cli.options import Commands
     from nescio.data.sources import Rows
-    from nescio.inputs import Inputs
     from nescio.models.sources import Source
-    from nescio.posteriors import Temperature
+    from nescio.specs import DataSpec
 
 PICTURE = "reliability.png"
 EXAMPLES = """examples:
@@ -40,16 +31,16 @@ are of the test data. The folder gets posterior.json and its tensors, which nesc
 and reliability.png; other commands take it as --model FOLDER."""
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
+        common,
         "calibrate",
         help="make the probabilities of your own model honest",
         description="Fits a temperature to held-out labelled data, so that probabilities mean what they say, and shows "
         "what it changes on data that were not used for it.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[common],
+        examples=EXAMPLES,
     )
     add_model(command)
     add_data(command)
@@ -69,46 +60,29 @@ def run(args: argparse.Namespace) -> int:
     """Fit, compare, write."""
     from nescio import plots
     from nescio._common.lazy_imports import need
+    from nescio.batch.calibration import calibrate
     from nescio.data import replacing
-    from nescio.evaluate import nll, reliability
     from nescio.models import Classifier
-    from nescio.posteriors import Deterministic, Temperature
     from nescio.progress import cheaper
-    from nescio.specs.saved_models import names_code, remember
+    from nescio.specs import names_code, open_source, remember
     from nescio.types import InputError
 
-    folder = _checked_folder(args.out)
+    folder = output_folder(args.out, PICTURE)
     need("matplotlib.figure", "demo")
     need("safetensors.torch", "files")
-    source = opened_model(args)
-    classifier = source.model
-    if not isinstance(classifier, Classifier):
+    model = model_spec(args)
+    source = open_source(model)
+    if not isinstance(source.model, Classifier):
         raise InputError(f"--model: expected one network to calibrate, but {args.model} holds a distribution of them")
-    fit, test = _parts(args, source)
-
+    fit, test = _data(args, source)
     cheaper("fewer rows or a GPU (--device cuda) take less")
-    before = Deterministic(classifier).predict(test)[0]
-    labels = test.labels()
-    reliable = {"before": reliability(before, labels)}  # labels that do not fit are found before the fit
-    posterior = Temperature(classifier, args.kind).fit(fit)
-    after = posterior.predict(test)[0]
-    reliable["after"] = reliability(after, labels)
-
+    found = calibrate(source.model, fit, test, args.kind)
     for rows in {id(part.rows): part.rows for part in (fit, test)}.values():
         tell_problems(rows)
-    print(_fitted(posterior, len(fit.labels())))
-    print(f"{_whose(args, fit, test)}:\n")
-    table = {"ECE": [f"{100 * r.ece:.2f} %" for r in reliable.values()]}
-    table["NLL"] = [f"{nll(p, labels):.4g}" for p in (before, after)]
-    table["accuracy"] = [f"{100 * r.mean_accuracy:.2f} %" for r in reliable.values()]
-    print(f"{'':10}{'before':>10}{'after':>10}")
-    for name, (was, now) in table.items():
-        print(f"{name:10}{was:>10}{now:>10}")
-
-    figure = plots.reliability(reliable)
-    posterior.save(folder)
-    kept = {name: getattr(args, name) for name in ("output", "size", "crop", "mean", "std")}
-    remember(folder, args.model, args.weights, **kept)
+    _tell(found, _whose(args, fit, test))
+    figure = plots.reliability(found.reliability)
+    found.posterior.save(folder)
+    remember(folder, replace(model, class_names=None))
     with replacing(folder / PICTURE) as part:
         figure.savefig(part, format="png", dpi=150)
     print(f"\nWrote {folder}: posterior.json with its tensors, and {PICTURE}")
@@ -117,72 +91,40 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _checked_folder(path: str) -> Path:
-    """The folder; raises now where it could not be made or written."""
-    from nescio.data import check_writable
+def _data(args: argparse.Namespace, source: Source) -> tuple[LabelledRows, LabelledRows]:
+    """Return the rows for the fit, and those for the figures."""
+    from nescio.batch.calibration import LabelledRows, halves
     from nescio.types import InputError
 
-    folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--out: expected a folder, but {path} is a file; name another place")
-    check_writable(folder / PICTURE if folder.exists() else folder)
-    return folder
-
-
-class Part:
-    """Some rows of labelled data, read in batches as often as it is gone through."""
-
-    def __init__(self, rows: Rows, places: list[int], size: int) -> None:
-        self.rows, self.places, self.size = rows, places, size
-        self.total = len(places)
-
-    def __iter__(self) -> Iterator[tuple[Inputs, Tensor | None]]:
-        for start in range(0, len(self.places), self.size):
-            places = self.places[start : start + self.size]
-            batch = self.rows.assemble(places, map(self.rows.attempt, places))
-            if batch is not None:
-                yield batch.inputs, batch.labels
-
-    def labels(self) -> Tensor:
-        """Those of the rows that could be used, once they were gone through."""
-        assert self.rows.labels is not None
-        bad = {problem.index for problem in self.rows.problems}
-        return self.rows.labels[[place for place in self.places if place not in bad]]
-
-
-def _parts(args: argparse.Namespace, source: Source) -> tuple[Part, Part]:
-    """The rows for the fit, and those for the figures."""
-    import torch
-
-    from nescio.types import InputError
-
-    rows = _labelled(args, source, args.data)
+    rows = _labelled(data_spec(args), source)
     tell_opened(source, rows)
     if args.test is not None:
-        test = _labelled(args, source, args.test)
-        return Part(rows, list(range(len(rows))), args.batch_size), Part(test, list(range(len(test))), args.batch_size)
+        test = _labelled(data_spec(args, args.test), source)
+        whole = (LabelledRows(one, range(len(one)), args.batch_size) for one in (rows, test))
+        return next(whole), next(whole)
     if len(rows) < 2:
         raise InputError(f"--data: expected at least 2 inputs, one for each half, but {args.data} has {len(rows)}")
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(args.seed))
-    fit, rest = (half.sort().values.tolist() for half in (order[: len(rows) // 2], order[len(rows) // 2 :]))
-    return Part(rows, fit, args.batch_size), Part(rows, rest, args.batch_size)
+    return halves(rows, args.seed, args.batch_size)
 
 
-def _labelled(args: argparse.Namespace, source: Source, path: str) -> Rows:
+def _labelled(data: DataSpec, source: Source) -> Rows:
+    from nescio.specs import open_rows
     from nescio.types import InputError
 
-    rows = opened_data(args, source, path)
+    rows = open_rows(data, source)
     if not len(rows):
-        raise InputError(f"expected at least one input in {path}, but got none")
+        raise InputError(f"expected at least one input in {data.path}, but got none")
     if rows.labels is None:
-        raise InputError(f"expected labelled data, but {path} has no labels (--label names them)")
+        raise InputError(f"expected labelled data, but {data.path} has no labels (--label names them)")
     if strange := other_classes(source, rows):
-        raise InputError(f"expected labels among the model's classes in {path}, but {strange}; give them its names")
+        raise InputError(
+            f"expected labels among the model's classes in {data.path}, but {strange}; give them its names"
+        )
     return rows
 
 
-def _whose(args: argparse.Namespace, fit: Part, test: Part) -> str:
-    """In words what the figures are about."""
+def _whose(args: argparse.Namespace, fit: LabelledRows, test: LabelledRows) -> str:
+    """Return in words what the figures are about."""
     count = len(test.labels())
     if args.test is None:
         return f"On the other {count} inputs of {args.data}"
@@ -191,9 +133,20 @@ def _whose(args: argparse.Namespace, fit: Part, test: Part) -> str:
     return f"On the {count} inputs of {args.test}"
 
 
-def _fitted(posterior: Temperature, count: int) -> str:
-    if posterior.temperature is None:
-        return f"Fitted a scale and a shift for each class to {count} inputs."
-    t = posterior.temperature
-    word = "too sure" if t > 1 else "not sure enough"
-    return f"Fitted to {count} inputs: T = {t:.4g}" + (f" (the model was {word})." if f"{t:.4g}" != "1" else ".")
+def _tell(found: Calibration, whose: str) -> None:
+    """Print what was fitted, and the figures before and after it."""
+    t = found.posterior.temperature
+    if t is None:
+        print(f"Fitted a scale and a shift for each class to {found.fitted} inputs.")
+    else:
+        word = f" (the model was {'too sure' if t > 1 else 'not sure enough'})" if f"{t:.4g}" != "1" else ""
+        print(f"Fitted to {found.fitted} inputs: T = {t:.4g}{word}.")
+    print(f"{whose}:\n")
+    table = {
+        "ECE": [f"{100 * one.ece:.2f} %" for one in found.reliability.values()],
+        "NLL": [f"{value:.4g}" for value in found.nll.values()],
+        "accuracy": [f"{100 * one.mean_accuracy:.2f} %" for one in found.reliability.values()],
+    }
+    print(f"{'':10}{'before':>10}{'after':>10}")
+    for name, (before, after) in table.items():
+        print(f"{name:10}{before:>10}{after:>10}")

@@ -6,17 +6,18 @@ It is work in parts, as `nescio score` is: what was done is kept, and the same c
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nescio.cli.decide import apart
-from nescio.cli.guarding import recall_model
-from nescio.cli.own_model import add_data, add_model, data_at, model_at, printable, tell_opened
-from nescio.cli.score import LONG, add_parts, in_parts, open_job
+from nescio.cli.messages import printable, say, tell_opened
+from nescio.cli.options import add_command, add_data, add_model, add_parts
+from nescio.cli.paths import check_apart
+from nescio.cli.score import LONG, about
+from nescio.cli.specs import data_spec, engine_spec, model_spec, output_spec
 
 if TYPE_CHECKING:
-    from nescio.batch.jobs import Ready
-    from nescio.batch.streaming import Usage
+    from nescio.batch.run import Finished
+    from nescio.batch.verdict_columns import Flagged, Retelling
+    from nescio.cli.options import Commands
     from nescio.data.parts import Parts
 
 EXAMPLES = """examples:
@@ -37,22 +38,19 @@ the flagged ones, on average; that takes the p-values of all rows, so it is sett
 and a folder of parts is refused. Work is kept in parts, and the same command goes on after a kill, as with `score`."""
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
+        common,
         "check",
         help="which inputs are foreign to a model, and why, by a guard of `nescio guard`",
         description="Says of every input of a folder, a list or a table whether it is foreign, and writes a table.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[common],
+        examples=EXAMPLES,
     )
     command.add_argument("--guard", required=True, metavar="FOLDER", help="what `nescio guard` wrote")
     add_model(command, required=False)
     add_data(command)
-    command.add_argument(
-        "--out", required=True, metavar="PATH", help="the table: .parquet, .csv or .json, or a folder for its parts"
-    )
     command.add_argument(
         "--level", type=float, metavar="SHARE",
         help="the share of inputs like the reference that is flagged by mistake (default: 0.05)",
@@ -61,63 +59,54 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "--fdr", type=float, metavar="SHARE", help="in its place: the share of mistakes among the flagged inputs"
     )
     add_parts(command)
-    command.set_defaults(run=run, method=None, set=[], fit=None)
+    command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Open, judge what is missing, join."""
-    from nescio.batch import verdict_columns
-    from nescio.data.tables import read_table
+    from nescio.batch.jobs import Job
+    from nescio.batch.pacing import SIZES
+    from nescio.batch.run import Listener, run_job
+    from nescio.batch.verdict_columns import Flagged, at_rate
+    from nescio.progress import cheaper
+    from nescio.specs import GuardSpec
     from nescio.types import InputError
 
-    recall_model(args)
-    _check_shares(args)
-    apart({"--guard": args.guard, "--out": args.out})
-    found: dict[str, Any] = {}
-
-    def change(parts: Parts) -> Any:
-        if args.fdr is None:
-            return None
-        import numpy as np
-
-        p = np.concatenate([read_table(file, ["p_value"])["p_value"] for file in parts.files])
-        changed = verdict_columns.at_rate(p, args.fdr)
-        found["notes"] = [verdict_columns.note(changed(read_table(file))) for file in parts.files]
-        return changed
-
-    def tell(words: str, ready: Ready, notes: list[tuple[int, Any]], usage: Usage) -> None:
-        own = found.get("notes") or [one["guard"] for _, one in notes]
-        _tell(args, ready, sum(count for count, _ in notes), verdict_columns.together(own))
-        print(words)
-        if usage.seconds >= LONG:
-            print(usage)
-
-    if args.fdr is not None and (args.out.endswith(("/", "\\")) or not Path(args.out).suffix):
+    model, level = model_spec(args), _level(args)
+    for option, path in {"--data": args.data, "--weights": model.weights, "--guard": args.guard}.items():
+        check_apart({option: path, "--out": args.out})
+    output = output_spec(args)
+    if args.fdr is not None and output.is_folder:
         raise InputError(
             "--fdr: expected a file as --out, since it takes the p-values of all rows, and the parts of a folder are "
             "written before these are known; name a file, or give --level"
         )
-    return in_parts(args, _opened, tell, change)
-
-
-def _opened(args: argparse.Namespace, ray: Any) -> Ready:
-    """What is to be judged, opened."""
-    from nescio.batch.jobs import GuardAt, Job
-    from nescio.batch.pacing import SIZES
-    from nescio.guard.promise import check_level
-    from nescio.progress import cheaper
-
     cheaper("a GPU (--device cuda) or more processes (--engine ray --workers N) are faster")
-    readers = args.workers if args.engine == "local" else None
-    at = GuardAt(args.guard, args.fdr or args.level)
-    job = Job(model_at(args), data_at(args, args.data), (), None, args.batch_size or SIZES[-1], readers, guard=at)
-    ready = open_job(job, ray, tell_opened)
-    assert ready.guard is not None
-    check_level(at.level, ready.guard.fitted.ranks)
-    return ready
+    job = Job(
+        model, data_spec(args), (), batch=args.batch_size or SIZES[-1],
+        workers=args.workers if args.engine == "local" else None, guard=GuardSpec(args.guard, level),
+    )  # fmt: skip
+    rated: list[Flagged] = []
+
+    def change(parts: Parts) -> Retelling | None:
+        """Flag by the p-values of all rows, where --fdr asks for that."""
+        if args.fdr is None:
+            return None
+        retelling, flagged = at_rate(parts.files, args.fdr)
+        rated.append(flagged)
+        return retelling
+
+    finished = run_job(
+        job, output, engine_spec(args), find_batch=args.batch_size is None, about=about(args),
+        listener=Listener(tell_opened, say), change=change,
+    )  # fmt: skip
+    notes = [Flagged.of_note(note["guard"]) for _, note in finished.notes]
+    _tell(args, finished, level, Flagged.together(rated or notes))
+    return 0
 
 
-def _check_shares(args: argparse.Namespace) -> None:
+def _level(args: argparse.Namespace) -> float:
+    """Return the level at which inputs are flagged, or may be: that of --level or --fdr."""
     from nescio.types import InputError
 
     if args.level is not None and args.fdr is not None:
@@ -125,29 +114,30 @@ def _check_shares(args: argparse.Namespace) -> None:
     for option, value in {"--level": args.level, "--fdr": args.fdr}.items():
         if value is not None and not 0.0 < value < 1.0:
             raise InputError(f"{option}: expected a share between 0 and 1, such as 0.05, got {value:g}")
-    if args.level is None and args.fdr is None:
-        args.level = 0.05
+    return float(args.fdr or args.level or 0.05)
 
 
-def _tell(args: argparse.Namespace, ready: Ready, total: int, found: tuple[int, list[list[Any]]]) -> None:
-    """What to do: how many are foreign, the worst by name with their reasons, and what they are good for."""
-    assert ready.guard is not None
-    foreign, worst = found
-    known = f"the {ready.guard.fitted.count} inputs of the reference"
+def _tell(args: argparse.Namespace, finished: Finished, level: float, flagged: Flagged) -> None:
+    """Print what to do: how many are foreign, the worst by name with their reasons, and what that means."""
+    assert finished.ready.guard is not None
+    total, foreign = sum(count for count, _ in finished.notes), flagged.foreign
+    known = f"the {finished.ready.guard.fitted.count} inputs of the reference"
     if args.fdr is not None:
-        promise = f"of those flagged at most {100 * args.fdr:g} % are mistakes, on average"
+        promise = f"of those flagged at most {100 * level:g} % are mistakes, on average"
     else:
-        promise = f"of {total} inputs like it up to {args.level * total:.3g} would be flagged by chance"
-    if not foreign:
+        promise = f"of {total} inputs like it up to {level * total:.3g} would be flagged by chance"
+    if foreign:
+        verb = "is" if foreign == 1 else "are"
+        print(f"{foreign} of {total} inputs {verb} foreign: unlike {known} ({promise}).")
+        for one in flagged.worst:
+            print(f"  {printable(one.name)} (p = {one.p_value:.2g}): {one.words}")
+        if foreign > len(flagged.worst):
+            print(f"  and {foreign - len(flagged.worst)} more, where the column foreign says so")
+        print("Do not trust the answers to these before someone has looked at them. If they are of the kind that the")
+        print("model is meant for, put such inputs into the reference and make the guard anew:")
+        print(f"  nescio guard … --out {args.guard} --overwrite")
+    else:
         print(f"None of {total} inputs is foreign: all are like {known} ({promise}).")
-        return
-    verb = "is" if foreign == 1 else "are"
-    print(f"{foreign} of {total} inputs {verb} foreign: unlike {known} ({promise}).")
-    for p, _, name, words in worst:
-        print(f"  {printable(name)} (p = {p:.2g}): {words}")
-    if foreign > len(worst):
-        print(f"  and {foreign - len(worst)} more, where the column foreign says so")
-    print("Do not trust the answers to these before someone has looked at them. If they are of the kind that the model")
-    print(
-        f"is meant for, put such inputs into the reference and make the guard anew: nescio guard … --out {args.guard}"
-    )
+    print(finished.words)
+    if finished.usage.seconds >= LONG:
+        print(finished.usage)

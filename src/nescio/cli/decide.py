@@ -6,12 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.own_model import add_class_names, class_names
+from nescio.cli.options import add_class_names, add_command
+from nescio.cli.paths import check_apart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from nescio.cli.options import Commands
 
 PICTURES = (".png", ".svg", ".pdf")
 EXAMPLES = """examples:
@@ -27,15 +30,15 @@ accepted answers is wrong, with this confidence, for inputs like these. Where no
 says so and accepts nothing; that is no error, and the exit status is 0."""
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
+        common,
         "decide",
         help="find from which score on an answer should not be used, with a promise",
         description="Makes a policy from the scores of held-out inputs: up to which score an answer is accepted.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[common],
+        examples=EXAMPLES,
     )
     command.add_argument("--scores", required=True, metavar="FILE", help="the table: .parquet, .csv or .json")
     command.add_argument("--column", required=True, metavar="METHOD", help="the column of scores, higher = less sure")
@@ -61,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from nescio.data.tables import read_table
 
     _check(args)
-    apart({"--scores": args.scores, "--labels": args.labels, "--out": args.out, "--plot": args.plot})
+    check_apart({"--scores": args.scores, "--labels": args.labels, "--out": args.out, "--plot": args.plot})
     check_writable(args.out)
     if args.plot is not None:
         check_writable(args.plot)
@@ -85,18 +88,6 @@ def run(args: argparse.Namespace) -> int:
     print(policy)
     print(f"Wrote {args.out}" + (f" and {args.plot}" if args.plot is not None else ""))
     return 0
-
-
-def apart(paths: Mapping[str, str | None]) -> None:
-    """Raise where two of the options name one file."""
-    from nescio.types import InputError
-
-    seen: dict[Path, str] = {}
-    for option, path in paths.items():
-        if path is not None:
-            other = seen.setdefault(Path(path).resolve(), option)
-            if other != option:
-                raise InputError(f"{option}: expected another file than that of {other}, but got {path} for both")
 
 
 def numbers(table: Mapping[str, NDArray[Any]], column: str, path: str) -> NDArray[Any]:
@@ -136,6 +127,7 @@ def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> NDA
     """Whether each answer is right."""
     import numpy as np
 
+    from nescio.data import read_class_names
     from nescio.data.class_names import named
     from nescio.types import InputError
 
@@ -151,7 +143,7 @@ def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> NDA
         empty = any(value is None or value == "" for value in values) if text else np.isnan(values).any()
         if empty:
             raise InputError(f"expected a class for each input, but {what} has cells that hold none; leave them out")
-    names = class_names(args)
+    names = None if args.class_names is None else read_class_names(args.class_names)
     if names is not None and (predicted.dtype.kind == "O") != (truth.dtype.kind == "O"):
         predicted, truth = (one if one.dtype.kind == "O" else named(one, names) for one in (predicted, truth))
     if (predicted.dtype.kind == "O") != (truth.dtype.kind == "O"):

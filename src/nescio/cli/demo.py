@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+from nescio.cli.options import add_command
+from nescio.cli.paths import check_page
+
+if TYPE_CHECKING:
+    from nescio.cli.options import Commands
 
 EXAMPLES = """examples:
   nescio demo                                   about a minute on two cores
@@ -14,16 +19,16 @@ EXAMPLES = """examples:
 Nothing is downloaded. The page opens in any browser, also offline."""
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
+        common,
         "demo",
         help="see on digits, and things that are no digits, which answers not to trust",
         description="Trains a small network on digits, fits a guard to others, and writes a page that says which of "
         "some pictures not to trust, and why. Below it every method is compared.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[common],
+        examples=EXAMPLES,
     )
     command.add_argument("--out", default="nescio-demo.html", metavar="FILE", help="the page (default: %(default)s)")
     command.add_argument("--seed", type=int, default=0, help="of split, network and pictures (default: %(default)s)")
@@ -39,15 +44,11 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it."""
-    from nescio.data import check_writable
+    """Train, judge, compare, write."""
     from nescio.demo import demo, write_page
     from nescio.report import text_table
-    from nescio.types import InputError
 
-    if Path(args.out).suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"expected a file name that ends in .html, but got '{args.out}'")
-    check_writable(args.out)
+    check_page(args.out)
     print(
         f"Training on digits, then judging {args.inputs} others and {args.inputs} pictures that are none.", flush=True
     )

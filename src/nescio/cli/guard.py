@@ -6,16 +6,17 @@ import argparse
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nescio.cli.asked import method
-from nescio.cli.decide import apart
-from nescio.cli.guarding import fair_labels, left_out
-from nescio.cli.own_model import add_data, add_model, add_running, data_at, model_at, tell_opened, tell_problems
+from nescio.cli.messages import tell_opened, tell_problems
+from nescio.cli.options import add_command, add_data, add_model, add_running, method
+from nescio.cli.paths import check_apart, output_folder
+from nescio.cli.specs import data_spec, fair_rows, model_spec
 
 if TYPE_CHECKING:
-    from nescio.batch.jobs import ModelAt
+    from nescio.cli.options import Commands
     from nescio.guard import Guard
+    from nescio.specs import ModelSpec
 
 EXAMPLES = """examples:
   nescio guard --model timm:resnet18 --weights resnet18.safetensors --reference photos --out guard
@@ -34,15 +35,15 @@ The folder remembers the model and how rows are made ready for it, but holds no 
 where they were. A function of your own is never run because a folder names it: give --model again then."""
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
+        common,
         "guard",
         help="learn what known inputs look like, for `nescio check`",
         description="Fits a guard to inputs of the kind that a model is meant for, and keeps it in a folder.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[common],
+        examples=EXAMPLES,
     )
     add_model(command)
     add_data(command, option="--reference")
@@ -64,72 +65,58 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open, fit, save."""
     from nescio._common.lazy_imports import need
-    from nescio.guard import Guard
-    from nescio.models import Classifier
     from nescio.progress import cheaper
-    from nescio.specs.saved_models import remember
-    from nescio.types import InputError, ModelError
+    from nescio.specs import fit_guard, only_network, open_source, remember
 
     need("safetensors.torch", "files")
-    folder = _checked_folder(args)
-    at = model_at(args)
-    source = at.open()
-    if not isinstance(source.model, Classifier):
-        raise ModelError(f"--model: expected a network to guard, got {source.about}; name the network itself")
-    rows = data_at(args, args.reference).open(source)
+    folder = _guard_folder(args)
+    model = model_spec(args)
+    source = open_source(model)
+    network = only_network(source)
+    rows = fair_rows(data_spec(args, args.reference), source)
     tell_opened(source, rows)
-    rows = fair_labels(args, source, rows)
     cheaper("a GPU (--device cuda) is faster, and --nuisances none takes half the time")
-    guard = Guard(source.model, doubt=args.doubt)
-    try:
-        guard.fit(rows, nuisances=args.nuisances, chunk=args.batch_size)
-    except InputError as error:
-        raise InputError(f"--reference: {error}{left_out(rows)}") from error
+    guard = fit_guard(network, rows, doubt=args.doubt, nuisances=args.nuisances, chunk=args.batch_size)
     tell_problems(rows)
     guard.save(folder)
-    settings = {name: getattr(at, name) for name in ("output", "size", "crop", "mean", "std")}
-    remember(folder, args.model, args.weights, class_names=_absolute(args.class_names), **settings)
-    _tell(args, guard, at)
+    remember(folder, model)
+    _tell(args.out, guard, model)
     return 0
 
 
-def _checked_folder(args: argparse.Namespace) -> Path:
-    """The folder for the guard; raises now where it cannot be written, or holds something else."""
-    from nescio.data import check_writable
+def _guard_folder(args: argparse.Namespace) -> Path:
+    """Return the folder for the guard; raise now where it cannot be written, or holds something else."""
     from nescio.guard.saving import BUNDLE
     from nescio.specs.saved_models import MODEL
     from nescio.types import InputError
 
-    folder = Path(args.out)
-    for option, path in {"--reference": args.reference, "--weights": args.weights, "--model": args.model}.items():
-        apart({option: path, "--out": args.out})
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--out: expected a folder, but {args.out} is a file; name another place")
+    for option in ("reference", "weights", "model"):
+        check_apart({f"--{option}": getattr(args, option), "--out": args.out})
+    folder = output_folder(args.out, BUNDLE.record)
     own = re.compile(rf"{re.escape(BUNDLE.record)}|{re.escape(MODEL)}|state-[0-9a-f]{{64}}\.safetensors|\..*\.part")
     inside = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if strange := [name for name in inside if not own.fullmatch(name)]:
         raise InputError(f"--out: expected an empty folder or one with a guard, but {args.out} holds {strange[0]}")
     if BUNDLE.record in inside and not args.overwrite:
         raise InputError(f"--out: {args.out} holds a guard already; name another folder, or say --overwrite")
-    check_writable(folder / BUNDLE.record if folder.exists() else folder)
     return folder
 
 
-def _tell(args: argparse.Namespace, guard: Guard, at: ModelAt) -> None:
-    """What there is now, what it can promise, and the command that uses it."""
+def _tell(folder: str, guard: Guard, model: ModelSpec) -> None:
+    """Print what there is now, what it can promise, and the command that uses it."""
     from nescio.guard.promise import ENOUGH
-    from nescio.specs.saved_models import names_code
+    from nescio.specs import names_code
 
-    found = guard.fitted
-    names = ", ".join(witness.name for witness in found.witnesses)
-    copies = f" and {found.copies} changed copies of them" if found.copies else ""
-    print(f"Wrote {args.out}: a guard fitted to {found.count} inputs{copies}; its witnesses: {names}")
-    least = ENOUGH / found.ranks
-    print(f"It compares a new input with {found.ranks} of them, so it can flag at a level of {least:.2g} or more.")
-    again = ["nescio", "check", "--guard", args.out]
-    if names_code(at.spec):
-        again += ["--model", at.spec]
-    if at.spec.endswith(".pt2"):
+    fitted = guard.fitted
+    names = ", ".join(witness.name for witness in fitted.witnesses)
+    copies = f" and {fitted.copies} changed copies of them" if fitted.copies else ""
+    print(f"Wrote {folder}: a guard fitted to {fitted.count} inputs{copies}; its witnesses: {names}")
+    least = ENOUGH / fitted.ranks
+    print(f"It compares a new input with {fitted.ranks} of them, so it can flag at a level of {least:.2g} or more.")
+    again = ["nescio", "check", "--guard", folder]
+    if names_code(model.name):
+        again += ["--model", model.name]
+    if model.name.endswith(".pt2"):
         again += ["--trust-pickle"]
     if least > 0.05:
         again += ["--level", f"{least:.2g}"]
@@ -145,7 +132,3 @@ def _nuisances(text: str) -> str | list[str] | None:
     if strange := [name for name in names if name not in CHANGES]:
         raise argparse.ArgumentTypeError(f"expected auto, none or some of {','.join(CHANGES)}, got '{strange[0]}'")
     return names
-
-
-def _absolute(path: str | None) -> str | None:
-    return None if path is None else str(Path(path).resolve())

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import shlex
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from nescio.batch.interrupted import Interrupted
 
-class Interrupted(KeyboardInterrupt):
-    """Work was cut off; the words say what is kept. goes_on: whether the same command goes on from there."""
-
-    def __init__(self, words: str, goes_on: bool = False) -> None:
-        super().__init__(words)
-        self.words, self.goes_on = words, goes_on
+__all__ = ["Interrupted", "Terminated", "again", "message", "status", "terminable", "until_ended"]
 
 
 class Terminated(KeyboardInterrupt):
-    """By SIGTERM."""
+    """Report that SIGTERM came."""
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Within the block SIGTERM is an interrupt too, so that what is kept is put in order and said."""
+    """Turn SIGTERM into an interrupt within the block, so that what is kept is put in order and said."""
     try:
         before = signal.signal(signal.SIGTERM, _terminate)
     except ValueError:  # not the main thread, which alone gets signals
@@ -34,8 +31,23 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextmanager
+def until_ended(words: str = "Ended.") -> Iterator[None]:
+    """Run a server within the block until Ctrl-C or SIGTERM, and then say these words."""
+    try:
+        with terminable():  # uvicorn gives the signal back to us when all is done
+            yield
+    except KeyboardInterrupt:
+        print(words, file=sys.stderr)
+
+
 def message(error: KeyboardInterrupt, arguments: Sequence[str]) -> str:
-    """What is said of an interrupt, and how to go on."""
+    """Return what is said of an interrupt, and how to go on.
+
+    Args:
+        error: The interrupt.
+        arguments: The words after `nescio`.
+    """
     if not isinstance(error, Interrupted):
         return "nescio: interrupted; nothing was written"
     words = f"nescio: interrupted; {error.words}"
@@ -43,7 +55,7 @@ def message(error: KeyboardInterrupt, arguments: Sequence[str]) -> str:
 
 
 def status(error: BaseException | None) -> int:
-    """130 after an interrupt, 143 after SIGTERM, as shells have it."""
+    """Return the exit status after an interrupt, as shells have it: 130, or 143 after SIGTERM."""
     while error is not None:
         if isinstance(error, Terminated):
             return 143
@@ -52,7 +64,7 @@ def status(error: BaseException | None) -> int:
 
 
 def again(arguments: Sequence[str]) -> str:
-    """The command with these arguments, less what would drop the work that is kept."""
+    """Return the command with these arguments, less the option that would drop the work that is kept."""
     return shlex.join(["nescio", *(one for one in arguments if not (len(one) > 3 and "--fresh".startswith(one)))])
 
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING
+
+from nescio.cli.options import add_command
+
+if TYPE_CHECKING:
+    from nescio.cli.options import Commands
 
 EXAMPLES = """examples:
   nescio methods
@@ -12,15 +17,15 @@ EXAMPLES = """examples:
   nescio methods --format json | python -m json.tool"""
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
+        common,
         "methods",
         help="list the methods: what each needs, its cost, its paper",
         description="Lists every method: what it needs, its cost in forward passes, the paper and the sign.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[common],
+        examples=EXAMPLES,
     )
     command.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: %(default)s")
     command.set_defaults(run=run)

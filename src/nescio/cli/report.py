@@ -5,27 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nescio.cli.asked import add_methods, configured, tell_chosen
-from nescio.cli.explain import _lines, _opened_model
-from nescio.cli.guarding import recall_model
-from nescio.cli.own_model import (
-    add_data,
-    add_model,
-    add_running,
-    command_again,
-    opened_data,
-    positive,
-    tell_opened,
-    tell_problems,
-)
-from nescio.cli.score import training_data
+from nescio.cli.command_line import command_line
+from nescio.cli.messages import tell_method, tell_opened, tell_problems
+from nescio.cli.options import add_command, add_data, add_methods, add_model, add_posterior, add_running, positive
+from nescio.cli.paths import check_apart, read_lines
+from nescio.cli.specs import check_unfitted, data_spec, methods_of, model_spec, training_pairs
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from nescio.cli.options import Commands
     from nescio.data.sources import Rows
     from nescio.guard import Guard
     from nescio.models.sources import Source
@@ -49,19 +42,19 @@ Doubt of the model and doubt of the data are told apart with --posterior, or wit
 Laplace posterior of the model. Of a large set --most rows are drawn at random."""
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
+        common,
         "report",
         help="write a page about your own model on your own data: which inputs not to trust, why, and what to do",
         description="Writes one page that opens offline: on which of your own data your own model is not to be "
         "trusted, why, and what to do about it; then how doubtful it is, and where doubt comes from.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[common],
+        examples=EXAMPLES,
     )
     add_model(command, required=False)
-    command.add_argument("--posterior", metavar="FOLDER", help="a distribution over that model, such as an ensemble")
+    add_posterior(command)
     add_data(command)
     judge = command.add_mutually_exclusive_group()
     judge.add_argument(
@@ -98,44 +91,41 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open, gather, draw, write."""
     from nescio._common.lazy_imports import need
-    from nescio.cli.decide import apart
     from nescio.data import check_writable, replacing
     from nescio.findings import gather, plain
     from nescio.limits.reported import reported
     from nescio.progress import cheaper
+    from nescio.specs import open_rows, open_source
     from nescio.types import InputError
 
     form = _form(args)
     for name in ("data", "ood", "labels", "fit", "weights", "reference", "guard"):
-        apart({f"--{name}": getattr(args, name), "--out": args.out})
-    apart({"--reference": args.reference, "--data": args.data})
+        check_apart({f"--{name}": getattr(args, name), "--out": args.out})
+    check_apart({"--reference": args.reference, "--data": args.data})
     check_writable(args.out)
     if form == "html":
         need("matplotlib.figure", "demo")
         need("PIL.Image", "demo")
-    methods = None if args.method is None else configured(args.method, args.set)
+    methods = None if args.method is None else methods_of(args.method, args.set)
     if methods is None and args.set:
         raise InputError("--set: expected --method beside it, whose setting it is")
     cheaper("--no-maps, --no-audit and a smaller --most take less")
-    if args.guard is not None:
-        recall_model(args)
-    elif args.model is None:
-        raise InputError("--model: expected a model, such as timm:resnet18, or a --guard that knows its own")
-    source = _opened_model(args)
-    rows = opened_data(args, source)
-    foreign = None if args.ood is None else opened_data(_unlabelled(args), source, args.ood)
+    check_unfitted(args)
+    model, data = model_spec(args), data_spec(args)
+    source = open_source(model)
+    rows = open_rows(data, source)
+    foreign = None if args.ood is None else open_rows(replace(data, path=args.ood, label=None), source)
     tell_opened(source, rows)
-    tell_chosen(args.method)
+    tell_method(args.method)
     labels = None if args.labels is None else _labels(args.labels, rows, source)
-    training = (
-        None if args.fit is None else training_data(argparse.Namespace(**{**vars(args), "label": "auto"}), source)
-    )
-    guard = _guard(args, source)
+    training = None
+    if args.fit is not None:
+        training = training_pairs(replace(data, path=args.fit, label="auto"), source, args.batch_size)
     result = gather(
-        source, rows, foreign=foreign, labels=labels, training=training, methods=methods, guard=guard, level=args.level,
-        most=args.most, examples=args.examples, maps=not args.no_maps, audit=None if args.no_audit else reported,
-        batch=args.batch_size, seed=args.seed, repeat={"command": command_again("report", args)},
-        again=_again(args),
+        source, rows, foreign=foreign, labels=labels, training=training, methods=methods, guard=_guard(args, source),
+        level=args.level, most=args.most, examples=args.examples, maps=not args.no_maps,
+        audit=None if args.no_audit else reported, batch=args.batch_size, seed=args.seed,
+        repeat={"command": command_line("report", vars(args))}, again=_next_command(args),
     )  # fmt: skip
     for one in (rows, foreign):
         if one is not None:
@@ -166,43 +156,33 @@ def _form(args: argparse.Namespace) -> str:
 
 
 def _guard(args: argparse.Namespace, source: Source) -> Guard | None:
-    """Who judges the data: the guard of --guard, or one that is fitted to --reference."""
-    from nescio.guard import Guard
+    """Return who judges the data: the guard of --guard, or one that is fitted to --reference."""
     from nescio.models import Classifier
-    from nescio.types import InputError, ModelError
+    from nescio.specs import GuardSpec, fit_guard, open_guard, open_rows
+    from nescio.types import ModelError
 
     if args.guard is None and args.reference is None:
         return None
     if not isinstance(source.model, Classifier):
         raise ModelError("expected a single network beside --reference or --guard, got --posterior; leave one out")
     if args.guard is not None:
-        return Guard.load(args.guard, source.model)
-    rows = opened_data(_unlabelled(args), source, args.reference)
-    try:
-        guard = Guard(source.model).fit(rows, seed=args.seed)
-    except InputError as error:
-        raise InputError(f"--reference: {error}") from error
+        return open_guard(GuardSpec(args.guard), source.model)
+    rows = open_rows(replace(data_spec(args, args.reference), label=None), source)
+    guard = fit_guard(source.model, rows, seed=args.seed)
     tell_problems(rows)
     return guard
 
 
-def _again(args: argparse.Namespace) -> str:
-    """The command that judges more by the same reference, or without one the command that takes a reference."""
+def _next_command(args: argparse.Namespace) -> str:
+    """Return the command that judges more by the same reference, or without one the command that takes one."""
     own = ("model", "weights", "class_names", "x", "size", "crop", "mean", "std", "output")
-    short = argparse.Namespace(**{name: getattr(args, name) for name in own})
+    options = {name: getattr(args, name) for name in own}
     if args.guard is None and args.reference is None:
-        short.data, short.out = args.data, args.out
-        return f"{command_again('report', short)} --reference FOLDER"
+        return f"{command_line('report', {**options, 'data': args.data, 'out': args.out})} --reference FOLDER"
     check = f"nescio check --guard {shlex.quote(args.guard or 'guard/')} --data NEW --out verdicts.csv"
     if args.guard is not None:
         return check
-    short.reference, short.out = args.reference, "guard/"
-    return f"{command_again('guard', short)}\n{check}"
-
-
-def _unlabelled(args: argparse.Namespace) -> argparse.Namespace:
-    """The second set has no classes of the model."""
-    return argparse.Namespace(**{**vars(args), "label": "none"})
+    return f"{command_line('guard', {**options, 'reference': args.reference, 'out': 'guard/'})}\n{check}"
 
 
 def _labels(path: str, rows: Rows, source: Source) -> Tensor:
@@ -216,7 +196,7 @@ def _labels(path: str, rows: Rows, source: Source) -> Tensor:
     if ending == ".npz":
         values = read_npz(path, "y").tolist()
     elif ending == ".txt":
-        values = [line.strip() for line in _lines(path) or []]
+        values = [line.strip() for line in read_lines(path)]
     else:
         table = read_table(path)
         column = next((name for name in LABELS if name in table), None)

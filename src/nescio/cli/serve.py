@@ -6,23 +6,25 @@ import argparse
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nescio.cli.asked import add_methods, chosen, configured, tell_chosen
-from nescio.cli.guarding import add_guard, given_guard, recall_model
-from nescio.cli.own_model import (
-    SPEC,
-    _channels,
-    _size,
-    add_class_names,
-    add_trust,
-    opened_model,
+from nescio.cli.interrupting import until_ended
+from nescio.cli.messages import say, tell_method
+from nescio.cli.options import (
+    add_address,
+    add_command,
+    add_guard,
+    add_methods,
+    add_model,
+    add_posterior,
+    add_preprocessing,
+    add_running,
     positive,
-    until_told,
 )
-from nescio.cli.score import training_data
+from nescio.cli.specs import check_bundled, given_guard, methods_of, model_spec, training_pairs
 
 if TYPE_CHECKING:
+    from nescio.cli.options import Commands
     from nescio.serve import Engine
 
 TOKEN = "NESCIO_TOKEN"
@@ -30,7 +32,6 @@ LIMITS = (
     *("max_body", "max_memory", "max_pixels", "max_inputs", "max_explained"),
     *("timeout", "explain_timeout", "grace", "batch_size", "batch_wait"),
 )
-READING = {"x": None, "label": "auto", "name": "none", "on_error": "skip"}
 EXAMPLES = """examples:
   nescio serve                                                       (bundled digits, to try it)
   nescio serve --model timm:resnet18 --weights resnet18.safetensors --reference photos/
@@ -50,20 +51,18 @@ policy's promise; /health says what is served. A token on the command line can b
 the environment variable NESCIO_TOKEN cannot. Nothing of what is sent is logged or kept."""
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the sub-command."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
+        common,
         "serve",
         help="serve a model over HTTP: verdicts, answers, doubt, scores, maps, decisions",
         description="Serves a model over HTTP: /check, /predict, /score, /explain, /health, /metrics, /docs.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[common],
+        examples=EXAMPLES,
     )
-    command.add_argument("--model", metavar="MODEL", help=f"{SPEC} (default: bundled digits)")
-    command.add_argument("--weights", metavar="FILE", help="its weights: .safetensors, or a file of torch.save")
-    add_class_names(command)
-    command.add_argument("--posterior", metavar="FOLDER", help="a saved distribution over it, for kinds of doubt")
+    add_model(command, required=False, bundled=True)
+    add_posterior(command)
     add_methods(command, "a score of `nescio methods`; may be repeated (default: gen)")
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for the methods that need them")
     command.add_argument("--policy", metavar="FILE", help="which answers to accept: what `nescio decide` wrote")
@@ -73,8 +72,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "--label", default="auto", metavar="NAME", help="labels of the reference, or none (default: usual names)"
     )
     command.add_argument("--watch", metavar="FILE", help="keep what the guard's watch over all inputs has seen here")
-    command.add_argument("--host", default="127.0.0.1", help="default: %(default)s, this machine alone")
-    command.add_argument("--port", type=int, default=8000, help="0 for any free one (default: %(default)s)")
+    add_address(command, 8000)
     command.add_argument("--token", help=f"what callers have to send (default: the environment variable {TOKEN})")
     command.add_argument(
         "--allow-origin", action="append", default=[], metavar="URL",
@@ -112,13 +110,8 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "--batch-wait", type=_seconds, default="5ms", metavar="TIME",
         help="that an input waits for others (default: %(default)s)",
     )  # fmt: skip
-    command.add_argument("--output", choices=("logits", "probabilities", "binary"), help="what the model returns")
-    command.add_argument("--size", type=_size, metavar="N", help="resize pictures to a side of N, or HxW; 0: not")
-    command.add_argument("--crop", type=_size, metavar="N", help="then cut this out of the middle; 0: not")
-    command.add_argument("--mean", type=_channels, metavar="A,B,C", help="normalise with this mean, or none")
-    command.add_argument("--std", type=_channels, metavar="A,B,C", help="and this standard deviation, or none")
-    command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
-    add_trust(command)
+    add_preprocessing(command)
+    add_running(command, None)
     command.set_defaults(run=run)
 
 
@@ -138,14 +131,14 @@ def run(args: argparse.Namespace) -> int:
     )
     serve.listening(settings).close()  # where that fails it is said now; the port is taken when the model is ready
     engine = _engine(args)
-    print(f"model: {engine.source.about}", file=sys.stderr)
+    say(f"model: {engine.source.about}")
     if engine.source.preprocess is not None:
-        print(f"pre-processing: {engine.source.preprocess}", file=sys.stderr)
-    print(f"methods: {', '.join(engine.methods)}", file=sys.stderr)
-    tell_chosen(args.method)
-    print(f"policy: {'none' if engine.policy is None else engine.policy}", file=sys.stderr)
-    print(f"guard: {engine.about_guard or 'none; /check needs one (--reference, --guard)'}", file=sys.stderr)
-    with until_told():
+        say(f"pre-processing: {engine.source.preprocess}")
+    say(f"methods: {', '.join(engine.methods)}")
+    tell_method(args.method)
+    say(f"policy: {'none' if engine.policy is None else engine.policy}")
+    say(f"guard: {engine.about_guard or 'none; /check needs one (--reference, --guard)'}")
+    with until_ended():
         try:
             serve.run(engine, settings, drift_path=args.monitor, watch_path=args.watch)
         except serve.Ended as ended:
@@ -160,29 +153,27 @@ def _engine(args: argparse.Namespace) -> Engine:
     from nescio.scoring import fit
     from nescio.serve import Engine
     from nescio.serve.bundled import bundled
+    from nescio.serve.engine import guarded, networks
+    from nescio.specs import DataSpec, open_source
     from nescio.types import InputError
 
     policy = None if args.policy is None else decide.load(args.policy)
+    own_model = args.model is not None or args.guard is not None
     if args.monitor is not None and policy is None and args.model is not None:
         raise InputError("--monitor: expected a policy to watch, got none; name one with --policy")
-    methods: Any = configured(chosen(args.method), args.set)
-    if args.guard is not None:
-        recall_model(args)
-    if args.model is None:
-        options = ("weights", "posterior", "reference", "fit", "device", "class_names")
-        given = [name.replace("_", "-") for name in options if getattr(args, name) is not None]
-        if given:
-            raise InputError(f"--{given[0]}: expected --model with it, got none")
+    methods = methods_of(args.method, args.set)
+    if not own_model:
+        check_bundled(args, ("weights", "posterior", "reference", "fit", "device", "class_names"))
         return bundled(methods, policy=policy)
-    if args.posterior is None:
-        source = opened_model(args)
-    else:
-        source = opened_model(argparse.Namespace(**{**vars(args), "model": args.posterior, "base": args.model}))
+    source = open_source(model_spec(args))
     if args.fit is not None:
-        data = training_data(argparse.Namespace(**{**vars(args), **READING}), source)
-        under = getattr(source.model, "classifiers", [source.model])
-        methods = fit(under[0], methods, data)
-    guard, _ = given_guard(argparse.Namespace(**{**READING, **vars(args)}), source)
+        training = training_pairs(DataSpec(args.fit, name=None, on_error="skip"), source, args.batch_size)
+        methods = fit(networks(source)[0], methods, training)
+    reference = None
+    if args.reference is not None:
+        label = None if args.label == "none" else args.label
+        reference = DataSpec(args.reference, label=label, name=None, on_error="skip")
+    guard, _ = given_guard(args.guard, reference, source, lambda: guarded(source))
     if args.watch is not None and guard is None:
         raise InputError("--watch: expected a guard whose verdicts are watched, got none; give --guard or --reference")
     return Engine(source, methods, policy=policy, guard=guard)

@@ -1,4 +1,4 @@
-"""What `nescio explain` writes: for each input a picture and its maps, and a table of all.
+"""`MapFiles`: for each input a picture of where its doubt comes from, and its maps, in a folder with a table of all.
 
     NAME.maps.png       the input and its maps, or bars of its features or tokens
     NAME.maps.npz       the maps by the names of their kinds, and the probabilities
@@ -18,15 +18,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from nescio import plots
+from nescio import plots, progress
 from nescio.attribution import Attribution, explain
 from nescio.attribution.source import Channels, Source
 from nescio.attribution.uncertainty import KINDS
+from nescio.batch.interrupted import Interrupted
 from nescio.data import replacing, write_table
+from nescio.data.sources import Rows
 from nescio.data.sources.decode import ENDINGS
+from nescio.data.sources.files import PictureFiles
+from nescio.data.sources.opening import Plain
+from nescio.data.sources.tables import TableRows
 from nescio.decide.policy import percent
 from nescio.inputs import Inputs
+from nescio.models import sources as models
 from nescio.scores.decomposition import decompose
+from nescio.specs import DataSpec, open_rows
 from nescio.types import InputError
 
 if TYPE_CHECKING:
@@ -38,8 +45,18 @@ Names = Sequence[str] | Callable[[int], str] | None
 NATS = ("ua_backprop", "integrated_gradients", "blur_ig")  # their maps have the unit of the uncertainty
 
 
-class Explainer:
-    """Explains batches by one method, and writes what it found to a folder."""
+class MapFiles:
+    """Explain inputs by one method, and write their maps to a folder.
+
+    Args:
+        posterior: The distribution whose doubt is explained.
+        method: A method of `nescio.attribution`, with its settings.
+        folder: Where the files go; it is made with the first.
+        kinds: "epistemic", "aleatoric", "total"; None means all that can be told apart.
+        channels: The dimension of an array that is no place but channels, as `nescio.explain` takes it.
+        class_names: The names of the classes.
+        names: The names of features by their place, or the words of tokens by their index.
+    """
 
     def __init__(
         self,
@@ -52,23 +69,24 @@ class Explainer:
         class_names: Sequence[str] | None = None,
         names: Names = None,
     ) -> None:
-        self.posterior, self.method, self.folder, self.asked = posterior, method, folder, kinds
+        self.posterior, self.method, self.folder, self.wanted = posterior, method, folder, kinds
         self.channels, self.class_names, self.names = channels, class_names, names
         self.kinds: list[str] = []
         self.members = 0
         self.merged = 0
-        self.rows: list[dict[str, Any]] = []
+        self.table: list[dict[str, Any]] = []
+        """A row for each input whose files are there."""
         self._used: set[str] = set()
 
     def explain(self, names: Sequence[str], batch: Inputs) -> Iterator[None]:
-        """Explain the inputs of these names; gives something after each whose files are written."""
+        """Explain the inputs of these names; yield after each whose files are written."""
         p = self.posterior.predict(batch, progress=False)
         if self.class_names is not None and len(self.class_names) != p.shape[2]:
             raise InputError(
                 f"--class-names: expected {p.shape[2]} names, one for each class, but got {len(self.class_names)}"
             )
         self.members = len(p)
-        self.kinds = list(dict.fromkeys(self.asked or (KINDS if len(p) > 1 else ("total",))))
+        self.kinds = list(dict.fromkeys(self.wanted or (KINDS if len(p) > 1 else ("total",))))
         doubt, mean = decompose(p), p.mean(0)
         of: Any = self.kinds
         found = explain(self.posterior, batch, self.method, of=of, channels=self.channels, progress=False)
@@ -80,9 +98,9 @@ class Explainer:
             yield
 
     def write_table(self) -> None:
-        """The table of all inputs whose files are there."""
-        if self.rows:
-            columns = {name: np.array([row[name] for row in self.rows]) for name in self.rows[0]}
+        """Write the table of all inputs whose files are there."""
+        if self.table:
+            columns = {name: np.array([row[name] for row in self.table]) for name in self.table[0]}
             write_table(self.folder / TABLE, columns)
 
     def _write(
@@ -101,7 +119,7 @@ class Explainer:
             figure.savefig(part, format="png", dpi=110)
         row: dict[str, Any] = {"name": name, "predicted": predicted, **label, "probability": float(p[predicted])}
         row |= values | {f"residual_{kind}": float(one.residual[at]) for kind, one in found.items()}
-        self.rows.append(row | {"picture": stem + PICTURE, "maps": stem + MAPS})
+        self.table.append(row | {"picture": stem + PICTURE, "maps": stem + MAPS})
 
     def _drawn(self, maps: dict[str, Any], batch: Inputs, at: int, values: dict[str, float], title: str) -> Figure:
         source = Source.of(batch, self.channels)
@@ -148,6 +166,50 @@ class Explainer:
             stem = f"{wanted}-{number}"
         self._used.add(stem.casefold())
         return stem
+
+
+def explain_rows(rows: Rows, files: MapFiles, batch_size: int) -> None:
+    """Explain all rows that can be used, and write the table, also where the work is cut off.
+
+    Args:
+        rows: The inputs.
+        files: What explains them and writes their maps.
+        batch_size: How many are read at a time.
+
+    Raises:
+        Interrupted: Ctrl-C came; the files of what is done are there.
+    """
+    try:
+        with progress.bar(len(rows), description="explaining") as shown:
+            for batch in rows.batches(batch_size):
+                for _ in files.explain(batch.names, batch.inputs):
+                    shown.update(1)
+    except KeyboardInterrupt:
+        raise Interrupted(f"{len(files.table)} of {len(rows)} inputs are done, in {files.folder}") from None
+    finally:
+        files.write_table()
+
+
+def open_inputs(data: DataSpec, source: models.Source) -> Rows:
+    """Open the rows of a data spec, which may be a single picture too."""
+    place = Path(data.path)
+    if not place.is_file() or place.suffix.lower() not in ENDINGS:
+        rows = open_rows(data, source)
+        if not len(rows):
+            raise InputError(f"--data: expected at least one input, but {data.path} has none")
+        return rows
+    preprocess = source.preprocess or Plain("pictures")
+    if preprocess.kind != "pictures":
+        raise InputError(f"expected {preprocess.kind}, as the model takes, but {data.path} is a picture")
+    return Rows(PictureFiles(place.parent, [place.name], None, f"the picture {place}"), preprocess, on_error="stop")
+
+
+def known_names(rows: Rows) -> Names:
+    """Return what the data or the model call features or tokens: a list, a function of the index, or None."""
+    if rows.preprocess.kind == "texts":
+        return rows.preprocess.tokenizer.convert_ids_to_tokens  # type: ignore[attr-defined]
+    columns = rows.store._x if isinstance(rows.store, TableRows) else []
+    return columns if len(columns) > 1 else None
 
 
 def _words(name: str, answer: str, p: Tensor, values: dict[str, float], apart: bool) -> str:

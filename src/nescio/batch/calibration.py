@@ -1,0 +1,84 @@
+"""`calibrate`: a temperature for a network, fitted to some labelled rows and judged on others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from nescio.data.sources import Rows
+from nescio.evaluate import Reliability, nll, reliability
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.posteriors import Deterministic, Temperature
+
+
+class LabelledRows:
+    """Read some rows of labelled data in batches, as often as they are gone through.
+
+    Args:
+        rows: The data.
+        places: Which of their rows.
+        batch_size: How many rows a batch has.
+    """
+
+    def __init__(self, rows: Rows, places: Sequence[int], batch_size: int) -> None:
+        self.rows, self.places, self.batch_size = rows, list(places), batch_size
+        self.total = len(self.places)
+
+    def __iter__(self) -> Iterator[tuple[Inputs, Tensor | None]]:
+        for start in range(0, len(self.places), self.batch_size):
+            places = self.places[start : start + self.batch_size]
+            batch = self.rows.assemble(places, map(self.rows.attempt, places))
+            if batch is not None:
+                yield batch.inputs, batch.labels
+
+    def labels(self) -> Tensor:
+        """Return the labels of the rows that could be used; they are known once the rows were gone through."""
+        assert self.rows.labels is not None
+        bad = {problem.index for problem in self.rows.problems}
+        return self.rows.labels[[place for place in self.places if place not in bad]]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Hold a fitted temperature, and how reliable the network is before and after it."""
+
+    posterior: Temperature
+    fitted: int
+    """The number of inputs that it was fitted to."""
+    tested: int
+    """The number of inputs that the figures are of."""
+    reliability: dict[str, Reliability]
+    nll: dict[str, float]
+
+
+def halves(rows: Rows, seed: int, batch_size: int) -> tuple[LabelledRows, LabelledRows]:
+    """Split rows into two halves at random: one to fit with, one to judge by."""
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+    fit, test = (half.sort().values.tolist() for half in (order[: len(rows) // 2], order[len(rows) // 2 :]))
+    return LabelledRows(rows, fit, batch_size), LabelledRows(rows, test, batch_size)
+
+
+def calibrate(
+    network: Classifier, fit: LabelledRows, test: LabelledRows, kind: Literal["temperature", "platt"] = "temperature"
+) -> Calibration:
+    """Fit a temperature to labelled rows, and compare the network without and with it on others.
+
+    Args:
+        network: The network to calibrate; it is left as it is.
+        fit: The rows for the fit.
+        test: The rows for the figures.
+        kind: One temperature, or a scale and a shift for each class.
+    """
+    before = Deterministic(network).predict(test)[0]
+    labels = test.labels()
+    figures = {"before": reliability(before, labels)}  # labels that do not fit are found before the fit
+    posterior = Temperature(network, kind).fit(fit)
+    after = posterior.predict(test)[0]
+    figures["after"] = reliability(after, labels)
+    losses = {"before": nll(before, labels), "after": nll(after, labels)}
+    return Calibration(posterior, len(fit.labels()), len(labels), figures, losses)

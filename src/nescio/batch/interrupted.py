@@ -1,0 +1,16 @@
+"""`Interrupted`: Ctrl-C came while work was done, some of which is kept."""
+
+from __future__ import annotations
+
+
+class Interrupted(KeyboardInterrupt):
+    """Report that work was cut off.
+
+    Args:
+        words: What is kept, for people.
+        goes_on: Whether the same command goes on from there.
+    """
+
+    def __init__(self, words: str, goes_on: bool = False) -> None:
+        super().__init__(words)
+        self.words, self.goes_on = words, goes_on

@@ -1,0 +1,38 @@
+"""The command that gives the same result again, for pages and messages."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping
+
+
+def command_line(command: str, options: Mapping[str, object], together: Collection[str] = ()) -> str:
+    """Return a command with these options, as a user would type it.
+
+    Args:
+        command: The name of the command, such as "report".
+        options: Values by the names of their options, as argparse gives them (``vars(args)``). None, False and empty
+            lists are left out.
+        together: Options whose list follows them as a whole; others are repeated for each item.
+
+    Example:
+        >>> command_line("score", {"model": "m:f", "size": (8, 16), "method": ["gen", "entropy"], "fresh": True})
+        'nescio score --model m:f --size 8x16 --method gen --method entropy --fresh'
+    """
+    words = ["nescio", command]
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if name in ("run", "debug") or value is None or value is False:
+            continue
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, list) and name in together:
+            words += [flag, *map(str, value)] if value else []
+        elif isinstance(value, list):
+            words += [word for one in value for word in (flag, str(one))]
+        elif isinstance(value, tuple):
+            joint = "x" if name in ("size", "crop") else ","
+            words += [flag, joint.join(map(str, value)) or "none"]
+        else:
+            words += [flag, str(value)]
+    return shlex.join(words)

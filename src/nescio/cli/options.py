@@ -1,0 +1,223 @@
+"""The options that several commands share: model, data, how they are run, methods, guard. `specs` reads them."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+MODEL = "torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.pt2, PACKAGE.MODULE:FACTORY or a folder that nescio has kept"
+DATA = "a folder of pictures, a .txt list of them, .npz, .parquet, .csv, or a data set of Hugging Face on disk"
+
+
+class Setting(NamedTuple):
+    """A setting of a score: ``--set regrad.sigma=0.1``; method None means every score that has it."""
+
+    method: str | None
+    key: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{f'{self.method}.' if self.method else ''}{self.key}={self.value}"
+
+
+def add_command(
+    commands: Commands, common: argparse.ArgumentParser, name: str, *, help: str, description: str, examples: str
+) -> argparse.ArgumentParser:
+    """Add a sub-command.
+
+    Args:
+        commands: The commands of `nescio`.
+        common: The options of all of them.
+        name: What the command is called.
+        help: One line for the list of commands.
+        description: What it does, in a sentence or two.
+        examples: Commands to copy, and what else has to be known.
+
+    Returns:
+        The parser of the command, to which its own options are added.
+    """
+    return commands.add_parser(
+        name, help=help, description=description, epilog=examples, parents=[common],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+
+
+def add_model(command: argparse.ArgumentParser, required: bool = True, bundled: bool = False) -> None:
+    """Add the options that name a model; bundled: digits that come with nescio stand in where none is named."""
+    default = " (default: bundled digits)" if bundled else ""
+    command.add_argument("--model", required=required, metavar="MODEL", help=MODEL + default)
+    command.add_argument(
+        "--weights", metavar="FILE",
+        help="its weights: .safetensors, or a file of torch.save; or published ones to fetch: DEFAULT for torchvision, "
+        "pretrained for timm",
+    )  # fmt: skip
+    add_class_names(command)
+
+
+def add_class_names(command: argparse.ArgumentParser) -> None:
+    """Add the option that names the classes."""
+    command.add_argument(
+        "--class-names", metavar="FILE",
+        help="the names of its classes: a text file, one on a line, or JSON, a list or index to name",
+    )  # fmt: skip
+
+
+def add_data(command: argparse.ArgumentParser, required: bool = True, option: str = "--data") -> None:
+    """Add the options that say where the data are, and how a row is made ready for the model."""
+    command.add_argument(option, required=required, metavar="PATH", help=DATA)
+    command.add_argument(
+        "--x", "--key", dest="x", metavar="NAME",
+        help="the array or column of inputs; several columns of numbers with commas (default: by usual names)",
+    )  # fmt: skip
+    command.add_argument(
+        "--label", default="auto", metavar="NAME", help="the array or column of labels, or none (default: usual names)"
+    )
+    command.add_argument(
+        "--name", default="auto", metavar="NAME", help="the column that names rows, or none (default: usual names)"
+    )
+    command.add_argument(
+        "--on-error", choices=("stop", "skip"), default="stop",
+        help="at rows that cannot be used: stop, or skip them and say which (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--base", metavar="MODEL", help="the model under a saved posterior, where its folder names none or a function"
+    )
+    add_preprocessing(command)
+
+
+def add_preprocessing(command: argparse.ArgumentParser) -> None:
+    """Add the options that say how pictures are made ready, in the place of the model's own way."""
+    command.add_argument(
+        "--size", type=size, metavar="N", help="resize pictures to a side of N, or HxW; 0: not (default: the model's)"
+    )
+    command.add_argument("--crop", type=size, metavar="N", help="then cut this out of the middle; 0: not")
+    command.add_argument(
+        "--mean", type=channels, metavar="A,B,C", help="normalise with this mean of each channel in [0, 1], or none"
+    )
+    command.add_argument("--std", type=channels, metavar="A,B,C", help="and this standard deviation, or none")
+
+
+def add_running(command: argparse.ArgumentParser, batch: str | None = "default: %(default)s") -> None:
+    """Add the options that say how the model is run; batch: the help of --batch-size, None for none."""
+    command.add_argument(
+        "--output", choices=("logits", "probabilities", "binary"), help="what the model returns (default: logits)"
+    )
+    if batch is not None:
+        command.add_argument("--batch-size", type=positive, default=256, metavar="N", help=batch)
+    command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
+    command.add_argument(
+        "--trust-pickle", action="store_true",
+        help="open what may run code: pickled weights, a .pt2, a folder that names a function; only if you trust it",
+    )  # fmt: skip
+
+
+def add_parts(command: argparse.ArgumentParser) -> None:
+    """Add the options of work that is kept in parts."""
+    command.add_argument(
+        "--out", required=True, metavar="PATH", help="the table: .parquet, .csv or .json, or a folder for its parts"
+    )
+    command.add_argument("--fresh", action="store_true", help="drop what an earlier run has kept, and begin anew")
+    command.add_argument("--overwrite", action="store_true", help="replace the file of --out where there is one")
+    command.add_argument(
+        "--part-rows", type=positive, metavar="N",
+        help="rows that are kept at a time (default: by how many there are, and how long they take)",
+    )  # fmt: skip
+    command.add_argument(
+        "--engine", choices=("local", "ray"), default="local",
+        help="local: in this process; ray: in many, on many GPUs or machines (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--workers", type=positive, metavar="N",
+        help="threads that read rows, or processes for a GPU (default: by cores and kind of data); with ray: processes "
+        "with a model each",
+    )  # fmt: skip
+    command.add_argument("--address", metavar="HOST:PORT", help="with ray: the cluster (default: this machine alone)")
+    add_running(command, "rows at a time (default: found by time, 1 to 256, and kept for a run that goes on)")
+    command.set_defaults(batch_size=None)
+
+
+def add_methods(command: argparse.ArgumentParser, words: str) -> None:
+    """Add the options that choose scores and their settings; words: the help of --method."""
+    command.add_argument("--method", action="append", type=method, metavar="NAME", help=words)
+    add_settings(command, "a setting of the methods that have it, or with METHOD.KEY=VALUE of one alone")
+
+
+def add_settings(command: argparse.ArgumentParser, words: str) -> None:
+    """Add the option that gives settings."""
+    command.add_argument(
+        "--set", action="append", default=[], type=setting, metavar="KEY=VALUE", help=f"{words}; may be repeated"
+    )
+
+
+def add_posterior(command: argparse.ArgumentParser) -> None:
+    """Add the option of a saved distribution over the model."""
+    command.add_argument("--posterior", metavar="FOLDER", help="a saved distribution over it, such as an ensemble")
+
+
+def add_guard(command: argparse.ArgumentParser) -> None:
+    """Add the options of a guard, or of what one is made of."""
+    command.add_argument("--guard", metavar="FOLDER", help="which inputs are foreign: what `nescio guard` wrote")
+    command.add_argument(
+        "--reference", metavar="PATH",
+        help="or make a guard now, of some hundred inputs of the kind that the model is meant for, not trained on",
+    )  # fmt: skip
+
+
+def add_address(command: argparse.ArgumentParser, port: int) -> None:
+    """Add the options that say where a server listens."""
+    command.add_argument("--host", default="127.0.0.1", help="default: %(default)s, this machine alone")
+    command.add_argument("--port", type=int, default=port, help="0 for any free one (default: %(default)s)")
+
+
+def positive(text: str) -> int:
+    """Read a whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got '{text}'")
+    return int(text)
+
+
+def size(text: str) -> int | tuple[int, int]:
+    """Read a number of pixels, or HEIGHTxWIDTH."""
+    sides = text.lower().split("x")
+    if len(sides) > 2 or not all(side.isdecimal() for side in sides):
+        raise argparse.ArgumentTypeError(f"expected a number of pixels or HEIGHTxWIDTH, got '{text}'")
+    return int(sides[0]) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
+
+
+def channels(text: str) -> tuple[float, ...]:
+    """Read numbers with commas between them; none is an empty tuple."""
+    if text == "none":
+        return ()
+    try:
+        return tuple(float(one) for one in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected numbers with commas, or none, got '{text}'") from error
+
+
+def method(name: str) -> str:
+    """Read the name of a score."""
+    from nescio.scores import get
+    from nescio.types import InputError
+
+    try:
+        get(name)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return name
+
+
+def setting(text: str) -> Setting:
+    """Read `sigma=0.1` or `regrad.sigma=0.1`; a value that is no Python literal is a word."""
+    path, equals, value = text.partition("=")
+    name, dot, key = path.strip().rpartition(".")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE or METHOD.KEY=VALUE, got '{text}'")
+    try:
+        parsed = ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError):
+        parsed = value.strip()
+    return Setting(name if dot else None, key, parsed)

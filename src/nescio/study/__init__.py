@@ -1,1 +1,0 @@
-"""The pipelines: what a person calls, readable from top to bottom."""
