@@ -42,7 +42,7 @@ def tile(state):
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def comparison():
     labels = np.arange(20) % 10
     labels[3] = 7  # one digit that is read wrongly

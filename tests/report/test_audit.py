@@ -21,7 +21,7 @@ def row(direction: str, score: str, values: tuple[float, ...], **more: object) -
     return own | more
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def text() -> str:
     open_ = {"confidence": 0.9996, "certain": 0.0, "answer": -1, "sure_from": math.inf}
     mixed = {"confidence": 0.994, "certain": 0.5, "answer": -1, "sure_from": math.inf}

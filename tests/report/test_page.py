@@ -38,7 +38,7 @@ class Reader(HTMLParser):
         return [attrs for tag, attrs in self.tags if tag == wanted]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def text(comparison):
     return page(comparison)
 

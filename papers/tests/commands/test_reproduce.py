@@ -78,6 +78,7 @@ def test_a_page_in_markdown(tmp_path, monkeypatch):
     assert (tmp_path / "r.md").read_text().startswith("## table1: Out & in")
 
 
+@pytest.mark.usefixtures("tiny")
 def test_table1_at_the_smoke_scale(tmp_path):
     work = tmp_path / "work"
     assert call("table1", "--scale", "smoke", "--work", work, "--out", tmp_path / "out", "--device", "cpu") == 0
