@@ -31,12 +31,12 @@ from measure import machine, save, synchronize
 
 from nescio import scores
 from nescio.batch.jobs import Job, Ready, batches
-from nescio.specs import DataSpec, ModelSpec
 from nescio.batch.streaming import scored, stream
 from nescio.data import prefetch, read_table
 from nescio.data.parts import Parts
 from nescio.data.prefetch import Read, read_ahead
 from nescio.inputs import to
+from nescio.specs import DataSpec, ModelSpec
 
 CASES = ("resnet18:entropy:256", "resnet50:entropy:256", "resnet18:gradnorm:256", "resnet18:regrad:32")
 DIFFERENT = 1024

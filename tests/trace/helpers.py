@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nescio import modes, trace
 from nescio.models import Classifier
-from nescio.trace.probe import passes as engine
+from nescio.trace.probe import passes
 from nescio.trace.probe.plan import Plan
 
 SMOOTH: dict[str, Any] = {"sigma": 0.2, "samples": 2, "seed": 3}
@@ -47,7 +47,7 @@ def plan(model: nn.Module, x: Any) -> Plan:
     """What the engine means to do with each parameter."""
     classifier = Classifier.of(model)
     with modes.preserved(classifier), modes.tracing(classifier):
-        return engine.forward(classifier, classifier.prepare(x)).plan
+        return passes.forward(classifier, classifier.prepare(x)).plan
 
 
 def slow(model: nn.Module, x: Any) -> set[str]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import nescio
 from nescio import trace
 from nescio.models import Classifier
-from nescio.trace.probe import passes as engine
+from nescio.trace.probe import passes
 from nescio.types import InputError, NormSettings
 from tests.trace.subjects import SUBJECTS, make
 
@@ -38,7 +38,7 @@ def test_exact_in_float64_and_on_the_right_path(name: str, settings: dict[str, o
     close(ours.norms, wanted.norms, 1e-9)
     assert wanted.norms.amax() > 1e-3
     used = {n for n in Classifier.of(model).parameters() if not n.startswith("unused")}
-    assert bool(used - set(list(engine._PLANS[model].values())[-1].fast)) == (name in GENERAL)
+    assert bool(used - set(list(passes._PLANS[model].values())[-1].fast)) == (name in GENERAL)
 
 
 @pytest.mark.parametrize("name", [n for n in SUBJECTS if n not in ("gru", "encoder", "tied_embedding")])

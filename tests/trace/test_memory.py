@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nescio import trace
+from nescio import modes, trace
 from nescio._common import memory
 from nescio.models import Classifier
-from nescio.trace import api as norms
 from nescio.trace.backward import pull as backward
-from nescio.trace.probe import passes as engine
-from nescio.trace.probe import survey
+from nescio.trace.backward.cotangents import blocks
+from nescio.trace.estimate.entries import Settings, split_norms
+from nescio.trace.probe.layers import find_layers
+from nescio.trace.probe.passes import forward
 from nescio.trace.runtime import batch_sizes
 from nescio.types import ModelError, NormSettings
 from tests.trace.helpers import SMOOTH, close, identical, ready, state
@@ -125,14 +126,17 @@ def test_split_norms_on_every_kind_of_row(name: str, parts: int) -> None:
     model, x = make(name)
     classifier = Classifier.of(model)
     wanted = trace.gradient_norms(classifier, x[:1].repeat(5, *[1] * (x.dim() - 1)), rows=ROWS)
-    settings = engine.Settings(ROWS, 2, 5, "log", parts=parts)
-    assert [len(range(5)[p]) for p in engine.pieces(settings)] == {1: [5], 2: [3, 2], 3: [2, 2, 1], 5: [1] * 5}[parts]
+    settings = Settings(ROWS, 2, 5, "log", parts=parts)
+    assert [len(range(5)[p]) for p in settings.pieces] == {1: [5], 2: [3, 2], 3: [2, 2, 1], 5: [1] * 5}[parts]
     five = x[:1].repeat(5, *[1] * (x.dim() - 1))
-    with norms.modes.preserved(classifier), norms.modes.tracing(classifier):
-        run = engine.forward(classifier, five)
-        table = survey.layer_tables.find(run.graph, classifier.parameters(), "module", None)
-        found = engine.split_norms(classifier, five, run.logits.detach(), table, settings)
-    for row in ("classes", "uniform"):  # five equal copies have the mean gradient of one
+    with modes.preserved(classifier), modes.tracing(classifier):
+        run = forward(classifier, five)
+        table = find_layers(run.graph, classifier.parameters(), "module", None)
+        found = {
+            row: split_norms(classifier, five, table, settings, blocks(row, run.logits.detach(), 5, "log"))
+            for row in ("classes", "uniform")
+        }
+    for row in found:  # five equal copies have the mean gradient of one
         close(found[row].transpose(0, 1), wanted[row].norms[:1])
 
 

@@ -20,11 +20,12 @@ from nescio.attribution.members import Member
 from nescio.attribution.source import Source
 from nescio.inputs import Inputs
 from nescio.models import Classifier
+from nescio.models.batch_axis import axis_of_size
 from nescio.modes import preserved, tracing
 from nescio.trace.backward import pull as backward
 from nescio.trace.backward.substitutes import folding
 from nescio.trace.backward.substitutes.cpu import OnCPU
-from nescio.trace.probe.plan import refuse_blind
+from nescio.trace.probe.proofs import refuse_blind
 from nescio.types import InputError, ModelError
 
 Change = Callable[[Tensor], Tensor]
@@ -104,7 +105,7 @@ def forward(member: Member, x: Any, source: Source, change: Change, keep: Keep |
         if kept is None:
             return None
         copy = y.clone()  # a node of its own: on a GPU a batch norm is joined with the activation behind it
-        calls.append(Call(module, copy.grad_fn, kept, _axis(y, count)))
+        calls.append(Call(module, copy.grad_fn, kept, axis_of_size(y.shape, count)))
         unsure.append(count > 1 and y.ndim == 3 and y.shape[1] == count)  # or there are as many tokens as inputs
         return (copy, *gave[1:]) if isinstance(gave, tuple) else copy
 
@@ -123,12 +124,6 @@ def forward(member: Member, x: Any, source: Source, change: Change, keep: Keep |
                 if [call.module for call in one.calls] == [call.module for call in calls]:
                     calls = [replace(call, axis=alone.axis) for call, alone in zip(calls, one.calls, strict=True)]
         yield Run(logits, root.detach(), calls, grids[-1] if grids else None, node)
-
-
-def _axis(y: Tensor, count: int) -> int | None:
-    if y.ndim and len(y) == count:
-        return 0
-    return 1 if y.ndim == 3 and y.shape[1] == count else None
 
 
 def _logits(

@@ -23,7 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from nescio.attribution.passes import Call, Run
 from nescio.attribution.places import FEATURES_LAST, Places
-from nescio.trace.module_gradients import round_off
+from nescio.trace.runtime.precision import round_off
 from nescio.types import InputError
 
 Path = Literal["fullgrad", "gradient", "smoothgrad", "gradcam"]

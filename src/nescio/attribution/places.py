@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from nescio.trace.module_gradients import round_off
+from nescio.trace.runtime.precision import round_off
 
 _CHANNELS_FIRST = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)
 FEATURES_LAST = (nn.Linear, nn.LayerNorm, nn.MultiheadAttention)

@@ -22,7 +22,7 @@ from nescio.limits.settling import SCORES
 from nescio.models import Classifier
 from nescio.modes import preserved, tracing
 from nescio.posteriors import DeepEnsemble, Deterministic
-from nescio.trace.backward.substitutes.corrected import Sound
+from nescio.trace.backward.substitutes.corrected import CorrectedOps
 from nescio.types import InputError
 
 
@@ -98,7 +98,7 @@ def uncertainty(model: Any, score: str = "entropy", *, output: str | None = None
     def value(x: Tensor) -> Tensor:
         logits = []
         for one in models:
-            with preserved(one), tracing(one), Sound():
+            with preserved(one), tracing(one), CorrectedOps():
                 logits.append(one.logits(x.to(one.device, one.dtype)).double())
         log_p = torch.stack(logits).log_softmax(-1)
         p = log_p.exp()

@@ -21,9 +21,10 @@ from nescio import inputs
 from nescio._common.argument_checks import integer
 from nescio.inputs import Inputs
 from nescio.models import Classifier
+from nescio.models.batch_axis import Unit, axes_from_shapes
 from nescio.modes import eager, without_cudnn
 from nescio.posteriors.base import PosteriorBase
-from nescio.posteriors.masks import Masks, Unit, Unshared, layout
+from nescio.posteriors.masks import Masks, Unshared
 from nescio.posteriors.saving import about, check_tensors, same, saved
 from nescio.types import ModelError
 
@@ -70,7 +71,7 @@ class MCDropout(PosteriorBase):
                 "none; use InsertedDropout(model), which puts one before its last linear layer"
             )
         copies = inputs.repeat(one, _COPIES)
-        units = layout(single, self._run(copies, 0)[1], _COPIES)
+        units = axes_from_shapes(single, self._run(copies, 0)[1], _COPIES)
         if units is None:
             return None
         together = self._run(copies, 0, units)[0]

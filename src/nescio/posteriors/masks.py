@@ -16,10 +16,9 @@ and k alone.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,10 +26,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from nescio._common.seeds import derived_seed
+from nescio.models.batch_axis import Unit, grown
 from nescio.types import ModelError
-
-Unit: TypeAlias = tuple[torch.Size, int | None]
-"""Shape of a mask for a single input, and the dimension along which those of several lie; None if they share it."""
 
 _ALPHA = 1.7580993408473766  # of the self-normalising activation (SELU), as in torch
 _PLAIN = {F.dropout, torch.dropout}
@@ -143,25 +140,6 @@ class Masks(TorchFunctionMode):
         generator = torch.Generator("cpu").manual_seed(mixed)
         keep = torch.rand(unit, generator=generator, dtype=torch.float32, device="cpu") >= p
         return keep if axis is None else torch.cat([keep] * self.count, dim=axis)
-
-
-def grown(unit: torch.Size, axis: int | None, count: int) -> torch.Size:
-    """The shape for `count` inputs, where `unit` is that for a single one."""
-    return torch.Size(size * count if at == axis else size for at, size in enumerate(unit))
-
-
-def layout(single: Sequence[torch.Size], several: Sequence[torch.Size], count: int) -> list[Unit] | None:
-    """Where the inputs lie in each tensor, from the shapes for one and for `count`; None if that cannot be told."""
-    if len(single) != len(several):
-        return None
-    units: list[Unit] = []
-    for one, many in zip(single, several, strict=True):
-        axes = [at for at, (a, b) in enumerate(zip(one, many, strict=False)) if a != b]
-        axis = axes[0] if axes else None
-        if math.prod(one) == 0 or grown(one, axis, count) != many:
-            return None
-        units.append((one, axis))
-    return units
 
 
 def _times(input: Tensor, mask: Tensor, inplace: bool) -> Tensor:

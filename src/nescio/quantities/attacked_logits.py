@@ -18,7 +18,7 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.quantities.base import Budget, Request
 from nescio.quantities.moved_inputs import loss_direction, moved_logits, need_floating
-from nescio.trace.module_gradients import round_off
+from nescio.trace.runtime.precision import round_off
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting, preserved
 from nescio.quantities.base import Budget, Request
+from nescio.trace.runtime import cuda_graph
 from nescio.types import ModelError
 
 _ALIGNED = 64  # elements: 256 bytes, at which CUDA's allocator too begins a tensor
@@ -124,19 +125,10 @@ def _single(classifier: Classifier, x: Inputs, noisy: _Noisy, size: int) -> Call
 
 def _recorded(run: Callable[[], Tensor], device: torch.device) -> Callable[[], Tensor] | None:
     """A function that does again what `run` did on the GPU, without launching it kernel by kernel; None if none can."""
-    graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.device(device):
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):  # libraries set themselves up on a stream before they can be recorded there
-                run()
-            torch.cuda.current_stream().wait_stream(side)
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                result = run()
-    except Exception:  # the model needs the host in between, or memory
-        torch.cuda.synchronize(device)
+    recorded = cuda_graph.record(run, device, errors=Exception, capture_error_mode="thread_local")
+    if recorded is None:
         return None
+    graph, result = recorded
 
     def replay() -> Tensor:
         graph.replay()

@@ -18,8 +18,8 @@ from nescio.models import Classifier
 from nescio.modes import predicting
 from nescio.quantities.base import Budget, Request
 from nescio.quantities.moved_inputs import loss_direction, need_floating, plus
-from nescio.trace.module_gradients import round_off
 from nescio.trace.runtime.noise import noisy_names
+from nescio.trace.runtime.precision import round_off
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,12 @@ from torch.autograd.graph import get_gradient_edge
 from nescio import modes
 from nescio.models import Classifier
 from nescio.trace.backward.pull import pull
-from nescio.trace.backward.substitutes.corrected import Sound
-from nescio.trace.probe.plan import leaf, refuse_blind
+from nescio.trace.backward.substitutes.corrected import CorrectedOps
+from nescio.trace.probe.leaves import leaf
+from nescio.trace.probe.proofs import refuse_blind
 from nescio.types import InputError
 
 Vectors = Tensor | Callable[[Tensor], Tensor]
-
-
-def round_off(gradient: Tensor) -> float:
-    """What round-off may leave of a gradient that is zero, relative to those beside it that are not."""
-    return 64 * min(torch.finfo(gradient.dtype).eps, torch.finfo(torch.float32).eps)
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[
     zeros.
     """
     classifier = Classifier.of(model)
-    with modes.preserved(classifier), modes.tracing(classifier), Sound():
+    with modes.preserved(classifier), modes.tracing(classifier), CorrectedOps():
         x = classifier.prepare(x)
         tracked, roots = leaf(x)
         seen: list[tuple[str, Tensor, Any]] = []

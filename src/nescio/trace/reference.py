@@ -16,11 +16,11 @@ from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs, modes
 from nescio.models import Classifier
-from nescio.trace.backward.substitutes.corrected import Sound, doubled
-from nescio.trace.probe import layers as layer_tables
+from nescio.trace.backward.substitutes.corrected import CorrectedOps, doubled
 from nescio.trace.probe.cached_tensors import forget
 from nescio.trace.probe.graph import Graph
-from nescio.trace.probe.plan import prove_silent
+from nescio.trace.probe.layers import find_layers
+from nescio.trace.probe.proofs import prove_silent
 from nescio.trace.runtime import noise
 from nescio.types import ClassGradients
 
@@ -54,7 +54,7 @@ def gradient_norms(
         forget(classifier, inputs.take(x, slice(0, 1)))
         parameters = classifier.parameters()
         first = Graph(classifier.logits(inputs.take(x, slice(0, 1))), parameters)
-        table = layer_tables.find(first, parameters, layers, select, exclude)
+        table = find_layers(first, parameters, layers, select, exclude)
         prove_silent(classifier, inputs.take(x, slice(0, 1)), [n for n in table.parameters if n not in first.uses])
         chosen = [parameters[name] for name in table.parameters]
         results: dict[str, list[Tensor]] = {row: [] for row in rows}
@@ -77,7 +77,7 @@ def gradient_norms(
         for i in range(inputs.size(x)):
             own = noise.copies(inputs.take(x, slice(i, i + 1)), sigma, samples, seed)
             try:
-                with Sound():
+                with CorrectedOps():
                     logits = classifier.logits(own)
                 found, p = walk(logits.log_softmax(1))
             except CheckpointError:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from nescio import modes, trace
 from nescio.models import Classifier
 from nescio.trace import rules
-from nescio.trace.backward import per_input as general
-from nescio.trace.probe import passes as engine
+from nescio.trace.backward import per_input
+from nescio.trace.probe import passes
 from tests.trace.helpers import SMOOTH, Then, close, plan, ready, same_as_reference, slow
 from tests.trace.subjects import make
 
@@ -35,14 +35,14 @@ def roads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The functions of `general` that gave gradients."""
     taken: list[str] = []
     for name in ("_many", "_one"):
-        plain = getattr(general, name)
+        plain = getattr(per_input, name)
 
         def noted(*args: Any, name: str = name, plain: Any = plain) -> Any:
             result = plain(*args)
             taken.append(name)
             return result
 
-        monkeypatch.setattr(general, name, noted)
+        monkeypatch.setattr(per_input, name, noted)
     yield taken
 
 
@@ -52,7 +52,7 @@ def test_the_same_numbers_without_any_rule(name: str, setting: str, monkeypatch:
     settings = SETTINGS[setting]
     with_rules = trace.class_gradients(model, x, layers="tensor", **settings)
     monkeypatch.setattr(rules, "find", lambda operation, slot: None)
-    engine._PLANS.pop(model)
+    passes._PLANS.pop(model)
     without = trace.class_gradients(model, x, layers="tensor", **settings)
     assert not plan(model, x).fast
     assert without.layers == with_rules.layers
@@ -97,8 +97,8 @@ def test_vmap_and_loop_agree(name: str) -> None:
     names = sorted(slow(model, x)) if name != "lstm" else list(classifier.parameters())
     vectors = torch.randn(2, len(x), 4 if name == "lstm" else model(x).shape[1], dtype=torch.float64)
     with modes.preserved(classifier), modes.tracing(classifier):
-        followed = general.powers(classifier, x, names, vectors, 1, 2, follow=True)
-        looped = general.powers(classifier, x, names, vectors, 1, 2, follow=False)
+        followed = per_input.power_sums(classifier, x, names, vectors, 1, 2, follow=True)
+        looped = per_input.power_sums(classifier, x, names, vectors, 1, 2, follow=False)
     for key in names:
         torch.testing.assert_close(followed[key], looped[key], rtol=1e-9, atol=1e-20)
         assert looped[key].max() > 0
@@ -109,8 +109,8 @@ def test_a_loop_after_vmap_failed_half_way(monkeypatch: pytest.MonkeyPatch) -> N
     model, x = make("raw")
     x = torch.cat([x, x + 0.1])
     wanted = trace.class_gradients(model, x).norms
-    monkeypatch.setitem(general.VMAP_BYTES, "cpu", 5000)  # a few inputs a block
-    many, calls = general._many, []
+    monkeypatch.setitem(per_input.VMAP_BYTES, "cpu", 5000)  # a few inputs a block
+    many, calls = per_input._many, []
 
     def failing(*args: Any) -> Any:
         calls.append(len(args[1]))
@@ -118,7 +118,7 @@ def test_a_loop_after_vmap_failed_half_way(monkeypatch: pytest.MonkeyPatch) -> N
             raise RuntimeError("vmap: this operation is not known")
         return many(*args)
 
-    monkeypatch.setattr(general, "_many", failing)
+    monkeypatch.setattr(per_input, "_many", failing)
     close(trace.class_gradients(model, x).norms, wanted)
     assert len(calls) == 2
     assert calls[0] < len(x)
@@ -128,7 +128,7 @@ def test_blocks_smaller_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = make("lstm")
     wanted = trace.class_gradients(model, x, **SMOOTH).norms
     for size in (1, 3000, 10_000):
-        monkeypatch.setitem(general.VMAP_BYTES, "cpu", size)
+        monkeypatch.setitem(per_input.VMAP_BYTES, "cpu", size)
         close(trace.class_gradients(model, x, **SMOOTH).norms, wanted)
 
 
@@ -169,8 +169,8 @@ def test_gradients_of_one_input_with_its_copies() -> None:
     classifier = Classifier.of(model)
     vectors = torch.randn(3, len(x), 5, dtype=torch.float64)
     with modes.preserved(classifier), modes.tracing(classifier):
-        found = general.gradients(classifier, x, ["0.weight", "4.bias"], vectors)
-        assert general.gradients(classifier, x, [], vectors) == {}
+        found = per_input.gradients(classifier, x, ["0.weight", "4.bias"], vectors)
+        assert per_input.gradients(classifier, x, [], vectors) == {}
     for k in range(3):
         wanted = torch.autograd.grad((model(x) * vectors[k]).sum(), [model[0].weight, model[4].bias])
         torch.testing.assert_close(found["0.weight"][k, 0], wanted[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,11 +14,12 @@ from torch import Tensor, nn
 import nescio
 from nescio import trace
 from nescio.models import Classifier
-from nescio.trace import api as norms
 from nescio.trace.backward import cotangents
-from nescio.trace.estimate import cut as estimate
-from nescio.trace.estimate import error_check as checked
-from nescio.trace.probe import passes as engine
+from nescio.trace.estimate import completion, entries
+from nescio.trace.estimate.cut import HEAVY, Cut, Level, plan_cut
+from nescio.trace.estimate.error_check import error_factor, inputs_to_check
+from nescio.trace.estimate.table import TableBuilder
+from nescio.trace.probe.costs import MOVED
 from nescio.trace.probe.layers import Layers
 from nescio.trace.runtime import noise
 from nescio.types import InputError, NormSettings, NormTable
@@ -60,16 +60,16 @@ def ranks(a: Tensor, b: Tensor) -> float:
 
 
 def test_nothing_is_cut_unless_asked() -> None:
-    assert estimate.plan(10, [1.0] * 40, "exact", 0.3, 0.0) is None
-    assert estimate.plan(10, [1.0] * 40, "exact", 0.0, 0.02) is None
-    assert estimate.plan(10, [1.0] * 4, "exact", 0.3, 0.02) is None
-    assert estimate.plan(40, [1.0] * 40, "auto", 0.0, 0.0) is None
-    assert estimate.plan(10, [1.0] * 40, 10, 0.0, 0.0) is None
+    assert plan_cut(10, [1.0] * 40, "exact", 0.3, 0.0) is None
+    assert plan_cut(10, [1.0] * 40, "exact", 0.0, 0.02) is None
+    assert plan_cut(10, [1.0] * 4, "exact", 0.3, 0.02) is None
+    assert plan_cut(40, [1.0] * 40, "auto", 0.0, 0.0) is None
+    assert plan_cut(10, [1.0] * 40, 10, 0.0, 0.0) is None
 
 
 @given(layers=st.integers(2, 300), decay=st.floats(0.01, 2.0), tolerance=st.floats(1e-6, 0.5))
 def test_layers_that_are_cut_have_little_weight(layers: int, decay: float, tolerance: float) -> None:
-    cut = estimate.plan(10, [1.0] * layers, "exact", decay, tolerance)
+    cut = plan_cut(10, [1.0] * layers, "exact", decay, tolerance)
     if cut is None:
         return
     weights = [math.exp(decay * (i - layers)) for i in range(layers)]
@@ -80,15 +80,15 @@ def test_layers_that_are_cut_have_little_weight(layers: int, decay: float, toler
 
 def test_layers_are_estimated_where_it_saves_work() -> None:
     """Of 40 layers 11 count, so 10 classes cost 3 rows, and 3 rows go further down; of 3 classes that is all."""
-    assert estimate.plan(10, [1.0] * 40, "exact", DECAY, 0.02) is not None
-    assert estimate.plan(3, [1.0] * 40, "exact", DECAY, 0.02) is None
-    assert estimate.plan(3, [1.0] * 40, "exact", DECAY, 0.02, part=0.25) is not None  # on a pair of eight copies
+    assert plan_cut(10, [1.0] * 40, "exact", DECAY, 0.02) is not None
+    assert plan_cut(3, [1.0] * 40, "exact", DECAY, 0.02) is None
+    assert plan_cut(3, [1.0] * 40, "exact", DECAY, 0.02, part=0.25) is not None  # on a pair of eight copies
 
 
 @given(classes=st.integers(4, 2000), budget=st.integers(3, 500), layers=st.integers(1, 60))
 def test_many_classes_cost_what_is_paid_for(classes: int, budget: int, layers: int) -> None:
     costs = [float(1 + i % 7) for i in range(layers)]
-    cut = estimate.plan(classes, costs, budget, 0.0, 0.0)
+    cut = plan_cut(classes, costs, budget, 0.0, 0.0)
     if budget >= classes:
         assert cut is None
         return
@@ -108,21 +108,21 @@ def test_many_classes_cost_what_is_paid_for(classes: int, budget: int, layers: i
 
 
 def test_of_many_layers_rows_come_in_two_levels() -> None:
-    levels = estimate.Level(87, 25, 51), estimate.Level(0, 6, 13)  # 20 + 76 · 12/99 + 19 = 48
-    assert estimate.plan(1000, [1.0] * 99, 48, 0.0, 0.0) == estimate.Cut(97, levels, 0.0)
-    assert estimate.plan(1000, [1.0] * 99, 48, DECAY, 0.02) == estimate.Cut(97, levels, DECAY)  # none is left out
+    levels = Level(87, 25, 51), Level(0, 6, 13)  # 20 + 76 · 12/99 + 19 = 48
+    assert plan_cut(1000, [1.0] * 99, 48, 0.0, 0.0) == Cut(97, levels, 0.0)
+    assert plan_cut(1000, [1.0] * 99, 48, DECAY, 0.02) == Cut(97, levels, DECAY)  # none is left out
 
 
 def test_costs_are_multiplications_on_the_way_and_numbers_that_are_moved() -> None:
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16, 5)
     ).eval()
-    work = norms._Work(Classifier.of(model), torch.randn(2, 3, 4, 4), ("classes",), NormSettings("classes"), None)
+    work = TableBuilder(Classifier.of(model), torch.randn(2, 3, 4, 4), ("classes",), NormSettings("classes"), None)
     inputs, plane = 2, 8 * 16  # inputs of the pass that they are counted in
     assert work.survey.costs == (
-        1 + inputs * estimate.MOVED * plane,
-        1 + inputs * (estimate.MOVED * plane + 5 * plane),
-        1 + inputs * estimate.MOVED * 5,
+        1 + inputs * MOVED * plane,
+        1 + inputs * (MOVED * plane + 5 * plane),
+        1 + inputs * MOVED * 5,
     )
 
 
@@ -131,11 +131,11 @@ def test_costs_are_multiplications_on_the_way_and_numbers_that_are_moved() -> No
 
 def test_classes_are_drawn_in_proportion() -> None:
     weights = torch.tensor([[0.0, 1.0], [6.0, 1.0], [2.0, 1.0], [0.0, 1.0], [4.0, 0.0]], dtype=torch.float64)
-    drawn = estimate._draw(weights, 12)
+    drawn = completion._draw(weights, 12)
     assert drawn.shape == (12, 2)
     assert drawn[:, 0].bincount(minlength=5).tolist() == [0, 6, 2, 0, 4]
     assert drawn[:, 1].bincount(minlength=5).tolist() == [3, 3, 3, 3, 0]
-    assert estimate._draw(torch.zeros(5, 1, dtype=torch.float64), 3).max() <= 4
+    assert completion._draw(torch.zeros(5, 1, dtype=torch.float64), 3).max() <= 4
 
 
 def test_every_input_can_have_its_own_classes() -> None:
@@ -155,7 +155,7 @@ def test_every_input_can_have_its_own_classes() -> None:
 # a table that is completed
 
 
-def completed(table: Tensor, p: Tensor, cut: estimate.Cut) -> tuple[Tensor, Tensor, list[tuple[int, Tensor]]]:
+def completed(table: Tensor, p: Tensor, cut: Cut) -> tuple[Tensor, Tensor, list[tuple[int, Tensor]]]:
     """What comes of a table of norms [C, N, L] that is known only where the cut computes it, and the rows it took."""
     names = tuple(str(i) for i in range(table.shape[2]))
     taken: list[tuple[int, Tensor]] = []
@@ -164,15 +164,15 @@ def completed(table: Tensor, p: Tensor, cut: estimate.Cut) -> tuple[Tensor, Tens
         taken.append((start, chosen))
         return table.gather(0, chosen.unsqueeze(2).expand(-1, -1, table.shape[2]))[:, :, start:stop]
 
-    base: Any = SimpleNamespace(z=None)
+    z: Any = None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(estimate.cotangents, "build", lambda *a: a[4])
+        patch.setattr(completion.cotangents, "build", lambda *a: a[4])
         layers = Layers(names, tuple((name,) for name in names))
-        values, spread = estimate.complete(base, 1, "log", p, layers, cut, table[:, :, cut.top :], True, rows)
+        values, spread = completion.complete(z, 1, "log", p, layers, cut, table[:, :, cut.top :], True, rows)
     return values, spread, taken
 
 
-TWO = estimate.Cut(9, (estimate.Level(5, 3, 8), estimate.Level(0, 2, 4)), 0.0)
+TWO = Cut(9, (Level(5, 3, 8), Level(0, 2, 4)), 0.0)
 
 
 @given(seed=st.integers(0, 10_000))
@@ -214,8 +214,8 @@ def test_what_a_level_computes_stays_and_the_rest_follows_the_level_before(seed:
 
 def test_with_every_class_computed_the_estimate_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = deep(classes=7, layers=6), pictures(3)
-    whole = estimate.Cut(4, (estimate.Level(2, 7, 0), estimate.Level(0, 7, 0)), 0.0)
-    monkeypatch.setattr(norms.estimate, "plan", lambda *_: whole)
+    whole = Cut(4, (Level(2, 7, 0), Level(0, 7, 0)), 0.0)
+    monkeypatch.setattr("nescio.trace.estimate.table.plan_cut", lambda *_: whole)
     found, wanted = tables(model, x, tolerance=0.02), trace.reference.class_gradients(model, x)
     torch.testing.assert_close(found.norms, wanted.norms, rtol=1e-9, atol=0)
     assert found.spread is not None and not found.spread.any()
@@ -230,13 +230,13 @@ def test_as_many_cotangents_at_once_as_take_the_same_memory(monkeypatch: pytest.
     x = torch.randn(2, 1, 12, 12, dtype=torch.float64)
     exact = trace.class_gradients(model, x).norms
     blocks: list[tuple[int, int]] = []
-    plain = engine.visit
+    plain = entries.visit
 
     def visit(logits: Tensor, nodes: Any, lowest: Any, vectors: Tensor, read: Any) -> None:
         blocks.append((len(nodes), len(vectors)))
         plain(logits, nodes, lowest, vectors, read)
 
-    monkeypatch.setattr(engine, "visit", visit)
+    monkeypatch.setattr(entries, "visit", visit)
     found = trace.class_gradients(model, x, classes=40, memory_gb=4e-3)
     deep = max(blocks)[1]  # of the rows through all layers
     assert max(rows for _, rows in blocks) == 8 * deep  # the first layer's output is eight times as large as the others
@@ -253,7 +253,7 @@ def test_layers_of_little_weight_are_estimated_within_the_tolerance(settings: di
     model, x = deep(layers=50), pictures()
     exact = tables(model, x, **settings)
     found = tables(model, x, decay=DECAY, tolerance=0.02, **settings)
-    cut = estimate.plan(12, [1.0] * 50, "exact", DECAY, 0.02)
+    cut = plan_cut(12, [1.0] * 50, "exact", DECAY, 0.02)
     assert cut is not None and 0 < cut.floor < cut.top
     torch.testing.assert_close(found.norms[:, :, cut.top :], exact.norms[:, :, cut.top :])
     assert not found.norms[:, :, : cut.floor].any() and found.norms[:, :, cut.floor : cut.top].all()
@@ -269,10 +269,10 @@ def test_rows_that_were_computed_are_exact() -> None:
     model, x = deep(), pictures(9)
     exact, found = tables(model, x), tables(model, x, decay=DECAY, tolerance=0.02)
     assert found.spread is not None
-    cut = estimate.plan(12, [1.0] * 24, "exact", DECAY, 0.02)
+    cut = plan_cut(12, [1.0] * 24, "exact", DECAY, 0.02)
     assert cut is not None
     known = found.spread[:, :, cut.floor : cut.top].eq(0).all(2)
-    assert (known.sum(1) == estimate.HEAVY).all()
+    assert (known.sum(1) == HEAVY).all()
     torch.testing.assert_close(found.norms[known][:, cut.floor :], exact.norms[known][:, cut.floor :])
 
 
@@ -322,7 +322,9 @@ def test_layers_that_are_left_out_and_would_count_are_found() -> None:
         for p in model.parameters():
             p.mul_(3.0)
     x = pictures(6)
-    cut = norms._Work(Classifier.of(model), x, ("classes",), NormSettings("classes", decay=DECAY, tolerance=0.02)).cut()
+    cut = TableBuilder(
+        Classifier.of(model), x, ("classes",), NormSettings("classes", decay=DECAY, tolerance=0.02)
+    ).cut()
     assert cut is not None and cut.floor > 0
     exact = nescio.score(model, x, samples=0)
     found = nescio.score(model, x, samples=0, tolerance=0.02, report=True)
@@ -336,8 +338,8 @@ def test_what_the_check_finds_counts_for_every_input(monkeypatch: pytest.MonkeyP
     exact = tables(model, x)
     honest = tables(model, x, decay=DECAY, tolerance=0.02)
     assert honest.check is not None and honest.check.exact == 0
-    plain = estimate.complete
-    monkeypatch.setattr(norms.estimate, "complete", lambda *a: (1.5 * (found := plain(*a))[0], found[1]))
+    plain = completion.complete
+    monkeypatch.setattr("nescio.trace.estimate.table.complete", lambda *a: (1.5 * (found := plain(*a))[0], found[1]))
     found = tables(model, x, decay=DECAY, tolerance=0.02)
     assert found.check is not None and found.check.worst == pytest.approx(1.25, abs=0.1)
     assert found.check.exact == len(x) and found.spread is not None and not found.spread.any()
@@ -346,20 +348,22 @@ def test_what_the_check_finds_counts_for_every_input(monkeypatch: pytest.MonkeyP
 
 def test_who_is_checked() -> None:
     error = torch.linspace(0.0, 0.03, 31, dtype=torch.float64)
-    assert checked.some(error, 0.02, 0).tolist() == [20]  # the largest that is within the tolerance
-    assert not len(checked.some(error + 1, 0.02, 0))
+    assert inputs_to_check(error, 0.02, 0).tolist() == [20]  # the largest that is within the tolerance
+    assert not len(inputs_to_check(error + 1, 0.02, 0))
     many = torch.rand(6400, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 0.04
-    chosen = checked.some(many, 0.02, 0)
+    chosen = inputs_to_check(many, 0.02, 0)
     assert len(chosen) == len(set(chosen.tolist())) == 100 and (many[chosen] <= 0.02).all()
     assert chosen[0] == torch.where(many <= 0.02, many, 0).argmax()
-    assert torch.equal(chosen, checked.some(many, 0.02, 0)) and not torch.equal(chosen, checked.some(many, 0.02, 1))
+    assert torch.equal(chosen, inputs_to_check(many, 0.02, 0)) and not torch.equal(
+        chosen, inputs_to_check(many, 0.02, 1)
+    )
 
 
 def test_how_many_times_larger_errors_are() -> None:
     made, error = torch.tensor([0.001, 0.004]), torch.tensor([0.01, 0.001])
-    assert checked.times(made, error, 0.02) == pytest.approx(2.0)  # what is far within the tolerance does not matter
-    assert checked.times(made, error, 0.002) == pytest.approx(4.0)
-    assert checked.times(made[:1], error[:1], 0.02) == 1.0 and checked.times(made[:0], error[:0], 0.02) == 1.0
+    assert error_factor(made, error, 0.02) == pytest.approx(2.0)  # what is far within the tolerance does not matter
+    assert error_factor(made, error, 0.002) == pytest.approx(4.0)
+    assert error_factor(made[:1], error[:1], 0.02) == 1.0 and error_factor(made[:0], error[:0], 0.02) == 1.0
 
 
 # classes
@@ -401,7 +405,7 @@ def test_auto_is_exact_for_few_classes() -> None:
 def test_estimates_do_not_depend_on_the_batch(settings: dict[str, Any]) -> None:
     wide = settings.get("classes") == 28  # for two levels of rows
     model, x = (deep(140, 24, 140), pictures(12, 140)) if wide else (deep(60), pictures(12))
-    cut = norms._Work(Classifier.of(model), x[:2], ("classes",), NormSettings("classes", **settings)).cut()
+    cut = TableBuilder(Classifier.of(model), x[:2], ("classes",), NormSettings("classes", **settings)).cut()
     assert cut is not None and len(cut.levels) == 1 + wide
     whole = tables(model, x, **settings).norms
     least = 1 + ("tolerance" in settings)  # one alone is computed exactly then
@@ -486,7 +490,7 @@ def test_the_reported_error_is_of_the_size_of_the_error_made(
     plain = {"samples": 0, "layer_decay": 0.05, "power": power}
     exact = nescio.score(model, x, "regrad", classes="exact", **plain)
     found = nescio.score(model, x, "regrad", classes=40, report=True, **plain)
-    cut = norms._Work(Classifier.of(model), x[:2], ("classes",), NormSettings("classes", classes=40)).cut()
+    cut = TableBuilder(Classifier.of(model), x[:2], ("classes",), NormSettings("classes", classes=40)).cut()
     assert cut is not None and len(cut.levels) == levels
     assert found.error is not None
     made = (found.scores / exact - 1).abs()

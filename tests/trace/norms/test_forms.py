@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nescio.trace.norms import forms
-from nescio.trace.norms.forms import Local, Outer, Rows, join
+from nescio.trace.norms import Local, Outer, Rows, join
+from nescio.trace.norms import outer as forms
 
 sizes = st.integers(1, 5)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from nescio import modes
 from nescio.models import Classifier
 from nescio.trace.backward.substitutes import attention
-from nescio.trace.probe import passes as engine
+from nescio.trace.probe import passes
 from tests.trace.helpers import SMOOTH, ready, same_as_reference, slow
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor", "ignore:The PyTorch API of nested tensors")
@@ -122,13 +122,13 @@ def test_fused_attention_is_taken_apart_where_it_is_short(monkeypatch: pytest.Mo
     x = torch.randn(4, 5, 6, dtype=torch.float64)
     classifier = Classifier.of(model)
     with modes.preserved(classifier), modes.tracing(classifier):
-        fused = engine.forward(classifier, x).graph
+        fused = passes.forward(classifier, x).graph
         with attention.plain(True):
-            apart = engine.forward(classifier, x).graph
+            apart = passes.forward(classifier, x).graph
     assert any(n.name().startswith("ScaledDotProduct") for n in fused.nodes)
     assert not any(n.name().startswith("ScaledDotProduct") for n in apart.nodes)
-    assert [attention.short(fused), attention.short(apart)] == [True, False]
+    assert [attention.short(fused.nodes), attention.short(apart.nodes)] == [True, False]
     short = same_as_reference(model, x)
     monkeypatch.setattr(attention, "LONGEST", 2)
-    assert not attention.short(fused)
+    assert not attention.short(fused.nodes)
     torch.testing.assert_close(same_as_reference(model, x), short, rtol=1e-9, atol=0)

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from nescio.models.batch_axis import Layout
 from nescio.trace import rules
-from nescio.trace.rules.layout import Layout
 from tests.trace.helpers import SMOOTH, Then, ready, same_as_reference, slow
 
 few = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])

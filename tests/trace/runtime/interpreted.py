@@ -27,9 +27,9 @@ from torch import Tensor, nn
 
 from nescio import trace
 from nescio.trace.backward import substitutes
-from nescio.trace.backward.pull import kernels
 from nescio.trace.backward.substitutes import convolution as data_convolution
 from nescio.trace.probe import passes
+from nescio.trace.runtime.gpu import kernels
 from nescio_papers import zoo
 from tests.trace import helpers
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nescio.models import Classifier
-from nescio.trace.runtime.replay import _Marker, _Print, fingerprint
+from nescio.trace.runtime.fingerprint import _Marker, _Print, fingerprint
 
 
 class Free(nn.Module):

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from nescio import modes, trace
 from nescio.models import Classifier
-from nescio.trace import api as engine
+from nescio.trace import api
 from nescio.trace.runtime import replay
+from nescio.trace.runtime.fingerprint import fingerprint
 from nescio.types import ModelError, NormSettings
 from tests.trace.helpers import identical, ready, state
 
@@ -40,15 +41,15 @@ def run(key: object, x: Tensor, work: Callable[[Tensor, bool], replay.Result]) -
 def test_fingerprint_is_the_same_until_the_model_is_another() -> None:
     net = model()
     classifier = Classifier(net)
-    before = replay.fingerprint(classifier)
-    assert replay.fingerprint(classifier) == before
+    before = fingerprint(classifier)
+    assert fingerprint(classifier) == before
     with torch.no_grad():
         net[0].weight.add_(1)  # a recording reads the new values at the old address
-    assert replay.fingerprint(classifier) == before
+    assert fingerprint(classifier) == before
     seen = {before}
 
     def changed() -> None:
-        now = replay.fingerprint(classifier)
+        now = fingerprint(classifier)
         assert now not in seen
         seen.add(now)
 
@@ -212,7 +213,7 @@ def test_the_share_that_is_checked_is_replayed_too(monkeypatch: pytest.MonkeyPat
     classifier, request = Classifier(net), NormSettings("classes", tolerance=0.5, decay=2.0)
     recorder = Recorder(monkeypatch, net)
     for i in range(4):
-        tables, entered, replayed = recorder(lambda: engine.gradient_norms(classifier, batch(count=64), request))
+        tables, entered, replayed = recorder(lambda: api.gradient_norms(classifier, batch(count=64), request))
         check = tables["classes"].check
         assert check is not None and check.exact == 0
         assert entered == (i < 2)
@@ -268,7 +269,7 @@ def test_recordings_serve_calls_inside_of_the_modes(monkeypatch: pytest.MonkeyPa
         for _ in range(4):
             with surround(classifier):
                 inner = state(net)
-                tables, *count = recorder(lambda: engine.gradient_norms(classifier, batch()))
+                tables, *count = recorder(lambda: api.gradient_norms(classifier, batch()))
                 assert identical(inner, state(net))
             counts.append(count)
             assert torch.allclose(tables["classes"].norms, wanted, rtol=1e-12)
@@ -283,7 +284,7 @@ def test_replayed_results_are_ordinary_tensors(mode: Any, monkeypatch: pytest.Mo
     for i in range(4):
         with mode():
             enabled = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-            tables, entered, _ = recorder(lambda: engine.gradient_norms(Classifier(net), batch()))
+            tables, entered, _ = recorder(lambda: api.gradient_norms(Classifier(net), batch()))
             assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled()) == enabled
         assert entered == (i < 2)
         for t in (tables["classes"].norms, tables["classes"].probabilities):

@@ -17,6 +17,7 @@ autograd in the model's own precision as the papers did, so that what comes out 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,6 +36,12 @@ class Cotangents:
 
     vectors: Tensor
     scale: Tensor
+
+    def split(self, at_once: int | None) -> Iterator[Cotangents]:
+        """The same in blocks of at most ``at_once`` rows; None: all in one."""
+        step = at_once or len(self.vectors)
+        for start in range(0, len(self.vectors), step):
+            yield Cotangents(self.vectors[start : start + step], self.scale[start : start + step])
 
 
 def row_count(row: str, classes: int) -> int:
@@ -65,6 +72,16 @@ def build(
     if row == "expected":
         return _one(z, copies, smoothing, z[::copies].softmax(1) if p is None else p.to(z.dtype))
     raise ValueError(f"expected rows from {', '.join(ROWS)}; got {row!r}")
+
+
+def blocks(
+    row: str, logits: Tensor, copies: int, smoothing: Smoothing, p: Tensor | None = None, at_once: int | None = None
+) -> Iterator[Cotangents]:
+    """All cotangents of one kind of row, at most ``at_once`` of them at a time; the rest is as in `build`."""
+    total = row_count(row, logits.shape[1])
+    step = at_once or total
+    for start in range(0, total, step):
+        yield build(row, logits, copies, smoothing, slice(start, start + step), p)
 
 
 def _classes(z: Tensor, copies: int, smoothing: Smoothing, classes: Tensor) -> Cotangents:

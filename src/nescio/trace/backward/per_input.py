@@ -20,7 +20,7 @@ from nescio import inputs
 from nescio._common.memory import exhausted
 from nescio.models import Classifier
 from nescio.trace.backward.pull import pull, pull_each, quiet
-from nescio.trace.backward.substitutes.corrected import Sound, doubled
+from nescio.trace.backward.substitutes.corrected import CorrectedOps, doubled
 
 FALLBACK = (RuntimeError, NotImplementedError, TypeError, ValueError, KeyError)
 """What a model that vmap cannot follow may raise."""
@@ -29,7 +29,7 @@ VMAP_BYTES = {"cpu": 1 << 28, "cuda": 1 << 32}
 """Largest block of per-input gradients held at once."""
 
 
-def powers(
+def power_sums(
     classifier: Classifier,
     x: Any,
     names: Sequence[str],
@@ -116,7 +116,7 @@ def _many(classifier: Classifier, x: Tensor, names: Sequence[str], vectors: Tens
         return torch.func.vmap(lambda u: back(u)[0])(v.to(logits.dtype))
 
     groups = x.detach().unflatten(0, (-1, copies))
-    with quiet(), Sound():
+    with quiet(), CorrectedOps():
         found = torch.func.vmap(one)(groups, vectors.unflatten(1, (-1, copies)).movedim(0, 1))
     return {name: g.movedim(0, 1) for name, g in found.items()}
 
@@ -126,7 +126,7 @@ def _one(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) 
     parameters = classifier.parameters()
     wanted = [parameters[name] for name in names]
     try:
-        with Sound():
+        with CorrectedOps():
             found = pull(classifier.logits(inputs.take(x, slice(None))), wanted, vectors)
     except CheckpointError:
         found = pull_each(doubled(classifier, x), wanted, vectors)

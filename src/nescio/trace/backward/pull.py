@@ -11,8 +11,6 @@ Several cotangents go through one backward pass under `vmap`, which folds them i
 
 from __future__ import annotations
 
-import importlib
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -92,7 +90,7 @@ class _Folded(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, dims: tuple[int | None, Any], g: Tensor, run: Run) -> tuple[tuple[Tensor, ...], Any]:
-        out = run(g.movedim(dims[0], 0) if dims[0] is not None else g.expand(info.batch_size, *g.shape))
+        out = run(_in_front(info, dims[0], g))
         return out, (0,) * len(out)
 
 
@@ -101,12 +99,27 @@ def folded(g: Tensor, run: Run) -> tuple[Tensor, ...]:
     return _Folded.apply(g, run)
 
 
-def kernels(*tensors: Tensor) -> Any:
-    """The module of GPU kernels, where it can take these tensors; else None."""
-    if not tensors[0].is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
-        return None
-    module = importlib.import_module("nescio.trace.runtime.kernels")
-    return module if module.ready(*tensors) else None
+class _Handed(torch.autograd.Function):
+    """Hands a gradient, with its cotangents as dimension 0, to a reader, inside of vmap or not."""
+
+    @staticmethod
+    def forward(g: Tensor, read: Callable[[int, Tensor], None], i: int) -> Tensor:
+        read(i, g.unsqueeze(0))
+        return g.new_zeros(())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Nothing to keep."""
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple[int | None, Any, Any], g: Tensor, read: Any, i: int) -> tuple[Tensor, int]:
+        read(i, _in_front(info, dims[0], g))
+        return g.new_zeros(info.batch_size), 0
+
+
+def _in_front(info: Any, dim: int | None, g: Tensor) -> Tensor:
+    """The gradient with the cotangents that vmap hides as dimension 0."""
+    return g.expand(info.batch_size, *g.shape) if dim is None else g.movedim(dim, 0)
 
 
 def visit(
@@ -129,11 +142,7 @@ def visit(
     def hand(i: int) -> Callable[[tuple[Tensor | None, ...]], None]:
         def hook(gradients: tuple[Tensor | None, ...]) -> None:
             if gradients[0] is not None:
-                folded(gradients[0], show)
-
-        def show(g: Tensor) -> tuple[Tensor]:
-            read(i, g)
-            return (g.new_zeros(len(g)),)
+                _Handed.apply(gradients[0], read, i)
 
         return hook
 

@@ -25,21 +25,21 @@ def enforced(table: NormTable, request: NormSettings, exact: Callable[[Tensor], 
     """
     assert table.spread is not None
     total, limit = _total(table, table.norms, request), request.tolerance
-    error = _apart(_total(table, table.norms + table.spread, request), total)
-    chosen = some(error, limit, request.seed)
-    made = error[:0]
+    estimated = _apart(_total(table, table.norms + table.spread, request), total)
+    chosen = inputs_to_check(estimated, limit, request.seed)
+    actual = estimated[:0]
     if len(chosen):
-        made = _apart(total[chosen], _total(table, exact(chosen), request, chosen))
-    larger = times(made, error[chosen], limit)
-    wrong = (error * larger > limit).nonzero().flatten()
-    norms, spread = table.norms, table.spread * larger
+        actual = _apart(total[chosen], _total(table, exact(chosen), request, chosen))
+    factor = error_factor(actual, estimated[chosen], limit)
+    wrong = (estimated * factor > limit).nonzero().flatten()
+    norms, spread = table.norms, table.spread * factor
     if len(wrong):
         norms, spread = norms.index_copy(0, wrong, exact(wrong)), spread.index_fill(0, wrong, 0.0)
-    check = Check(len(chosen), float(made.max()) if len(made) else 0.0, len(wrong))
+    check = Check(len(chosen), float(actual.max()) if len(actual) else 0.0, len(wrong))
     return replace(table, norms=norms, spread=spread, check=check)
 
 
-def some(error: Tensor, tolerance: float, seed: int) -> Tensor:
+def inputs_to_check(error: Tensor, tolerance: float, seed: int) -> Tensor:
     """Positions of the inputs to check, of those whose estimated error is within the tolerance."""
     within = (error <= tolerance).nonzero().flatten()
     if not len(within):
@@ -51,9 +51,9 @@ def some(error: Tensor, tolerance: float, seed: int) -> Tensor:
     return within[torch.cat([first.unsqueeze(0), drawn[drawn != first][: max(0, count - 1)]])]
 
 
-def times(made: Tensor, error: Tensor, tolerance: float) -> float:
-    """How many times larger than estimated the errors were that were made, where that matters; 1 at least."""
-    return max(1.0, float((made / error.clamp(min=tolerance / 10)).max())) if len(made) else 1.0
+def error_factor(actual: Tensor, estimated: Tensor, tolerance: float) -> float:
+    """How many times larger than estimated the actual errors are, where that matters; 1 at least."""
+    return max(1.0, float((actual / estimated.clamp(min=tolerance / 10)).max())) if len(actual) else 1.0
 
 
 def _total(table: NormTable, norms: Tensor, request: NormSettings, chosen: Tensor | None = None) -> Tensor:

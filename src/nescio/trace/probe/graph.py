@@ -16,6 +16,7 @@ an operation without a derivative (a quantised layer) has a path along which its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -142,6 +143,17 @@ class Graph:
         """When the forward pass first used the parameter (autograd's sequence number of the first operation on it)."""
         return min(self.nodes[i]._sequence_nr() for i, _, _ in self._above[self._leaves[name]])
 
+    def output_shape(self, node: int) -> tuple[int, ...]:
+        """The shape of what the operation gives."""
+        return tuple(self.nodes[node]._input_metadata[0].shape)
+
+    def output_bytes(self, node: int) -> float:
+        """The bytes of what the operation gives, if it depends on the input."""
+        meta = getattr(self.nodes[node], "_input_metadata", ())
+        if not (meta and self.active[node]):
+            return 0.0
+        return float(math.prod(meta[0].shape) * meta[0].dtype.itemsize)
+
     def lowest(self, wanted: Collection[int]) -> list[int]:
         """Those of the wanted nodes below which no other wanted node lies."""
         below = [False] * len(self.nodes)
@@ -177,7 +189,7 @@ class Graph:
             kept, data = PRODUCTS[name]
             x = getattr(self.nodes[i], f"_saved_{kept}")
             return operands[data][0] is not None or (x is not None and x.untyped_storage().data_ptr() in self._held)
-        alike = tuple(self.nodes[i]._input_metadata[0].shape) == shape
+        alike = self.output_shape(i) == shape
         seen = len(operands) > 1 and all(child is not None for child, _ in operands)
         return alike or seen or rules.find(name, slot) is None
 

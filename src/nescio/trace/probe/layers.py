@@ -48,7 +48,7 @@ def patterns(names: str | Iterable[str] | None) -> tuple[str, ...] | None:
     return (names,) if isinstance(names, str) else None if names is None else tuple(names)
 
 
-def find(
+def find_layers(
     graph: Graph,
     parameters: Iterable[str],
     mode: str,

@@ -1,12 +1,16 @@
-"""The proof that an input's logits are its own: the same in every call, and whatever else is in the batch.
+"""Proofs that norms mean what they say; a model for which they fail is refused with what to do.
 
-When a plan is found, each of a few inputs is run alone too. A model may still look at its neighbours for some batches
-only: one that trims padding to the longest text of the batch does so where texts differ in length. So whenever inputs
-differ in how much of them is not zero, the one with least is run alone again.
+* An input's logits are its own: the same in every call, and whatever else is in the batch (`prove_steady`). When a plan
+  is found, each of a few inputs is run alone too. A model may still look at its neighbours for some batches only: one
+  that trims padding to the longest text of the batch does so where texts differ in length. So whenever inputs differ
+  in how much of them is not zero, the one with least is run alone again (`prove_own`).
+* A parameter without a path to the logits has no influence on them (`prove_silent`).
+* The inputs have a path to the logits (`refuse_blind`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,10 +19,14 @@ from torch import Tensor
 from nescio import inputs
 from nescio._common.memory import exhausted
 from nescio.models import Classifier
+from nescio.trace.probe.graph import Graph
 from nescio.types import ModelError
 
 STEADY = {torch.float64: 1e-6, torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 0.2}
 """How far the logits of two calls of the model may be apart, relative to the largest logit."""
+
+SILENT = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-2}
+"""A change of the logits, relative to the largest, that is no more than kernels which add up in another order make."""
 
 
 def prove_steady(classifier: Classifier, x: Any, first: Tensor, second: Tensor) -> None:
@@ -74,3 +82,42 @@ def _apart(a: Tensor, b: Tensor) -> bool:
     tolerance = STEADY.get(a.dtype, 1e-2)
     a, b = a.detach().double(), b.detach().double()
     return not bool(((a - b).abs() <= tolerance * torch.maximum(a.abs().max(), b.abs().max())).all())
+
+
+def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
+    """Raise ModelError when a parameter without a gradient changes the logits all the same."""
+    if not names:
+        return
+    parameters = classifier.parameters()
+    tolerance = SILENT.get(parameters[names[0]].dtype, 1e-5)
+    generator = torch.Generator("cpu").manual_seed(0)
+
+    def changed(p: Tensor) -> Tensor:
+        noise = torch.randn(p.shape, generator=generator, dtype=torch.float32, device="cpu")
+        return p.detach() + noise.to(p) * (1 + p.detach().abs().mean())
+
+    def influence(some: Sequence[str]) -> bool:
+        with torch.no_grad():
+            before = classifier.functional({name: parameters[name].detach() for name in some}, x).double()
+            after = classifier.functional({name: changed(parameters[name]) for name in some}, x).double()
+        same = (after - before).abs() <= tolerance * before.abs().max()
+        return not bool(same.all())  # NaN is not the same
+
+    if influence(names):
+        guilty = [name for name in names if influence([name])] or list(names)
+        shown = ", ".join(guilty[:5]) + (f" and {len(guilty) - 5} more" if len(guilty) > 5 else "")
+        raise ModelError(
+            f"the parameters {shown} change the logits, but autograd has no path to them (the model detaches a value, "
+            "runs a part under no_grad or inference_mode, uses re-entrant checkpointing, or computes with an operation "
+            "that has no derivative, such as a quantised layer), so their gradient cannot be had; remove that from the "
+            "model, or leave these layers out with exclude="
+        )
+
+
+def refuse_blind(classifier: Classifier, logits: Tensor, leaves: tuple[Tensor, ...]) -> None:
+    """Raise ModelError when autograd has no way, or not every way, from the logits back to the inputs."""
+    if not logits.requires_grad or Graph(logits, {}, leaves).blind:
+        raise ModelError(
+            f"expected logits with a gradient at the input, but those of {classifier.name} have none; remove no_grad, "
+            "inference_mode, detach or an operation without a derivative, such as a quantised layer, from the model"
+        )

@@ -1,6 +1,6 @@
 """What two inputs tell of a model, before the work on all of them: its layers, its plan, how much a pass keeps.
 
-On a GPU it is found once for a model as it is (`replay.fingerprint`), for there it would take longer than the work.
+On a GPU it is found once for a model as it is (`runtime.fingerprint`), for there it would take longer than the work.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from nescio import inputs
 from nescio._common import memory
 from nescio.models import Classifier
 from nescio.trace.backward.substitutes import attention
-from nescio.trace.estimate import cut as estimate
-from nescio.trace.probe import layers as layer_tables
-from nescio.trace.probe.layers import Layers
+from nescio.trace.probe.costs import layer_costs, memory_shares
+from nescio.trace.probe.layers import Layers, find_layers
 from nescio.trace.probe.passes import Pass, forward
-from nescio.trace.probe.plan import Plan, kept_from
+from nescio.trace.probe.plan import Plan
 from nescio.trace.runtime import replay
+from nescio.trace.runtime.fingerprint import fingerprint
 from nescio.types import InputError, ModelError, NormSettings
 
 TOO_LARGE = (
@@ -65,18 +65,15 @@ _KNOWN: weakref.WeakKeyDictionary[Any, dict[Hashable, Survey]] = weakref.WeakKey
 def survey(classifier: Classifier, x: Any, request: NormSettings, key: Hashable = None, last: bool = False) -> Survey:
     """Layers, in forward order, and the plan."""
     run = _first_pass(classifier, x)
-    plain = attention.short(run.graph)
+    plain = attention.short(run.graph.nodes)
     if plain:
         with attention.plain(True):
             run = _first_pass(classifier, run.x)
-    table = layer_tables.find(run.graph, classifier.parameters(), request.layers, request.select, request.exclude)
+    table = find_layers(run.graph, classifier.parameters(), request.layers, request.select, request.exclude)
     silent = tuple(name for name in table.parameters if name not in run.graph.uses)
     moved = any(use.moved for uses in run.graph.uses.values() for use in uses)
-    costs = estimate.costs(run.graph, table)
+    costs, shares = layer_costs(run.graph, table), memory_shares(run.graph, table)
     classes, device = run.logits.shape[1], run.logits.device
-    starts = [min((run.graph.order(p) for p in m if p in run.graph.uses), default=0) for m in table.members]
-    kept = [kept_from(run.graph, start) for start in (0, *starts)]
-    shares = tuple((total / max(kept[0][0], 1.0), most / max(kept[0][1], 1.0)) for total, most in kept[1:])
     return Survey(table, run.plan, classes, device, key, last, silent, run, plain, costs, shares, moved)
 
 
@@ -103,7 +100,7 @@ def begin(
     known = _KNOWN.setdefault(classifier.module, {})
     key: Hashable = None
     if replay.can_replay(classifier, x):
-        key = (replay.fingerprint(classifier), x.shape[1:], request.layers, request.select, request.exclude)
+        key = (fingerprint(classifier), x.shape[1:], request.layers, request.select, request.exclude)
         if key in known:
             return (_channels_last(x) if known[key].last else x), known[key]
     enter()

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nescio.trace.norms.forms import Form
-from nescio.trace.rules.layout import Layout
+from nescio.models.batch_axis import Layout
+from nescio.trace.norms import Form
 
 
 @dataclass(frozen=True)

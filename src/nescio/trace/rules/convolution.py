@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nescio.trace.backward.pull import kernels
-from nescio.trace.norms.forms import Form, Local, Outer
+from nescio.trace.norms import Form, Local, Outer
 from nescio.trace.rules import Context, added, operand, rule
+from nescio.trace.runtime.gpu import kernels
 
 
 @rule(("ConvolutionBackward0", 1), ("DataConvolutionBackward", 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nescio.trace.norms.forms import Form, Local
+from nescio.trace.norms import Form, Local
 from nescio.trace.rules import Context, any_dim, full, rule
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from nescio.trace.norms.forms import Form, Rows
+from nescio.trace.norms import Form, Rows
 from nescio.trace.rules import Context, full, rule
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nescio.trace.norms.forms import Form, Local, Outer
+from nescio.trace.norms import Form, Local, Outer
 from nescio.trace.rules import Context, added, operand, rule
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nescio.trace.backward.pull import kernels
 from nescio.trace.backward.substitutes import batch_norm, layer_norm
-from nescio.trace.norms.forms import Form, Local
+from nescio.trace.norms import Form, Local
 from nescio.trace.rules import Context, full, rule
+from nescio.trace.runtime.gpu import kernels
 
 BATCH_NORMS = {
     "NativeBatchNormBackward0": "eps", "CudnnBatchNormBackward0": "epsilon", "MiopenBatchNormBackward0": "epsilon",

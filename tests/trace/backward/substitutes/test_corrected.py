@@ -15,8 +15,8 @@ import nescio
 from nescio import trace
 from nescio.limits import uncertainty
 from nescio.trace import reference
-from nescio.trace.backward import per_input as general
-from nescio.trace.backward.substitutes.corrected import Sound
+from nescio.trace.backward import per_input
+from nescio.trace.backward.substitutes.corrected import CorrectedOps
 from nescio.types import ClassGradients
 from tests.trace.helpers import ready
 from tests.trace.subjects import make
@@ -148,8 +148,8 @@ def test_the_general_path_of_one_input() -> None:
     names = list(classifier.parameters())
     vectors = torch.eye(3, dtype=torch.float64).unsqueeze(1)
     for k in range(3):
-        one = general.powers(classifier, x[:1], names, vectors[k : k + 1], 1, 2)
-        many = general.powers(classifier, x, names, vectors[k : k + 1].expand(1, 2, 3), 1, 2)
+        one = per_input.power_sums(classifier, x[:1], names, vectors[k : k + 1], 1, 2)
+        many = per_input.power_sums(classifier, x, names, vectors[k : k + 1].expand(1, 2, 3), 1, 2)
         for name in names:
             assert torch.allclose(one[name], many[name][:, :1], rtol=1e-9)
 
@@ -169,7 +169,7 @@ def test_values_and_layouts_are_those_of_pytorch(dtype: torch.dtype, layout: str
     ]
     for call in calls:
         wanted = call()
-        with Sound():
+        with CorrectedOps():
             found = call()
         assert found.dtype == wanted.dtype and found.stride() == wanted.stride()
         error = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2}[dtype]

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from nescio.trace.backward.substitutes import activations as pointwise
 from nescio.trace.backward.substitutes import attention, batch_norm, layer_norm
 from nescio.trace.backward.substitutes import convolution as data_convolution
-from nescio.trace.backward.substitutes.corrected import Sound
+from nescio.trace.backward.substitutes.corrected import CorrectedOps
 
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 
@@ -47,6 +47,6 @@ class _Folding(TorchFunctionMode):
 def folding(wanted: bool = True) -> Iterator[None]:
     """Inside, substitutes are used, where that is wanted."""
     with ExitStack() as stack:
-        for mode in (Sound(), _Folding()) if wanted else ():
+        for mode in (CorrectedOps(), _Folding()) if wanted else ():
             stack.enter_context(mode)
         yield

@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nescio.trace.backward.pull import folded, kernels
+from nescio.trace.backward.pull import folded
 from nescio.trace.backward.substitutes.batch_norm import activated
+from nescio.trace.runtime.gpu import kernels
 
 ACTIVATIONS = {
     F.relu, F.relu6, F.hardtanh, F.leaky_relu, F.elu, F.selu, F.celu, F.gelu, F.silu, F.mish, F.softplus, F.hardswish,

@@ -9,7 +9,7 @@ cost more than the loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nescio.trace.backward.pull import folded, kernels
-from nescio.trace.probe.graph import Graph
+from nescio.trace.backward.pull import folded
+from nescio.trace.runtime.gpu import kernels
 
 LONGEST = 512
 """Longest sequence that is taken apart."""
@@ -27,9 +27,9 @@ WIDEST = 64
 """Widest head for the kernels."""
 
 
-def short(graph: Graph) -> bool:
+def short(nodes: Iterable[Any]) -> bool:
     """Whether a pass used fused attention, on short sequences only."""
-    fused = [n for n in graph.nodes if n.name().startswith("ScaledDotProduct")]
+    fused = [n for n in nodes if n.name().startswith("ScaledDotProduct")]
     return bool(fused) and all(max(n._saved_query.shape[-2], n._saved_key.shape[-2]) <= LONGEST for n in fused)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nescio.trace.backward.pull import folded, kernels
+from nescio.trace.backward.pull import folded
+from nescio.trace.runtime.gpu import kernels
 
 
 class AffineBatchNorm(torch.autograd.Function):

@@ -1,11 +1,13 @@
 """Operations whose gradients PyTorch gets wrong, in a form in which they are right.
 
-Its backward of `torch.cdist` is wrong under `vmap` (`distances`). On a CPU its backward of batch norm, and of instance
-norm, which is built on it, is wrong for a batch of one picture whose gradient lies in memory with the channels last:
-the kernel takes it for one with the channels first. So norms are written down here as what they are, and autograd
-differentiates that. And before PyTorch 2.15 the backward of group norm reads memory that is not its own where channels
-are last and no gradient of its input is wanted. A network's own calls go through these inside of `Sound`, in the oracle
-too.
+* The backward of `torch.cdist` is wrong under `vmap` (`cdist`).
+* On a CPU the backward of batch norm, and of instance norm, which is built on it, is wrong for a batch of one picture
+  whose gradient lies in memory with the channels last: the kernel takes it for one with the channels first. So norms
+  are written down here as what they are, and autograd differentiates that.
+* Before PyTorch 2.15 the backward of group norm reads memory that is not its own, where channels are last and no
+  gradient of its input is wanted.
+
+Inside of `CorrectedOps` a network's own calls go through these, in the oracle too.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ FIXED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
 """Whether this PyTorch has the right group norm."""
 
 
-class Sound(TorchFunctionMode):
+class CorrectedOps(TorchFunctionMode):
     """Inside, calls of these operations have the right gradient."""
 
     def __torch_function__(
@@ -41,7 +43,7 @@ class Sound(TorchFunctionMode):
 def doubled(classifier: Classifier, x: Any) -> Tensor:
     """Logits of inputs that go through the model with a copy of them: of two the gradient of a norm is right too.
 
-    For a model with activation checkpointing, whose backward pass runs parts of it again, out of reach of `Sound`.
+    For a model with activation checkpointing: its backward pass runs parts of it again, out of `CorrectedOps`' reach.
     """
     return classifier.logits(inputs.concatenate([x, x]))[: inputs.size(x)]
 

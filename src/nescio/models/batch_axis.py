@@ -1,22 +1,34 @@
-"""Which rows of a tensor belong to which input.
+"""Where the inputs of a batch lie in a tensor inside of a network.
 
 A layer need not see the batch in dimension 0: sequence-first transformers have it in dimension 1, a token-wise linear
-layer gets inputs and tokens merged into rows, a window attention merges inputs and windows. A `Layout` says that
-dimension ``dim`` has ``N·m`` entries, inputs outermost (``major``) or innermost. It is found from evidence: output
-gradients of a cotangent that is non-zero for one input alone are non-zero in that input's rows alone.
+layer gets inputs and tokens merged into rows, a window attention merges inputs and windows. Three kinds of evidence
+tell, the best first:
+
+* gradients (`find_layout`): those of a cotangent that is non-zero for one input alone are non-zero in that input's rows
+  alone;
+* the shapes for one input and for several (`axes_from_shapes`): the dimension that has grown;
+* the size of a dimension (`axis_of_size`): two dimensions may have it, so it has to be asked again with another batch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import torch
 from torch import Tensor
+
+Unit: TypeAlias = tuple[torch.Size, int | None]
+"""The shape of a tensor for a single input, and the dimension along which those of several lie; None: they share it."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Dimension ``dim`` holds ``inputs`` × m entries; ``major``: an input's entries are adjacent."""
+    """Dimension ``dim`` holds ``inputs`` × m entries, inputs outermost (``major``: an input's entries are adjacent) or
+    innermost.
+    """
 
     dim: int
     major: bool
@@ -47,7 +59,7 @@ def candidates(shape: Sequence[int], inputs: int, dims: Sequence[int]) -> Iterat
                 yield layout
 
 
-def find(evidence: Sequence[Tensor], inputs: int, dims: Sequence[int]) -> Layout | None:
+def find_layout(evidence: Sequence[Tensor], inputs: int, dims: Sequence[int]) -> Layout | None:
     """The layout that explains ``evidence`` (item n: the output gradient of a cotangent of input n alone), or None.
 
     With three inputs or more, each with a gradient, rows of inputs that lie innermost cannot pass for outermost. What
@@ -68,3 +80,29 @@ def find(evidence: Sequence[Tensor], inputs: int, dims: Sequence[int]) -> Layout
 def _owned(rows: Tensor, n: int) -> bool:
     """Whether everything outside the rows of input n is exactly zero."""
     return not (bool(rows[:n].any()) or bool(rows[n + 1 :].any()))
+
+
+def grown(unit: torch.Size, axis: int | None, count: int) -> torch.Size:
+    """The shape for ``count`` inputs, where ``unit`` is that for a single one."""
+    return torch.Size(size * count if at == axis else size for at, size in enumerate(unit))
+
+
+def axes_from_shapes(single: Sequence[torch.Size], several: Sequence[torch.Size], count: int) -> list[Unit] | None:
+    """Where the inputs lie in each tensor, from the shapes for one and for ``count``; None if that cannot be told."""
+    if len(single) != len(several):
+        return None
+    units: list[Unit] = []
+    for one, many in zip(single, several, strict=True):
+        axes = [at for at, (a, b) in enumerate(zip(one, many, strict=False)) if a != b]
+        axis = axes[0] if axes else None
+        if math.prod(one) == 0 or grown(one, axis, count) != many:
+            return None
+        units.append((one, axis))
+    return units
+
+
+def axis_of_size(shape: Sequence[int], count: int) -> int | None:
+    """The dimension that may hold ``count`` inputs: 0 or, of tensors [tokens, inputs, features], 1; None: neither."""
+    if len(shape) and shape[0] == count:
+        return 0
+    return 1 if len(shape) == 3 and shape[1] == count else None

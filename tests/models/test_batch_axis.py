@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nescio.trace.rules.layout import Layout, candidates, find
+from nescio.models.batch_axis import Layout, candidates, find_layout
 
 LAYOUTS = {
     "batch first": lambda each: torch.stack(each),  # [N, 4, 5]
@@ -33,7 +33,7 @@ def evidence(name: str, parts: list[Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize("inputs", [2, 3, 4])
 def test_found_where_it_is(name: str, inputs: int) -> None:
     parts = list(torch.randn(inputs, 4, 5))
-    layout = find(evidence(name, parts), inputs, range(3))
+    layout = find_layout(evidence(name, parts), inputs, range(3))
     assert layout == Layout(*FOUND[name], inputs)
 
 
@@ -63,24 +63,24 @@ def test_what_is_not_an_inputs_own_is_refused(name: str) -> None:
     parts = list(torch.randn(3, 4, 5))
     seen = evidence(name, parts)
     seen[1] = seen[1] + 1e-30 * seen[0]  # a trace of another input
-    assert find(seen, 3, range(3)) is None
+    assert find_layout(seen, 3, range(3)) is None
 
 
 def test_no_evidence_no_guess() -> None:
     zeros = [torch.zeros(3, 4) for _ in range(3)]
-    assert find(zeros, 3, range(2)) is None
+    assert find_layout(zeros, 3, range(2)) is None
     one = [torch.eye(3, 4)[n : n + 1] * torch.eye(3)[n].unsqueeze(1) for n in range(3)]
-    assert find(one, 3, (0,)) == Layout(0, True, 3)
+    assert find_layout(one, 3, (0,)) == Layout(0, True, 3)
     for silent in range(3):  # one input without a gradient could lie anywhere
         seen = [torch.zeros(3, 4) if n == silent else e for n, e in enumerate(one)]
-        assert find(seen, 3, (0,)) is None
+        assert find_layout(seen, 3, (0,)) is None
 
 
 def test_two_dimensions_that_both_explain_are_refused() -> None:
     """Features of which each input uses its own third, by chance: [3, 3] with a diagonal."""
     seen = [torch.diag(torch.eye(3)[n]) for n in range(3)]
-    assert find(seen, 3, (0,)) == Layout(0, True, 3)
-    assert find(seen, 3, (0, 1)) is None
+    assert find_layout(seen, 3, (0,)) == Layout(0, True, 3)
+    assert find_layout(seen, 3, (0, 1)) is None
 
 
 @given(st.integers(3, 5), st.integers(2, 12), st.data())
@@ -90,9 +90,9 @@ def test_innermost_is_never_taken_for_outermost(inputs: int, length: int, data: 
     seen = [torch.zeros(length, inputs, 2) for _ in range(inputs)]
     for n, e in enumerate(seen):
         e[sorted(read), n] = 1.0
-    assert find([e.flatten(0, 1) for e in seen], inputs, (0,)) == Layout(0, False, inputs)
+    assert find_layout([e.flatten(0, 1) for e in seen], inputs, (0,)) == Layout(0, False, inputs)
     batch_first = [e.transpose(0, 1).flatten(0, 1) for e in seen]
-    assert find(batch_first, inputs, (0,)) == Layout(0, True, inputs)
+    assert find_layout(batch_first, inputs, (0,)) == Layout(0, True, inputs)
 
 
 def test_two_inputs_are_too_few_to_tell() -> None:
@@ -100,19 +100,19 @@ def test_two_inputs_are_too_few_to_tell() -> None:
     seen = [torch.zeros(3, 2, 1) for _ in range(2)]
     for n, e in enumerate(seen):
         e[1, n] = 1.0
-    assert find([e.flatten(0, 1) for e in seen], 2, (0,)) == Layout(0, True, 2)
+    assert find_layout([e.flatten(0, 1) for e in seen], 2, (0,)) == Layout(0, True, 2)
 
 
 def test_one_input_owns_everything() -> None:
-    assert find([torch.zeros(4, 3)], 1, range(2)) == Layout(0, True, 1)
-    assert find([torch.tensor(1.0)], 1, ()) is None
+    assert find_layout([torch.zeros(4, 3)], 1, range(2)) == Layout(0, True, 1)
+    assert find_layout([torch.tensor(1.0)], 1, ()) is None
     whole = torch.randn(2, 4, 3)
     assert torch.equal(Layout(0, True, 1).front(whole, 1), whole.unsqueeze(1))
 
 
 def test_only_named_dimensions_are_looked_at() -> None:
     parts = list(torch.randn(3, 4, 5))
-    assert find(evidence("sequence first", parts), 3, (0,)) is None
+    assert find_layout(evidence("sequence first", parts), 3, (0,)) is None
     assert [(c.dim, c.major) for c in candidates((6, 3, 4), 3, range(3))] == [(0, True), (1, True), (0, False)]
     assert not Layout(0, True, 3).fits((4, 3))
     assert not Layout(2, True, 3).fits((3, 3))

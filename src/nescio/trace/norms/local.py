@@ -1,0 +1,24 @@
+"""Gradients that are small enough to be written down: biases, affine parameters of norms, single numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from nescio.trace.norms.power_sum import power_sum
+
+
+@dataclass(frozen=True)
+class Local:
+    """A gradient that is written down: ``g`` [K, N, F]."""
+
+    g: Tensor
+
+    def power(self, p: int) -> Tensor:
+        """``Σ|g|^p`` for each cotangent and input, [K, N]."""
+        return power_sum(self.g, p).double()
+
+    def merge(self, copies: int) -> Local:
+        """Sum the gradients of ``copies`` adjacent inputs."""
+        return self if copies == 1 else Local(self.g.unflatten(1, (-1, copies)).sum(2))

@@ -1,0 +1,95 @@
+"""Gradients that are sums of outer products over positions, ``g = Σ_t d_t ⊗ a_t``: those of matrices and filters.
+
+The L2 norm is taken either from ``g`` itself (cost K·G·T·O·I) or, without ever forming ``g``, from Gram matrices over
+positions, ``‖g‖² = Σ_{t,s} ⟨d_t, d_s⟩ ⟨a_t, a_s⟩`` (cost G·T²·(I + K·O)): the cheaper one by count. With one position
+that is ``‖d‖ ‖a‖``. Never as ``⟨d (aaᵀ), d⟩``: that loses digits in TF32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nescio.trace.norms.power_sum import power_sum
+from nescio.trace.runtime.gpu import kernels
+
+SLICE_BYTES = {"cpu": 1 << 23, "cuda": 1 << 28}
+"""Largest block of explicit gradients formed at once: what stays in the cache of a CPU, what fills a GPU."""
+FEW = 64
+"""Positions up to which Gram matrices are written down on a GPU: small ones cost little."""
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A gradient ``Σ_t d_t ⊗ a_t`` that need not be formed: ``a`` [N, G, T, I], ``d`` [K, N, G, T, O]."""
+
+    a: Tensor
+    d: Tensor
+
+    def power(self, p: int) -> Tensor:
+        """``Σ|g|^p`` for each cotangent and input, [K, N], by the cheaper of the two ways."""
+        k, _, _, t, o = self.d.shape
+        i = self.a.shape[-1]
+        if t == 1:
+            return (power_sum(self.d, p, 3) * power_sum(self.a, p, 2)).sum(2).double()
+        if p == 2 and t * (i + k * o) < k * o * i:
+            return self._gram().clamp(min=0).double()  # round-off may bring a tiny norm below zero
+        return self._explicit(p)
+
+    def merge(self, copies: int) -> Outer:
+        """Sum the gradients of ``copies`` adjacent inputs: their positions are more positions of one gradient."""
+        if copies == 1:
+            return self
+        a = self.a.unflatten(0, (-1, copies)).movedim(1, 2).flatten(2, 3)
+        return Outer(a, self.d.unflatten(1, (-1, copies)).movedim(2, 3).flatten(3, 4))
+
+    def _gram(self) -> Tensor:
+        """``⟨d dᵀ, a aᵀ⟩``; ``d`` is read where it lies, by a kernel, or a cotangent at a time unless all of it is in
+        one piece.
+        """
+        k, n, g, t, o = self.d.shape
+        a = self.a.reshape(n * g, t, self.a.shape[-1])
+        gram = _product(a, a.mT)
+        whole = self.d.is_contiguous() or self.d.mT.is_contiguous()
+        module = kernels(self.d, gram) if self.d.stride(4) == 1 else None
+        if module is not None and (t > FEW or not whole):
+            return module.contracted(self.d, gram)
+        if whole:
+            d = self.d.flatten(0, 2)
+            grams = _product(d, d.mT).view(k, n, g * t * t)
+            return torch.bmm(grams.movedim(0, 1), gram.view(n, g * t * t, 1)).squeeze(2).T  # reads grams once
+        rows = (row.reshape(n * g, t, o) for row in self.d)
+        return torch.stack([(_product(d, d.mT) * gram).view(n, g * t * t).sum(1) for d in rows])
+
+    def _explicit(self, p: int) -> Tensor:
+        """A slice of inputs at a time, so that ``g`` stays small; on a GPU all cotangents in one product, on a CPU
+        one after another.
+        """
+        k, n, g, t, o = self.d.shape
+        i = self.a.shape[-1]
+        fold = k if self.a.is_cuda else 1
+        width = max(1, SLICE_BYTES.get(self.a.device.type, 1 << 26) // (fold * g * o * i * self.a.element_size()))
+        out = self.d.new_empty((k, n), dtype=torch.promote_types(self.d.dtype, torch.float32))
+        for s in range(0, n, width):
+            a = self.a[s : s + width].reshape(-1, t, i)
+            for c in range(0, k, fold):
+                d = self.d[c : c + fold, s : s + width]
+                if d.stride(4) == 1:  # features are adjacent in memory: whole rows are moved
+                    d = d.permute(1, 2, 3, 0, 4).reshape(len(a), t, fold * o).mT
+                else:
+                    d = d.permute(1, 2, 0, 4, 3).reshape(len(a), fold * o, t)
+                grad = _product(d, a).view(-1, g, fold, o * i)
+                out[c : c + fold, s : s + width] = power_sum(grad, p, 3).sum(1).T
+        return out.double()
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """A batch of matrix products, with float32 or better for what comes out."""
+    if a.dtype != torch.bfloat16:
+        return torch.bmm(a, b)
+    try:
+        return torch.bmm(a, b, out_dtype=torch.float32)
+    except (TypeError, RuntimeError):  # PyTorch before 2.8
+        return torch.bmm(a.float(), b.float())

@@ -1,0 +1,34 @@
+"""Gradients of tables: zero but in the rows that an input looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nescio.trace.norms.power_sum import power_sum
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A gradient that has ``d`` [K, N, T, O] in the rows ``at`` [N, T] of a table; equal rows add up."""
+
+    at: Tensor
+    d: Tensor
+
+    def power(self, p: int) -> Tensor:
+        """``Σ|g|^p`` for each cotangent and input, [K, N]."""
+        order = self.at.argsort(1)
+        ranked = self.at.gather(1, order)
+        number = torch.zeros_like(ranked)  # of the row among the input's different rows
+        number[:, 1:] = (ranked[:, 1:] != ranked[:, :-1]).cumsum(1)
+        place = torch.zeros_like(number).scatter(1, order, number)
+        g = torch.zeros_like(self.d).scatter_add(2, place.unsqueeze(-1).expand_as(self.d), self.d)
+        return power_sum(g, p).double()
+
+    def merge(self, copies: int) -> Rows:
+        """Sum the gradients of ``copies`` adjacent inputs."""
+        if copies == 1:
+            return self
+        return Rows(self.at.unflatten(0, (-1, copies)).flatten(1, 2), self.d.unflatten(1, (-1, copies)).flatten(2, 3))

@@ -1,0 +1,44 @@
+"""Kernels recorded once as a CUDA graph, to be launched again together and not one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+def record(
+    work: Callable[[], T],
+    device: torch.device,
+    errors: type[Exception] | tuple[type[Exception], ...] = (RuntimeError, NotImplementedError),
+    capture_error_mode: str = "global",
+) -> tuple[Any, T] | None:
+    """Record what ``work`` does on the device.
+
+    Args:
+        work: must do the same each time, on the same tensors, without the host in between; it is called twice.
+        device: a GPU.
+        errors: those that say that the work cannot be recorded; others are raised.
+        capture_error_mode: as `torch.cuda.graph` takes it: "thread_local" lets other threads go on with the GPU.
+
+    Returns:
+        The graph, whose ``replay()`` does the work again, and the result, which each replay fills anew; None where the
+        work cannot be recorded, since it needs the host in between, or memory.
+    """
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.device(device):
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):  # libraries set themselves up on a stream before they can be recorded there
+                work()
+            torch.cuda.current_stream().wait_stream(side)
+            with torch.cuda.graph(graph, capture_error_mode=capture_error_mode):
+                result = work()
+    except errors:
+        torch.cuda.synchronize(device)
+        return None
+    return graph, result
