@@ -96,11 +96,3 @@ def test_a_library_does_not_speak(monkeypatch: pytest.MonkeyPatch) -> None:
     progress.cheaper("nobody hears it")
     progress.foretell(1e6, 10, "scoring")
     assert stream.getvalue() == ""
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(61, "1 minute"), (90, "1.5 minutes"), (1000, "17 minutes"), (7200, "2 hours"), (86_400 * 3, "3 days")],
-)
-def test_times_are_no_more_precise_than_estimates(seconds: float, words: str) -> None:
-    assert progress.duration(seconds) == words

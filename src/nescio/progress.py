@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from nescio._common.formatting import count, duration, rough_duration
+
 LONG = 60.0
 """Seconds from which on work says how long it will take."""
 clock = time.perf_counter
@@ -65,22 +67,9 @@ def foretell(left: float, steps: int, description: str, unit: str = "input") -> 
     if speech is None or left <= LONG or description in speech.told:
         return
     speech.told.add(description)
-    units = f"{steps} {unit}" + ("" if steps == 1 else "es" if unit.endswith("ch") else "s")
-    words = f"{description} will take about {duration(left)} more: {units}, {_each(left / steps)} each"
+    each = duration(left / steps, digits=2)
+    words = f"{description} will take about {rough_duration(left)} more: {count(steps, unit)}, {each} each"
     _write(f"nescio: {words}" + (f"; {speech.advice}" if speech.advice else ""))
-
-
-def duration(seconds: float) -> str:
-    """A time in words that are no more precise than an estimate is."""
-    for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= 1.95 * size or (unit == "minute" and seconds >= size):
-            count = f"{seconds / size:.2g}" if seconds < 9.5 * size else f"{seconds / size:.0f}"
-            return f"{count} {unit}" + ("" if count == "1" else "s")
-    return f"{seconds:.0f} s"
-
-
-def _each(seconds: float) -> str:
-    return f"{seconds:.2g} s" if seconds >= 0.1 else f"{1000 * seconds:.2g} ms"
 
 
 def _write(line: str) -> None:

@@ -111,30 +111,6 @@ def test_without_a_scale_there_are_no_places(desk: Desk) -> None:
     assert "Give a distribution over it (--posterior)" in cards.doubt_card(single, None)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1.0, "100.0 %"), (0.99999, "> 99.9 %"), (0.5, "50.0 %"), (0.0001, "< 0.1 %"), (0.0, "0.0 %"), (0.001, "0.1 %")],
-)
-def test_shares_never_say_more_than_is_so(value: float, text: str) -> None:
-    assert cards._share(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (0.12345, "0.123"),
-        (2186.4, "2186"),
-        (-5.98, "-5.98"),
-        (1e-5, "10⁻⁵"),
-        (2.5e-7, "2.5·10⁻⁷"),
-        (3e9, "3·10⁹"),
-    ],
-)
-def test_numbers_for_people(value: float, text: str) -> None:
-    assert cards._number(value) == text
-
-
 def test_many_answers_are_cut_and_counted(found: Opinion) -> None:
     many = tuple(Answer(at, f"c{at}", 0.05) for at in range(20))
     html = cards.verdict_card(found, 0.05, Ruling("x", False, "a rule", many))

@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.posteriors import Deterministic, PosteriorBase
-from nescio.posteriors.base import number
 from nescio.types import InputError, ModelError, Posterior
 
 
@@ -136,7 +135,3 @@ def test_wrong_data_and_models(x: Tensor) -> None:
         Deterministic(net()).predict([])
     with pytest.raises(ModelError, match="can be called"):
         Deterministic("net")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="expected p to be a finite number above 0 and below 1, got 1"):
-        number("p", 1, above=0.0, below=1.0)
-    with pytest.raises(InputError, match="expected t to be a finite number above 0, got nan"):
-        number("t", torch.nan, above=0.0)

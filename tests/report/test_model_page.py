@@ -11,11 +11,11 @@ import pytest
 
 import nescio
 from nescio import posteriors
+from nescio._common.formatting import number, percentage
 from nescio.data.sources import open_data
 from nescio.findings import gather
 from nescio.limits.reported import reported
 from nescio.report.model_page import model_page
-from nescio.report.text import number, percent
 from nescio.types import InputError
 from tests.report.reported import opened, write
 from tests.report.test_page import Reader
@@ -95,7 +95,7 @@ def test_every_number_of_the_tables_is_that_of_the_result(pages, results):
         own = result["foreign"]["separation"][name]
         assert [float(value) for value, _ in cells] == [own["auroc"], own["aupr"], own["fpr95"]]
         low, high = own["auroc_interval"]
-        assert cells[0][1] == f"{percent(own['auroc'])} ({percent(low)}–{percent(high)})"
+        assert cells[0][1] == f"{percentage(own['auroc'])} ({percentage(low)}–{percentage(high)})"
     classes = rows_of(text, "doubt")
     assert len(classes) == len(result["by_class"])
     for row in result["by_class"]:

@@ -4,8 +4,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from nescio._common.formatting import percentage
 from nescio.report import page
-from nescio.report.text import percent
 
 VOID = {"meta", "link", "img", "br"}
 
@@ -71,7 +71,7 @@ def test_every_method_is_in_the_table_with_its_numbers_also_the_one_that_loses(t
         shares = [result.auroc, result.aupr, result.fpr95, *(method.result_of(kind).auroc for kind in method.foreign)]
         values = [float(value) for value in re.findall(r'data-value="([^"]+)"', cells)]
         assert values == [*shares, method.seconds_per_input]
-        assert re.findall(r">([\d.]+)</td>", cells) == [percent(share) for share in shares]
+        assert re.findall(r">([\d.]+)</td>", cells) == [percentage(share) for share in shares]
     assert text.count("<button") == 1 + 3 + 2 + 1
     assert '<th scope="col" data-first="descending" aria-sort="descending"><button type="button">AUROC</button>' in text
 

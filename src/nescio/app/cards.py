@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nescio._common.formatting import chance, number, percent
 from nescio.app.card_content import (
     Banner,
     Bar,
@@ -25,7 +26,6 @@ from nescio.app.examples import Example
 from nescio.app.opinion import Answer, Maps, Opinion, Reading, Ruling
 from nescio.app.overlay import reach, seen, tiles, uri
 from nescio.app.reference import ALARM, Scale
-from nescio.decide.policy import percent
 from nescio.guard import Verdict
 from nescio.report.content import Picture, shortened
 from nescio.report.render import render_macro
@@ -73,7 +73,7 @@ def verdict_card(opinion: Opinion, level: float | None, ruling: Ruling | None, t
         banner=banner,
         picture=None if picture is None else _picture(seen(picture), "the input as the model sees it", picture.shape),
         answer=opinion.answers[0].name,
-        answers=[Bar(one.name, _width(one.probability), _share(one.probability)) for one in opinion.answers[:TOP]],
+        answers=[Bar(one.name, _width(one.probability), chance(one.probability)) for one in opinion.answers[:TOP]],
         classes=len(opinion.answers),
         wrong=_wrong(verdict) if state != "foreign" else (),  # of a foreign input nobody knows
         reasons=reasons,
@@ -130,7 +130,7 @@ def _reasons(verdict: Verdict) -> list[Bar]:
 
 
 def _listed(answers: Sequence[Answer]) -> str:
-    listed = ", ".join(f"“{one.name}” ({_share(one.probability)})" for one in answers[:LISTED])
+    listed = ", ".join(f"“{one.name}” ({chance(one.probability)})" for one in answers[:LISTED])
     return listed + (f" and {len(answers) - LISTED} more" if len(answers) > LISTED else "")
 
 
@@ -147,7 +147,7 @@ def doubt_card(opinion: Opinion, scale: Scale | None) -> str:
     title = "Three kinds of doubt" if opinion.samples > 1 else "How doubtful the answer is"
     drawn = [
         Measured(
-            one, _number(one.value), HEADS[one.name], f"{opinion.most:.3g}",
+            one, number(one.value), HEADS[one.name], f"{opinion.most:.3g}",
             histogram=None if scale is None else _histogram(scale, one),
         )
         for one in opinion.doubts
@@ -168,7 +168,7 @@ def methods_card(opinion: Opinion) -> str:
     for one in opinion.methods:
         place = None if one.place is None else math.floor(100 * one.place + 1e-9)  # never more than is so
         width = None if one.place is None else _width(one.place)
-        rows.append(Measured(one, _number(one.value), width=width, place=place or 0))
+        rows.append(Measured(one, number(one.value), width=width, place=place or 0))
     flags = sum(one.flagged for one in opinion.methods)
     many = f"{flags} of {len(opinion.methods)} methods" if flags else "None of the methods"
     few = f"{'find' if flags != 1 else 'finds'} it more doubtful than all but {percent(ALARM)} of what is known."
@@ -205,15 +205,13 @@ def _pictures(maps: Maps, opinion: Opinion) -> MapsCard:
     pictures = [
         MapPicture(
             HEADS[kind],
-            _number(maps.uncertainty[kind]),
+            number(maps.uncertainty[kind]),
             _picture(source, f"map of the {kind} doubt over the input", shape),
         )
         for kind, source in tiles(maps.parts, opinion.picture).items()
     ]
     beyond = any(float(np.abs(part).max()) > high for part in maps.parts.values())
-    return MapsCard(
-        maps.about, pictures=pictures, low=_number(low), high=_number(high), beyond=beyond, gradient=gradient
-    )
+    return MapsCard(maps.about, pictures=pictures, low=number(low), high=number(high), beyond=beyond, gradient=gradient)
 
 
 def _lists(maps: Maps, names: Sequence[str]) -> list[MapList]:
@@ -222,9 +220,9 @@ def _lists(maps: Maps, names: Sequence[str]) -> list[MapList]:
     return [
         MapList(
             HEADS[kind],
-            _number(maps.uncertainty[kind]),
+            number(maps.uncertainty[kind]),
             [
-                (name, f"{min(1.0, abs(float(value)) / top):.3f}", _number(float(value)))
+                (name, f"{min(1.0, abs(float(value)) / top):.3f}", number(float(value)))
                 for name, value in zip(names, part, strict=True)
             ],
         )
@@ -305,7 +303,7 @@ def _histogram(scale: Scale, one: Reading) -> Histogram:
         bars=[(10 * i, height) for i, height in enumerate(heights) if height > 0],
         limit=at(scale.limit(one.name)),
         here=at(one.value),
-        ticks=[(min(max(at(value), 12), 388), _number(value)) for value in powers],
+        ticks=[(min(max(at(value), 12), 388), number(value)) for value in powers],
     )
 
 
@@ -319,22 +317,3 @@ def _picture(source: str, alt: str, shape: tuple[int, ...]) -> Picture:
 
 def _width(share: float) -> str:
     return f"{100 * share:.2f}"
-
-
-def _share(value: float) -> str:
-    """A probability in percent; never 100 % of what is less, nor 0 % of what is more."""
-    text = f"{100 * value:.1f}"
-    if text == "100.0" and value < 1:
-        return "> 99.9 %"
-    return "< 0.1 %" if text == "0.0" and value > 0 else f"{text} %"
-
-
-def _number(value: float) -> str:
-    if value == 0:
-        return "0"
-    if 1e-3 <= abs(value) < 1e5:
-        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    mantissa, power = f"{value:.1e}".split("e")
-    digits = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    mantissa = mantissa.removesuffix(".0")
-    return f"10{digits}" if mantissa == "1" else f"{mantissa}·10{digits}"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from torch import Tensor
 
+from nescio._common.formatting import percent
 from nescio.app import examples
 from nescio.app.examples import Example
 from nescio.app.opinion import AnyPolicy, Opinion, Ruling, form, mapped, opinion, ruling
 from nescio.app.policies import Policies
 from nescio.app.reference import Scale
-from nescio.decide.policy import percent
 from nescio.guard.promise import ENOUGH
 from nescio.inputs import Inputs
 from nescio.serve.engine import Engine

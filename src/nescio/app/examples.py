@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nescio._common.images import as_bytes
 from nescio._common.lazy_imports import need
 from nescio.app.overlay import shown
 from nescio.data import NOT_DIGITS, byte_digits
@@ -94,8 +95,7 @@ def read(text: str) -> Tensor | None:
 def _thumbnail(row: Tensor) -> NDArray[np.uint8]:
     """Small pictures are enlarged without smoothing, large ones made smaller."""
     image = need("PIL.Image", "app")
-    values = np.round(np.clip(shown(row.float().cpu().numpy()), 0, 1) * 255).astype(np.uint8)
-    picture = image.fromarray(values)
+    picture = image.fromarray(as_bytes(shown(row.float().cpu().numpy())))
     factor = SIDE / max(picture.size)
     size = tuple(max(1, round(side * factor)) for side in picture.size)
     return np.asarray(picture.resize(size, image.Resampling.NEAREST if factor > 1 else image.Resampling.BOX))

@@ -6,14 +6,12 @@ The browser enlarges them without smoothing: a pixel that is seen is a pixel tha
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nescio._common.lazy_imports import need
+from nescio._common.images import data_uri, png
 from nescio.plots.maps import ABOVE, BELOW, ends, visible
 from nescio.report.overlays import over
 
@@ -50,8 +48,4 @@ def shown(picture: NDArray[np.float32]) -> NDArray[np.float64]:
 
 def uri(values: NDArray[np.float64]) -> str:
     """A picture ``[H, W]`` or ``[H, W, 3]`` in [0, 1] as a data URI."""
-    image = need("PIL.Image", "app")
-    bytes_ = np.round(np.clip(values, 0, 1) * 255).astype(np.uint8)
-    file = io.BytesIO()
-    image.fromarray(bytes_).save(file, format="PNG")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
+    return data_uri(png(values))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nescio import decide
+from nescio._common.formatting import percent
 from nescio.app.opinion import AnyPolicy
 from nescio.app.reference import Scale
-from nescio.decide.policy import percent
 from nescio.serve.engine import Engine
 from nescio.types import InputError
 

@@ -19,6 +19,7 @@ import numpy as np
 from torch import Tensor
 
 from nescio import plots, progress
+from nescio._common.formatting import percent
 from nescio.attribution import Attribution, explain
 from nescio.attribution.source import Channels, Source
 from nescio.attribution.uncertainty import KINDS
@@ -29,7 +30,6 @@ from nescio.data.sources.decode import ENDINGS
 from nescio.data.sources.files import PictureFiles
 from nescio.data.sources.opening import Plain
 from nescio.data.sources.tables import TableRows
-from nescio.decide.policy import percent
 from nescio.inputs import Inputs
 from nescio.models import sources as models
 from nescio.scores.decomposition import decompose

@@ -25,9 +25,10 @@ import torch
 from torch import Tensor
 
 from nescio._common.argument_checks import probability
+from nescio._common.formatting import percent
 from nescio.decide import files
 from nescio.decide.checks import Floats, labels_of, probabilities_of
-from nescio.decide.policy import about_of, percent
+from nescio.decide.policy import about_of
 from nescio.decide.selective import rank
 from nescio.types import InputError
 

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nescio._common.argument_checks import integer, probability
+from nescio._common.formatting import count
 from nescio.decide import files
 from nescio.decide.binomial import upper_bound
 from nescio.decide.checks import Floats, scores_of
@@ -61,7 +62,7 @@ class DriftVerdict:
     def __str__(self) -> str:
         if self.n == 0:
             return "No input was seen yet."
-        seen = "1 input" if self.n == 1 else f"{self.n} inputs"
+        seen = count(self.n, "input")
         if not self.alarm:
             return f"{seen}, which may well be like the reference."
         return f"Alarm: after input {self.at} of {self.n} it was clear that inputs are not like the reference."
@@ -77,7 +78,7 @@ class DriftTest:
     """The mean of the p-values of the batch; about one half where it is like the reference."""
 
     def __str__(self) -> str:
-        drawn = "1 input" if self.n == 1 else f"{self.n} inputs"
+        drawn = count(self.n, "input")
         return (
             f"{drawn}, with a mean p-value of {self.mean:.2f}: as foreign by chance in {self.p_value:.1%} of batches."
         )

@@ -20,8 +20,9 @@ from typing import Any, Literal
 import numpy as np
 
 from nescio._common.argument_checks import probability
+from nescio._common.formatting import percent
 from nescio.decide.checks import Floats, probabilities_of, scores_of
-from nescio.decide.policy import Policy, percent
+from nescio.decide.policy import Policy
 from nescio.types import Decomposition, InputError
 
 DoubtKind = Literal["sure", "unfamiliar", "ambiguous", "both", "doubtful"]

@@ -30,10 +30,11 @@ from typing import Any
 import numpy as np
 
 from nescio._common.argument_checks import probability
+from nescio._common.formatting import percent
 from nescio.decide import files
 from nescio.decide.binomial import upper_bound
 from nescio.decide.checks import Floats
-from nescio.decide.policy import Policy, percent
+from nescio.decide.policy import Policy
 from nescio.decide.selective import rank
 from nescio.types import InputError
 

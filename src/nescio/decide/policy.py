@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from nescio._common.formatting import percent
 from nescio.decide import files
 from nescio.decide.checks import scores_of
 from nescio.types import InputError
@@ -56,27 +57,29 @@ class Policy:
         return (self._promise() if self.threshold is not None else self._refusal()) + (f" ({made[2:]})" if made else "")
 
     def _promise(self) -> str:
+        keep, risk, confidence = (percent(share or 0.0) for share in (self.keep, self.risk, self.confidence))
         if self.kind == "quantile":
             return (
-                f"Accept an input when its score is at most {self.threshold:.6g}: at least {percent(self.keep)} of "
+                f"Accept an input when its score is at most {self.threshold:.6g}: at least {keep} of "
                 f"new inputs like the {self.n} known ones are accepted, on average over such sets."
             )
         return (
-            f"Accept an input when its score is at most {self.threshold:.6g}: then at most {percent(self.risk)} of "
-            f"the accepted answers are wrong, with {percent(self.confidence)} confidence, as long as inputs are "
+            f"Accept an input when its score is at most {self.threshold:.6g}: then at most {risk} of "
+            f"the accepted answers are wrong, with {confidence} confidence, as long as inputs are "
             f"like the {self.n} examples, of which {self.accepted} ({percent(self.coverage)}) are accepted and "
             f"{self.errors} of those wrong."
         )
 
     def _refusal(self) -> str:
+        keep, risk, confidence = (percent(share or 0.0) for share in (self.keep, self.risk, self.confidence))
         if self.kind == "quantile":
             return (
-                f"No threshold can promise to keep {percent(self.keep)} with {self.n} examples: it takes at least "
+                f"No threshold can promise to keep {keep} with {self.n} examples: it takes at least "
                 f"{self.needed}. Nothing is accepted."
             )
         return (
-            f"No threshold can promise this with {self.n} examples: that at most {percent(self.risk)} of the "
-            f"accepted answers are wrong, with {percent(self.confidence)} confidence. It takes at least "
+            f"No threshold can promise this with {self.n} examples: that at most {risk} of the "
+            f"accepted answers are wrong, with {confidence} confidence. It takes at least "
             f"{self.needed} examples without any error among those of the lowest scores. Nothing is accepted."
         )
 
@@ -96,13 +99,6 @@ class Policy:
         if why:
             raise files.damaged(path, why)
         return policy
-
-
-def percent(value: float | None) -> str:
-    """A share in words: 0.05 is '5 %'; as many digits as it takes not to say 100 % of what is less."""
-    whole = 100 * (value or 0.0)
-    texts = (f"{whole:.{digits}g}" for digits in range(4, 18))
-    return next((text for text in texts if float(text) < 100), "100") + " %"
 
 
 def about_of(about: Mapping[str, str] | None) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nescio.decide.policy import percent
+from nescio._common.formatting import percent
 
 
 def summary(result: dict[str, Any]) -> list[str]:
@@ -14,8 +14,9 @@ def summary(result: dict[str, Any]) -> list[str]:
     lines = [front["headline"], *front["said"], *front["lines"], *details(result)]
     if kinds["members"] > 1 and kinds["epistemic_share"] is not None:
         lines.append(
-            f"Of the doubt {share(kinds['epistemic_share'])} is of the model (epistemic: more data of the kind would "
-            f"help) and {share(1 - kinds['epistemic_share'])} is in the data (aleatoric: more would not)."
+            f"Of the doubt {percent(kinds['epistemic_share'], digits=3)} is of the model (epistemic: more data of the "
+            f"kind would help) and {percent(1 - kinds['epistemic_share'], digits=3)} is in the data (aleatoric: more "
+            "would not)."
         )
     return lines
 
@@ -30,14 +31,14 @@ def details(result: dict[str, Any]) -> list[str]:
         lead = other["separation"][by]
         low, high = lead["auroc_interval"]
         lines.append(
-            f"{by} tells the other set from the data with an AUROC of {share(lead['auroc'])} "
-            f"({share(low)} to {share(high)})."
+            f"{by} tells the other set from the data with an AUROC of {percent(lead['auroc'], digits=3)} "
+            f"({percent(low, digits=3)} to {percent(high, digits=3)})."
         )
         if other["flagged"] is not None:
             lines[-1] += f" The guard calls {other['flagged']:,} of its {other['used']:,} inputs foreign."
         best, found = max(other["separation"].items(), key=lambda item: float(item[1]["auroc"]))
         if found["auroc_interval"][0] > lead["auroc"]:
-            lines[-1] += f" {best} does better: {share(found['auroc'])}."
+            lines[-1] += f" {best} does better: {percent(found['auroc'], digits=3)}."
     if "summary" in (far := result["limits"]):
         lines.append(far["summary"][0])
     if data["problems"]:
@@ -60,10 +61,5 @@ def calibrated(found: dict[str, Any]) -> str:
     )
     return (
         f"Of {found['n']:,} labelled inputs {found['right']:,} are answered rightly, with a mean confidence of "
-        f"{share(sure)}; {word}."
+        f"{percent(sure, digits=3)}; {word}."
     )
-
-
-def share(value: float) -> str:
-    """Three digits at most, and never 100 % of what is less."""
-    return percent(float(f"{value:.3g}")) if value < 0.9995 else percent(value)

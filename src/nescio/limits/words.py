@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nescio._common.formatting import number, percent
+
 if TYPE_CHECKING:
     from nescio.limits.audits import AuditRow
 
@@ -22,7 +24,7 @@ def summary(rows: Sequence[AuditRow], starts: int, radius: float, reason: str) -
     points = "the starting point" if starts == 1 else f"at least half of {starts} starting points"
     lines = [
         f"Far away from the data the model is certain along {sure} of {len(ways)} directions "
-        f"(its confidence tends to more than {percent(CERTAIN)} from {points}).",
+        f"(its confidence tends to more than {percent(CERTAIN, digits=2, most_digits=5)} from {points}).",
         *(["Its probabilities were measured, not proven: " + reason] if reason else []),
     ]
     for name in dict.fromkeys(row.score for row in rows):
@@ -65,13 +67,13 @@ def _sentence(rows: Sequence[AuditRow], starts: int, proven: bool) -> str:
             continue
         how = trend(row)
         if row.rises:
-            clause = f"{row.score} still rises, from {_number(row.start)} to {_number(row.limit)}"
+            clause = f"{row.score} still rises, from {number(row.start)} to {number(row.limit)}"
         elif how == "stays":
-            clause = f"{row.score} stays at {_number(row.limit)}"
+            clause = f"{row.score} stays at {number(row.limit)}"
         else:
             too = " too," if how == last else ""
             small = abs(row.limit) < 1e-6 * abs(row.start)
-            clause = f"{row.score} {how}{too} from {_number(row.start)} to {'0' if small else _number(row.limit)}"
+            clause = f"{row.score} {how}{too} from {number(row.start)} to {'0' if small else number(row.limit)}"
         clauses.append(clause + _mark(row.proven))
         last = "rises" if row.rises else how
     return "; ".join(clauses) + "."
@@ -80,27 +82,17 @@ def _sentence(rows: Sequence[AuditRow], starts: int, proven: bool) -> str:
 def _certainty(row: AuditRow, starts: int) -> str:
     count = round(row.certain * starts)
     if not count:
-        return f"not certain: its confidence tends to {percent(row.confidence)}"
+        return f"not certain: its confidence tends to {percent(row.confidence, digits=2, most_digits=5)}"
     whom = f"class {row.answer}" if row.answer >= 0 else "a class that depends on the start"
-    where = f"from {_number(row.sure_from)} spreads on"
+    where = f"from {number(row.sure_from)} spreads on"
     if row.sure_from == 0:
         where = "from the data on"
     elif math.isinf(row.sure_from):
         where = "only at the end of what was measured"
     if count == starts:
-        return f"{percent(row.confidence)} sure of {whom} {where}"
+        return f"{percent(row.confidence, digits=2, most_digits=5)} sure of {whom} {where}"
     return f"from {count} of {starts} starting points sure of {whom}, {where}"
 
 
 def _mark(proven: bool) -> str:
     return " (proven)" if proven else " (measured)"
-
-
-def _number(value: float) -> str:
-    """Three digits that mean something; all of those before the point up to a million."""
-    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
-
-
-def percent(share: float) -> str:
-    """A share in percent, never rounded up to certainty: 0.9996 is 99.9 %."""
-    return f"{100 * share:.0f} %" if share > 0.999995 or share <= 0.99 else f"{math.floor(1000 * share + 1e-9) / 10} %"

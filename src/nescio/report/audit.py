@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nescio._common.formatting import number, percentage
 from nescio.plots.limits import limits
 from nescio.report.content import Cell, Figure, Row, Table, ascending, descending
 from nescio.report.embed import svg
 from nescio.report.render import render
-from nescio.report.text import number, percent
 from nescio.types import InputError
 
 AuditRow = Mapping[str, Any]
@@ -132,7 +132,7 @@ def _row(direction: str, by_score: Mapping[str, AuditRow]) -> Row:
     sure_from = "–" if not ever else "the end" if math.isinf(start) else number(start)
     floor = math.floor(1000 * first["confidence"] + 1e-6) / 1000  # never rounded up to certainty
     cells = [
-        Cell(f"{percent(floor)} %", first["confidence"], floor),
+        Cell(f"{percentage(floor)} %", first["confidence"], floor),
         Cell(sure_of, answer if ever else None),
         Cell(sure_from, start),
     ]

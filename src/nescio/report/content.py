@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from nescio.report.text import percent
+from nescio._common.formatting import percentage
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Cell:
     @property
     def width(self) -> str | None:
         """How long the bar is, in percent; None for no bar."""
-        return None if self.bar is None else percent(min(1.0, max(0.0, self.bar)))
+        return None if self.bar is None else percentage(min(1.0, max(0.0, self.bar)))
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def share_cell(share: float | None) -> Cell:
         >>> share_cell(0.9731).shown, share_cell(None).shown
         ('97.3', '–')
     """
-    return Cell("–", None) if share is None else Cell(percent(share), share, share)
+    return Cell("–", None) if share is None else Cell(percentage(share), share, share)
 
 
 def count_cell(count: int) -> Cell:

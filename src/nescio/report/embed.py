@@ -1,20 +1,11 @@
-"""Pictures inside the page: figures as SVG that follow light and dark, and small grey pictures as PNG.
-
-Nothing refers to anything outside the page.
-"""
+"""Figures inside the page, as SVG that follows light and dark. Nothing refers to anything outside the page."""
 
 from __future__ import annotations
 
-import base64
 import html
 import io
 import re
-import struct
-import zlib
 from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
 
 from nescio._common.lazy_imports import need
 from nescio.plots.style import ACCENT, FAINT, INK
@@ -67,29 +58,3 @@ def _page_font(match: re.Match[str]) -> str:
     """Keep the size of `font: 10px 'DejaVu Sans', …` and leave the family to the page."""
     size = re.search(r"[\d.]+px", match.group())
     return f"font-size: {size.group()}" if size else "font-family: inherit"
-
-
-def png(picture: NDArray[np.floating]) -> str:
-    """Return a grey picture as a data URI, one pixel for each number.
-
-    Args:
-        picture: Numbers ``[H, W]`` in [0, 1].
-
-    Returns:
-        The URI of a PNG.
-
-    Example:
-        >>> png(np.eye(2))[:22]
-        'data:image/png;base64,'
-    """
-    grey = np.clip(np.round(np.asarray(picture, dtype=np.float64) * 255), 0, 255).astype(np.uint8)
-    height, width = grey.shape
-    rows = b"".join(b"\0" + row.tobytes() for row in grey)  # filter 0 (none) in front of each row
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
-    data = b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, body) for kind, body in chunks)
-    return "data:image/png;base64," + base64.b64encode(data).decode("ascii")
-
-
-def _chunk(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

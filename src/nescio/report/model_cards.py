@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from nescio._common.formatting import number, percentage
 from nescio.report.content import Cell, Picture, Row, Table, ascending, descending, shortened
 from nescio.report.overlays import SMALL, image, overlays, where
-from nescio.report.text import number, percent
 
 BARS = 8
 """Features or tokens that are shown; the others are added up."""
@@ -79,7 +79,7 @@ def input_card(one: Mapping[str, Any], leading: str) -> InputCard:
     if "epistemic" in one:
         kinds += f" = aleatoric {number(one['aleatoric'])} + epistemic {number(one['epistemic'])}"
     maps, darkest = _maps(one) if "maps" in one and "picture" in one else ([], "")
-    alt = f"{one['name']}, taken for {one['class']} with a probability of {percent(one['probability'])} percent"
+    alt = f"{one['name']}, taken for {one['class']} with a probability of {percentage(one['probability'])} percent"
     return InputCard(
         name=one["name"],
         text=None if one.get("text") is None else shortened(one["text"], LONGEST),

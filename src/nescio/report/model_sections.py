@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from nescio import plots
+from nescio._common.formatting import number, percentage
 from nescio.evaluate import Reliability, risk_coverage
 from nescio.plots.style import legend_above
 from nescio.report.audit import AuditContent, audit_content
 from nescio.report.content import Cell, Figure, Row, Table, ascending, count_cell, descending, share_cell
 from nescio.report.embed import svg
-from nescio.report.text import number, percent
 
 Result = Mapping[str, Any]
 MANY = 100
@@ -173,7 +173,7 @@ def calibration(result: Result) -> Calibration | None:
         sets |= {"held-out half, as it is": own["before"], "held-out half, with the temperature": own["after"]}
         drawn = {"as it is": own["before"], f"with T = {own['temperature']:.3g}": own["after"]}
     figure = plots.reliability({name: _reliability(one) for name, one in drawn.items()}, size=4.4)
-    listing = "; ".join(f"{name}: ECE {percent(one['ece'])} percent" for name, one in drawn.items())
+    listing = "; ".join(f"{name}: ECE {percentage(one['ece'])} percent" for name, one in drawn.items())
     alt = f"Reliability diagram, accuracy against confidence. {listing}"
     columns = [*ascending("rows"), *descending("n", "accuracy", "confidence")]
     columns += ascending("ECE", "by chance", "MCE", "NLL", "Brier")
@@ -249,7 +249,7 @@ def separation(result: Result) -> Separation | None:
         cells = []
         for key in ("auroc", "aupr", "fpr95"):
             low, high = one[f"{key}_interval"]
-            cells.append(Cell(f"{percent(one[key])} ({percent(low)}–{percent(high)})", one[key], one[key]))
+            cells.append(Cell(f"{percentage(one[key])} ({percentage(low)}–{percentage(high)})", one[key], one[key]))
         rows.append(Row(name, cells))
     columns = [*ascending("score"), *descending("AUROC", "AUPR"), *ascending("FPR95")]
     table = Table(columns, rows, "Separation of the other set")

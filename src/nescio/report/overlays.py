@@ -8,7 +8,6 @@ scale ends where one square in a hundred is left, which may stand out so far tha
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Mapping
 from typing import Any
@@ -16,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nescio._common.formatting import number
+from nescio._common.images import as_bytes, data_uri, png
 from nescio._common.lazy_imports import need
 from nescio.plots.maps import ABOVE, BELOW, PALE
-from nescio.report.text import number
 
 SMALL = 64
 """Pixels a side up to which every one is kept."""
@@ -29,15 +29,12 @@ _ROWS, _COLUMNS = ("upper", "middle", "lower"), ("left", "centre", "right")
 
 
 def image(picture: Floats) -> str:
-    """A picture [H, W] or [H, W, 3] in [0, 1] as a data URI."""
-    array = np.clip(np.round(255 * picture), 0, 255).astype(np.uint8)
-    made: Any = need("PIL.Image", "demo").fromarray(array)
-    buffer = io.BytesIO()
-    small = max(array.shape[:2]) <= SMALL
-    form: dict[str, Any] = {"format": "PNG", "optimize": True} if small else {"format": "JPEG", "quality": 82}
-    made.save(buffer, **form)
-    kind = str(form["format"]).lower()
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+    """A picture [H, W] or [H, W, 3] in [0, 1] as a data URI: a small one as PNG, a large one as JPEG."""
+    if max(picture.shape[:2]) <= SMALL:
+        return data_uri(png(picture))
+    jpeg = io.BytesIO()
+    need("PIL.Image", "demo").fromarray(as_bytes(picture)).save(jpeg, format="JPEG", quality=82)
+    return data_uri(jpeg.getvalue(), "jpeg")
 
 
 def overlays(maps: Mapping[str, Floats], picture: Floats) -> tuple[dict[str, str], str]:

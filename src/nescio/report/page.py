@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from nescio import plots
+from nescio._common.formatting import duration, number, percentage
+from nescio._common.images import data_uri, png
 from nescio.report.answer import Answer, answer_of
 from nescio.report.comparison import Comparison, Floats, PictureSet
 from nescio.report.content import Cell, Column, Figure, Picture, Row, Table, ascending, descending, share_cell
-from nescio.report.embed import png, svg
+from nescio.report.embed import svg
 from nescio.report.render import render
-from nescio.report.text import duration, number, percent
 from nescio.report.words import COLUMNS, NOTES
 
 STRIP = 8
@@ -141,7 +142,7 @@ def _curves(comparison: Comparison) -> list[Figure]:
     for method in comparison.ranked:
         figure = plots.roc(curves, highlight=method.name, size=1.9)
         figure.axes[0].set(title="", xlabel="", ylabel="")
-        auroc = percent(method.result.auroc)
+        auroc = percentage(method.result.auroc)
         alt = f"ROC curve of {method.name}, area {auroc} percent, with the other methods faintly behind it"
         panels.append(Figure(svg(figure, alt, f"roc-{method.name}"), method.name, f"AUROC {auroc} %"))
     return panels
@@ -178,4 +179,6 @@ def _cards(sets: Sequence[PictureSet], scores: Floats) -> Iterator[PictureCard]:
             alt = f"{what}, taken for {guess} with probability {probability}"
             height, width = picture.shape
             truth = None if label == guess else label
-            yield PictureCard(Picture(png(picture), alt), width, height, guess, probability, number(next(score)), truth)
+            yield PictureCard(
+                Picture(data_uri(png(picture)), alt), width, height, guess, probability, number(next(score)), truth
+            )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from nescio.report.text import chance, number, percent
+from nescio._common.formatting import chance, number, percentage
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -68,7 +68,7 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "number": number, "chance": chance, "whole": _whole, "words": _words}
+    environment.filters |= {"percent": percentage, "number": number, "chance": chance, "whole": _whole, "words": _words}
     return environment
 
 

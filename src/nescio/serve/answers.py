@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from nescio._common.formatting import percent
 from nescio.decide import ConformalPolicy, Policy
-from nescio.decide.policy import percent
 from nescio.guard import Verdict
 from nescio.serve.engine import Assessed, Engine
 from nescio.serve.schemas import Checked, Class, Decision, Doubt, Judged, Predicted, Scored, Wrong

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from nescio import attribution, inputs, scores
+from nescio._common.formatting import percent
 from nescio._common.lazy_imports import need
 from nescio.attribution import Attribution
 from nescio.decide import ConformalPolicy, Policy
-from nescio.decide.policy import percent
 from nescio.guard import Guard, Verdict, joined
 from nescio.guard.promise import usual_level
 from nescio.inputs import Inputs
