@@ -21,7 +21,7 @@ from nescio.posteriors.base import total
 from nescio.progress import bar
 from nescio.quantities import compute
 from nescio.scores import Method, Score
-from nescio.scores.base import waits
+from nescio.scores.base import must_be_fitted
 from nescio.scores.registry import choose
 from nescio.types import Check, InputError, ModelError, NormTable, Posterior, Scored
 
@@ -182,7 +182,7 @@ def fit(
 
 def check_fit(methods: dict[str, Method], data: Any) -> None:
     """Raise an InputError where training data are missing, or where no method needs them."""
-    waiting = [key for key, one in methods.items() if waits(one)]
+    waiting = [key for key, one in methods.items() if must_be_fitted(one)]
     if waiting and data is None:
         raise InputError(
             f"expected training data for {', '.join(map(repr, waiting))}, got none; give labelled data as "
@@ -199,7 +199,7 @@ def _fitted(
     classifier: Classifier, methods: dict[str, Method], data: Any, progress: bool | None, chunk: int | None
 ) -> dict[str, Method]:
     """The methods, those fitted that have to be, in one pass over the training data."""
-    requests = [request for one in methods.values() if waits(one) for request in one.training]
+    requests = [request for one in methods.values() if must_be_fitted(one) for request in one.training]
     fits = {request: request.start_fit(classifier) for request in requests}
     to_answer = [request for request, one in fits.items() if one.needs_answer]
     labels: list[Tensor] = []
@@ -217,7 +217,9 @@ def _fitted(
             raise InputError("expected training data of at least one input, got none; give all of it as fit=(x, y)")
         values = {request: one.finish() for request, one in fits.items()}
     return {
-        key: one.fitted([values[request] for request in one.training], torch.cat(labels)) if waits(one) else one
+        key: one.fitted([values[request] for request in one.training], torch.cat(labels))
+        if must_be_fitted(one)
+        else one
         for key, one in methods.items()
     }
 

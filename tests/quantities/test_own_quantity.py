@@ -96,7 +96,7 @@ class Own(FittedScore):
         return peaks.amax(), mean
 
     def __call__(self, peaks: Tensor, distances: Tensor) -> Tensor:
-        return peaks - self._found()[0] + distances
+        return peaks - self._fitted_state()[0] + distances
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from nescio.guard.promise import check_level
 from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.scores import Method
-from nescio.scores.base import waits
+from nescio.scores.base import must_be_fitted
 from nescio.scoring import check_fit, fit
 from nescio.types import InputError
 
@@ -90,7 +90,7 @@ def gather(
             "--class-names gives others"
         )
     chosen, why = usual(source.model, samples) if methods is None else (list(methods), "")
-    if any(map(waits, chosen)):
+    if any(map(must_be_fitted, chosen)):
         check_fit({one.name: one for one in chosen}, training)
         chosen = fit(source.model, chosen, training, progress=False)
     pass_: dict[str, Any] = {"methods": chosen, "batch": batch, "progress": progress}

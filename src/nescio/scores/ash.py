@@ -22,7 +22,18 @@ from nescio.scores.registry import register
 @register
 @dataclass(frozen=True, kw_only=True)
 class ASH(LastLayerScore):
-    """Energy of the logits from the largest features of each input: scaled ("s"), made equal ("b"), or bare ("p")."""
+    """Compute the energy of the logits that the largest features of each input give (Djurisic et al. 2023).
+
+    It was made for wide ReLU networks. On small networks and on transformers it is known to fail.
+
+    Args:
+        percentile: Features below this percentile of their own input are set to 0.
+        variant: What becomes of the others: they are scaled ("s"), made equal ("b"), or left as they are ("p").
+
+    Example:
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), ASH()).shape
+        torch.Size([5])
+    """
 
     percentile: float = 90.0
     variant: str = "s"
@@ -36,7 +47,6 @@ class ASH(LastLayerScore):
         self._choice("variant", "s", "b", "p")
 
     def __call__(self, features: Tensor, logits: Tensor, layer: Tensor) -> Tensor:
-        """The energy of the features that are left."""
         kept, factor = largest(features, self.percentile)
         left = torch.where(kept, features, 0.0)
         if self.variant == "b":

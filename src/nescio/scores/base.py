@@ -25,7 +25,19 @@ HIGHER = "higher = more uncertain"
 
 @runtime_checkable
 class Method(Protocol):
-    """A score: what it needs, and a pure function from that to one float64 per input."""
+    """Say what a score is: what it needs, and a pure function from that to one float64 per input.
+
+    Any object with these three members can be given to `nescio.score`.
+
+    Example:
+        >>> class FirstLogit:
+        ...     name = "first_logit"
+        ...     needs = (nescio.quantities.Logits(),)
+        ...     def __call__(self, logits):
+        ...         return logits[:, 0]
+        >>> nescio.score(torch.nn.Identity(), torch.tensor([[1.0, 2.0]]), FirstLogit())
+        tensor([1.], dtype=torch.float64)
+    """
 
     name: ClassVar[str]
 
@@ -37,7 +49,20 @@ class Method(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Base of the scores that nescio ships."""
+    """Base of the scores that nescio ships: a frozen dataclass whose fields are its settings.
+
+    A subclass has its card as class attributes, `needs`, and `__call__`; `register` makes it known by its name.
+
+    Example:
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class Margin(Score):
+        ...     name, summary, requires = "margin", "Largest logit less the second, negated.", "forward"
+        ...     cost, paper, needs = "1", "none", (nescio.quantities.Logits(),)
+        ...     def __call__(self, logits):
+        ...         return -logits.topk(2).values.diff(dim=1).abs()[:, 0]
+        >>> nescio.score(torch.nn.Identity(), torch.tensor([[1.0, 4.0]]), Margin())
+        tensor([-3.], dtype=torch.float64)
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]  # one sentence
@@ -111,8 +136,14 @@ class Score:
 class FittedScore(Score):
     """Base of the scores that are fitted to training data first.
 
-    `fitted` gives a new object that holds what was found. That is no setting: two scores with equal settings are equal,
-    whatever they were fitted to, and one whose settings are changed has to be fitted anew.
+    `fitted` returns a new object that holds what was learnt. That is no setting: two scores with equal settings are
+    equal, whatever they were fitted to, and one whose settings are changed has to be fitted again. A subclass writes
+    `_fit`, and `training` where it learns from other quantities than it is computed from.
+
+    Example:
+        >>> features, labels = torch.rand(60, 4, dtype=torch.float64), torch.arange(60) % 3
+        >>> nescio.scores.KNN(k=5).fitted([features], labels)(features[:2]).shape
+        torch.Size([2])
     """
 
     needs_training_data = True
@@ -154,6 +185,6 @@ class FittedScore(Score):
             )
 
 
-def waits(method: Method) -> TypeGuard[FittedScore]:
+def must_be_fitted(method: Method) -> TypeGuard[FittedScore]:
     """Whether the method has to be fitted before it can be called."""
     return isinstance(method, FittedScore) and not method.is_fitted

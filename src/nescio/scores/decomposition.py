@@ -31,11 +31,23 @@ _ZERO = -800.0  # stands for log 0: exp of it is 0, and products with 0 stay 0
 
 
 def decompose(probabilities: Any) -> Decomposition:
-    """The kinds of uncertainty of each input, from probabilities ``[S, N, C]`` of S samples, N inputs and C classes.
+    """Compute the kinds of uncertainty of each input: total, aleatoric and epistemic.
 
-    A tensor or an array, as `predict` of a distribution gives it; ``[N, C]`` is one sample, whose epistemic part is 0.
-    Rows that sum to one within the precision of their type are scaled to do so exactly. `bregman` is infinite where
-    every class has probability 0 in some sample.
+    Args:
+        probabilities: A tensor or an array ``[S, N, C]`` of S samples, N inputs and C classes, as `predict` of a
+            posterior returns it; ``[N, C]`` is one sample, whose epistemic part is 0. Rows that sum to one within the
+            precision of their type are scaled to do so exactly.
+
+    Returns:
+        The kinds, float64 ``[N]`` each. `bregman` is infinite where every class has probability 0 in some sample.
+
+    Raises:
+        InputError: They are no probabilities, or have another shape.
+
+    Example:
+        >>> kinds = nescio.decompose(torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]))
+        >>> kinds.total, kinds.epistemic
+        (tensor([0.6931], dtype=torch.float64), tensor([0.6931], dtype=torch.float64))
     """
     p = _checked(probabilities)
     samples, count, classes = p.shape

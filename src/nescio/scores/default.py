@@ -13,7 +13,7 @@ class Default(NamedTuple):
 
 
 def default_method() -> Default:
-    """The score where nobody chose one.
+    """Return the score that is taken where nobody chose one.
 
     Of the scores that cost one forward pass, whatever the number of classes, GEN is the best on average over the eight
     pairs of data sets of the README's table. Scores from gradients are a little better there, for many times the cost,

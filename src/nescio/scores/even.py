@@ -36,7 +36,20 @@ from nescio.types import NormTable
 @register
 @dataclass(frozen=True, kw_only=True)
 class EvenGrad(GradientScore):
-    """Σ_c p_c^α ‖g_c‖ over the (1 − β)-th power of the mean norm: evenness and size of the classes' gradients."""
+    """Compute how evenly, and how hard, the classes' gradients pull: Σ_c p_c^α ‖g_c‖ / G^(1 − β), G the mean norm.
+
+    A score of nescio's own; the text above says where it comes from and how α and β were chosen. It is a compromise: on
+    each kind of network one of REGrad and GEN may be better.
+
+    Args:
+        alpha: α; the smaller, the more improbable classes weigh.
+        beta: β, the share of the size of the gradients; 0 leaves it out.
+        settings: Those of `nescio.scores.gradients.GradientScore`.
+
+    Example:
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), EvenGrad(samples=0)).shape
+        torch.Size([5])
+    """
 
     layer_decay: float | None = 0.3
     sigma: float = 0.02
@@ -54,7 +67,6 @@ class EvenGrad(GradientScore):
         self._number("beta", at_least=0.0)
 
     def __call__(self, table: NormTable) -> Tensor:
-        """The tempered sum."""
         strength = self.strength(table.norms)
         size = strength.mean(-1)
         total = (table.probabilities**self.alpha * strength).sum(-1)

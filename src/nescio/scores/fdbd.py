@@ -22,7 +22,15 @@ from nescio.types import InputError
 @register
 @dataclass(frozen=True, kw_only=True)
 class FDBD(LastLayerScore, FittedScore):
-    """Mean distance of the features from the decision boundaries, over that from the mean training feature, negated."""
+    """Compute the mean distance to the decision boundaries over that to the training mean, negated (Liu & Qin 2024).
+
+    It fails where a foreign input lies far from every boundary but near the training mean.
+
+    Example:
+        >>> training = torch.rand(60, 4), torch.arange(60) % 3
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), FDBD(), fit=training).shape
+        torch.Size([5])
+    """
 
     name = "fdbd"
     summary = "Distance of the features from the decision boundaries, relative to the training mean, negated."
@@ -41,8 +49,7 @@ class FDBD(LastLayerScore, FittedScore):
         return mean, apart, torch.finfo(torch.float64).eps * spread
 
     def __call__(self, features: Tensor, logits: Tensor, layer: Tensor) -> Tensor:
-        """The relative distance, negated."""
-        mean, apart, least = self._found()
+        mean, apart, least = self._fitted_state()
         self._same_width(len(mean), features)
         best, predicted = logits.max(1, keepdim=True)
         planes = apart[predicted[:, 0]]

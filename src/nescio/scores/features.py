@@ -74,11 +74,22 @@ class _Gaussian:
 @register
 @dataclass(frozen=True, kw_only=True)
 class Mahalanobis(FeatureScore):
-    """Squared Mahalanobis distance to the nearest class of the training data.
+    """Compute the squared Mahalanobis distance to the nearest class of the training data (Lee et al. 2018).
 
-    covariance="tied" is shared by the classes; with "class" each has its own, and the score is −2 log of the largest
-    class density, which has the log determinant beside the distance. A class with one input, or whose inputs do not
-    differ by more than round-off, then takes the tied one. shrinkage: "auto", or a number from 0 to 1.
+    It fails where the features of a class are far from Gaussian, or where there are few training inputs for many
+    features.
+
+    Args:
+        layer: The name of the module whose output the features are; None for the input of the last linear layer.
+        covariance: "tied" is shared by the classes. With "class" each has its own, and the score is −2 log of the
+            largest class density, which has the log determinant beside the distance. A class with one input, or whose
+            inputs do not differ by more than round-off, then takes the tied one.
+        shrinkage: "auto" (Ledoit & Wolf 2004), or a number from 0 to 1.
+
+    Example:
+        >>> training = torch.rand(60, 4), torch.arange(60) % 3
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), Mahalanobis(), fit=training).shape
+        torch.Size([5])
     """
 
     covariance: str = "tied"
@@ -107,8 +118,8 @@ class Mahalanobis(FeatureScore):
         if self.covariance == "tied":
             return _Gaussian(means, tied[0], torch.zeros(len(classes), dtype=torch.float64))
         own = [centred[index == c] for c in range(len(classes))]
-        found = [self._whitened(part) if float(part.abs().max()) > least else tied for part in own]
-        return _Gaussian(means, torch.stack([w for w, _ in found]), torch.stack([d for _, d in found]))
+        by_class = [self._whitened(part) if float(part.abs().max()) > least else tied for part in own]
+        return _Gaussian(means, torch.stack([w for w, _ in by_class]), torch.stack([d for _, d in by_class]))
 
     def _whitened(self, centred: Tensor) -> tuple[Tensor, Tensor]:
         """W and log det Σ of the shrunk covariance."""
@@ -126,15 +137,14 @@ class Mahalanobis(FeatureScore):
         return vectors * values.rsqrt(), values.log().sum()
 
     def __call__(self, features: Tensor) -> Tensor:
-        """The distance to the nearest class."""
-        found: _Gaussian = self._found()
-        self._same_width(found.means.shape[1], features)
-        if found.whitening.ndim == 2:
-            centre = found.means.mean(0)
-            white, means = (features - centre) @ found.whitening, (found.means - centre) @ found.whitening
+        gaussian: _Gaussian = self._fitted_state()
+        self._same_width(gaussian.means.shape[1], features)
+        if gaussian.whitening.ndim == 2:
+            centre = gaussian.means.mean(0)
+            white, means = (features - centre) @ gaussian.whitening, (gaussian.means - centre) @ gaussian.whitening
             exact = "donot_use_mm_for_euclid_dist"  # the other way loses digits
             return torch.cdist(white, means, compute_mode=exact).amin(1).square()
-        classes = zip(found.means, found.whitening, found.log_det, strict=True)
+        classes = zip(gaussian.means, gaussian.whitening, gaussian.log_det, strict=True)
         distances = [((features - mean) @ w).square().sum(1) + log_det for mean, w, log_det in classes]
         return torch.stack(distances).amin(0)
 
@@ -142,10 +152,21 @@ class Mahalanobis(FeatureScore):
 @register
 @dataclass(frozen=True, kw_only=True)
 class KNN(FeatureScore):
-    """Distance to the k-th nearest training input in feature space; normalise=True brings all to length 1 first.
+    """Compute the distance to the k-th nearest training input in feature space (Sun et al. 2022).
 
-    average=True takes the mean of the distances to the k nearest. With fewer than k training inputs, k is their number,
-    which a warning says.
+    With fewer than k training inputs, k is their number, and a warning says so. It keeps all training features in
+    memory. It fails where a foreign input has the features of a known one.
+
+    Args:
+        layer: The name of the module whose output the features are; None for the input of the last linear layer.
+        k: Which neighbour.
+        normalise: Whether features are brought to length 1 first.
+        average: Whether to take the mean of the distances to the k nearest.
+
+    Example:
+        >>> training = torch.rand(60, 4), torch.arange(60) % 3
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), KNN(), fit=training).shape
+        torch.Size([5])
     """
 
     k: int = 50
@@ -170,8 +191,7 @@ class KNN(FeatureScore):
         return unit(features) if self.normalise else features
 
     def __call__(self, features: Tensor) -> Tensor:
-        """The distance to the k-th neighbour, or the mean over k."""
-        known: Tensor = self._found()
+        known: Tensor = self._fitted_state()
         self._same_width(known.shape[1], features)
         k, square = min(self.k, len(known)), known.square().sum(1)
         taken = slice(None) if self.average else slice(k - 1, k)

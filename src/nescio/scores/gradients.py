@@ -46,14 +46,21 @@ PAIRED = 8
 class GradientScore(Score):
     """Base of the gradient scores, with the settings that they share.
 
-    layer_decay is λ (None or 0: all layers count alike); sigma and samples switch the smoothing on; norm is 1 or 2;
-    layers="module" takes a module's own parameters as one layer, "tensor" each parameter tensor; select names the
-    layers that take part (names or patterns; None: all), exclude those that do not.
-
-    samples="auto" takes a few paired copies, none of tokens; tolerance is the relative error that estimating layers of
-    little weight may make ("auto": 2 % with samples="auto", else none is estimated); classes is the work that is
-    done, in classes ("auto": all of up to 40, of more as much as for 40; "exact": all); precision="bfloat16" works out
-    the gradients in that type.
+    Args:
+        layer_decay: λ; with None or 0 all layers count alike.
+        sigma: σ of the noise, in the units of the input; 0 is no smoothing.
+        samples: The number of noisy copies; 0 is no smoothing, and "auto" takes a few paired copies, none of tokens.
+        norm: 1 or 2.
+        layers: "module" takes a module's own parameters as one layer, "tensor" each parameter tensor.
+        select: Names or patterns of the layers that take part; None for all.
+        variant: "squares" or "literal", as above.
+        smoothing: "log" or "mean", as above.
+        seed: Of the noise.
+        classes: How much is computed, in classes; "exact" is all, "auto" all of up to 40 and else as much as for 40.
+        tolerance: The relative error that estimating layers of little weight may make; "auto" is 2 % with
+            samples="auto" and otherwise 0.
+        precision: "bfloat16" computes the gradients in that type.
+        exclude: Names or patterns of the layers that do not take part.
     """
 
     layer_decay: float | None = None
@@ -96,7 +103,6 @@ class GradientScore(Score):
 
     @property
     def needs(self) -> tuple[GradientNorms]:
-        """The norms by layer."""
         select, exclude = (None if names is None else tuple(names) for names in (self.select, self.exclude))
         wanted = GradientNorms(
             self.rows,
@@ -139,10 +145,17 @@ class GradientScore(Score):
 @register
 @dataclass(frozen=True, kw_only=True)
 class NEGrad(GradientScore):
-    """‖Σ_c p_c g_c‖, the norm of the expected gradient, which is identically zero.
+    """Compute the norm of the expected gradient, ‖Σ_c p_c g_c‖, which is zero for every input (Igoe et al. 2022).
 
-    Σ_c p_c g_c = Jᵀ Σ_c p_c (e_c − p) = 0 for every input. The numbers this score gives without smoothing are
-    round-off of the backward pass, as those in the papers are; it is here for completeness and for comparison.
+    Σ_c p_c g_c = Jᵀ Σ_c p_c (e_c − p) = 0. The numbers that this score gives without smoothing are round-off of the
+    backward pass, as those in the papers are; it is here for comparison.
+
+    Args:
+        settings: Those of `nescio.scores.gradients.GradientScore`.
+
+    Example:
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), NEGrad()).shape
+        torch.Size([5])
     """
 
     name = "negrad"
@@ -153,32 +166,49 @@ class NEGrad(GradientScore):
     rows = "expected"
 
     def __call__(self, table: NormTable) -> Tensor:
-        """The norm of the expected gradient."""
         return self.strength(table.norms)[:, 0]
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
 class UNGrad(GradientScore):
-    """(1/C) Σ_c ‖g_c‖, the mean norm over all classes alike."""
+    """Compute the mean norm of the classes' gradients, (1/C) Σ_c ‖g_c‖ (Igoe et al. 2022).
+
+    Improbable classes count as much as probable ones. It fails where foreign inputs have small activations, with which
+    the gradients shrink.
+
+    Args:
+        settings: Those of `nescio.scores.gradients.GradientScore`.
+
+    Example:
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), UNGrad()).shape
+        torch.Size([5])
+    """
 
     name = "ungrad"
     summary = "Mean norm of the classes' gradients, all classes weighted alike."
     paper = "Igoe et al. 2022"
 
     def __call__(self, table: NormTable) -> Tensor:
-        """The mean norm."""
         return self.strength(table.norms).mean(-1)
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
 class GradNorm(GradientScore):
-    """−‖(1/C) Σ_c g_c‖, the norm of the gradient of the divergence from the uniform prediction, negated.
+    """Compute the norm of the gradient towards the uniform prediction, negated: −‖(1/C) Σ_c g_c‖ (Huang et al. 2021).
 
-    The norm is large for confident inputs, so it is negated to grow with uncertainty. as_published=True gives the
-    unflipped number of the papers' tables. The original takes the last layer's weight only, in the L1 norm:
-    ``GradNorm(norm=1, layers="tensor", select="fc.weight")``, with the name of that weight.
+    The norm is large for confident inputs, so it is negated to grow with uncertainty. The original takes the last
+    layer's weight alone, in the L1 norm: ``GradNorm(norm=1, layers="tensor", select="fc.weight")``, with the name of
+    that weight. It fails where foreign inputs have large activations, with which the norm grows.
+
+    Args:
+        as_published: True gives the number of the papers' tables, which is not negated.
+        settings: Those of `nescio.scores.gradients.GradientScore`.
+
+    Example:
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), GradNorm()).shape
+        torch.Size([5])
     """
 
     as_published: bool = False
@@ -195,7 +225,6 @@ class GradNorm(GradientScore):
         self._instance("as_published", bool, "True or False")
 
     def __call__(self, table: NormTable) -> Tensor:
-        """The norm, negated unless as_published."""
         strength = self.strength(table.norms)[:, 0]
         return strength if self.as_published else -strength
 
@@ -203,21 +232,30 @@ class GradNorm(GradientScore):
 @register
 @dataclass(frozen=True, kw_only=True)
 class ExGrad(GradientScore):
-    """Σ_c p_c ‖g_c‖, the expected norm."""
+    """Compute the expected norm of the classes' gradients, Σ_c p_c ‖g_c‖ (Igoe et al. 2022).
+
+    It fails where the network is sure of a wrong answer: then the likely class has a small gradient.
+
+    Args:
+        settings: Those of `nescio.scores.gradients.GradientScore`.
+
+    Example:
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), ExGrad()).shape
+        torch.Size([5])
+    """
 
     name = "exgrad"
     summary = "Expected norm of the classes' gradients."
     paper = "Igoe et al. 2022"
 
     def __call__(self, table: NormTable) -> Tensor:
-        """The expected norm."""
         return (table.probabilities * self.strength(table.norms)).sum(-1)
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
 class REGrad(GradientScore):
-    """Σ_c √p_c ‖g_c‖^k: norms of the classes' gradients, weighted by root-probabilities; layer-selective and smoothed.
+    """Compute Σ_c √p_c ‖g_c‖^k, layer-selective and smoothed (Wang & Ji 2024, Eq. 11).
 
     The paper's Eq. 11 is printed as √p_c·‖g_c‖₂², which is power=2, the default; read as √(p_c‖g_c‖₂²), with the
     norm under the root, it is power=1. The defaults come from shifted validation pictures and wrong answers on MNIST,
@@ -225,7 +263,16 @@ class REGrad(GradientScore):
     of AUROC apart on average, so the printed form stays. On MNIST and SVHN λ from 0 to 0.5, σ up to 0.05 and the number
     of copies hardly matter; on CIFAR-10 λ from 0.3 to 1 is three to four points better than 0, and σ = 0.01 as good as
     none, 0.7 better than 0.02 and seven better than 0.05. The paper's λ: MNIST 0.3, CIFAR-10 and SVHN 0.2,
-    CIFAR-100 0.4; σ = 0.02 with 100 copies throughout, which is sigma=0.02, samples=100.
+    CIFAR-100 0.4; σ = 0.02 with 100 copies throughout, which is sigma=0.02, samples=100. It fails for networks whose
+    activations, and so gradients, shrink on foreign inputs; see `EvenGrad`.
+
+    Args:
+        power: k, 1 or 2.
+        settings: Those of `nescio.scores.gradients.GradientScore`.
+
+    Example:
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), REGrad(samples=0)).shape
+        torch.Size([5])
     """
 
     layer_decay: float | None = 0.3
@@ -242,5 +289,4 @@ class REGrad(GradientScore):
         self._choice("power", 1, 2)
 
     def __call__(self, table: NormTable) -> Tensor:
-        """The root-probability-weighted sum."""
         return (table.probabilities.sqrt() * self.strength(table.norms) ** self.power).sum(-1)

@@ -15,7 +15,15 @@ from nescio.scores.registry import register
 @register
 @dataclass(frozen=True, kw_only=True)
 class MaxLogit(ForwardScore):
-    """−max_c z_c, the largest logit, negated."""
+    """Compute the largest logit, negated: −max_c z_c (Hendrycks et al. 2022).
+
+    Unlike the largest probability it keeps the level of the logits. It fails where a foreign input excites the network
+    more than known ones do.
+
+    Example:
+        >>> MaxLogit()(torch.tensor([[1.0, 3.0]]))
+        tensor([-3.], dtype=torch.float64)
+    """
 
     name = "max_logit"
     summary = "The largest logit, negated."
@@ -24,5 +32,4 @@ class MaxLogit(ForwardScore):
     needs_level = True
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The largest logit, negated."""
         return -logits.to(torch.float64).amax(-1)

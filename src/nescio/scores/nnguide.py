@@ -23,9 +23,19 @@ from nescio.scores.registry import register
 @register
 @dataclass(frozen=True, kw_only=True)
 class NNGuide(FeatureScore):
-    """Negated energy times the mean, over the k nearest training inputs, of their own times the cosine to them.
+    """Compute the energy, guided by the k training inputs that are nearest in direction (Park et al. 2023).
 
-    With fewer than k training inputs, k is their number, which a warning says.
+    With fewer than k training inputs, k is their number, and a warning says so. It fails where foreign features point
+    like those of training inputs.
+
+    Args:
+        layer: The name of the module whose output the features are; None for the input of the last linear layer.
+        k: How many training inputs guide.
+
+    Example:
+        >>> training = torch.rand(60, 4), torch.arange(60) % 3
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), NNGuide(), fit=training).shape
+        torch.Size([5])
     """
 
     k: int = 10
@@ -41,7 +51,6 @@ class NNGuide(FeatureScore):
 
     @property
     def needs(self) -> tuple[Request, ...]:
-        """The features and the logits."""
         return Features(self.layer), Logits()
 
     def _fit(self, features: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
@@ -49,8 +58,7 @@ class NNGuide(FeatureScore):
         return unit(features) * -energy(logits)[:, None]
 
     def __call__(self, features: Tensor, logits: Tensor) -> Tensor:
-        """The guided energy."""
-        known: Tensor = self._found()
+        known: Tensor = self._fitted_state()
         self._same_width(known.shape[1], features)
         k, own = min(self.k, len(known)), unit(features)
         parts = [(rows @ known.T).topk(k, dim=1).values.mean(1) for rows in own.split(max(1, _ELEMENTS // len(known)))]

@@ -21,9 +21,17 @@ from nescio.scores.registry import register
 @register
 @dataclass(frozen=True, kw_only=True)
 class ODIN(Score):
-    """One minus the largest probability at temperature T, after a step of ε that makes the predicted class likelier.
+    """Compute 1 − max_c softmax(z(x′)/T)_c after a step x′ = x + ε·sign(∂ log p_ŷ/∂x) (Liang et al. 2018).
 
-    epsilon is in the units of the input that the model is given; 0 leaves the temperature alone.
+    It fails where ε does not fit the scale of the inputs, and for tokens, which cannot be moved.
+
+    Args:
+        temperature: T.
+        epsilon: ε, in the units of the input that the model is given; 0 leaves the temperature alone.
+
+    Example:
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), ODIN()).shape
+        torch.Size([5])
     """
 
     temperature: float = 1000.0
@@ -42,9 +50,7 @@ class ODIN(Score):
 
     @property
     def needs(self) -> tuple[NudgedLogits]:
-        """The logits after the step."""
         return (NudgedLogits(self.epsilon, self.temperature),)
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The probability that is left to the other classes."""
         return complements(logits / self.temperature).amin(-1)

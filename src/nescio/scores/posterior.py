@@ -23,10 +23,20 @@ from nescio.types import InputError
 @register
 @dataclass(frozen=True, kw_only=True)
 class Laplace(FittedScore):
-    """Mutual information over draws of the last linear layer's weights from their Laplace approximation.
+    """Compute the mutual information over draws of the last layer from its Laplace approximation.
 
-    kind: "full", "kron" or "diag", or "auto" for the first that the size of the layer allows; prior: the precision of
-    the prior, or "marglik" for the one of largest marginal likelihood.
+    After Daxberger et al. 2021. It sees the last layer alone: what earlier layers confuse, it misses.
+
+    Args:
+        samples: S, the number of draws.
+        seed: Of the draws.
+        kind: "full", "kron" or "diag", or "auto" for the first that the size of the layer allows.
+        prior: The precision of the prior, or "marglik" for the one of largest marginal likelihood.
+
+    Example:
+        >>> training = torch.rand(60, 4), torch.arange(60) % 3
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), Laplace(samples=10), fit=training).shape
+        torch.Size([5])
     """
 
     samples: int = 100
@@ -63,15 +73,23 @@ class Laplace(FittedScore):
         return request
 
     def __call__(self, p: Tensor) -> Tensor:
-        """The mutual information."""
-        self._found()
+        self._fitted_state()
         return _disagreement(p)
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
 class MutualInformation(Score):
-    """Mutual information of the class and the sample, for a posterior such as an ensemble or `MCDropout`."""
+    """Compute the mutual information of class and sample, H(p̄) − (1/S) Σ_s H(p^s) (Houlsby et al. 2011).
+
+    It needs a posterior in the place of a model, such as an ensemble or `MCDropout`, and fails where its samples agree
+    on a wrong answer.
+
+    Example:
+        >>> posterior = nescio.posteriors.InsertedDropout(torch.nn.Linear(4, 3), samples=10)
+        >>> nescio.score(posterior, torch.rand(5, 4), MutualInformation()).shape
+        torch.Size([5])
+    """
 
     name = "mutual_information"
     summary = "Disagreement of the samples of a posterior that is given in the place of a model."
@@ -81,11 +99,9 @@ class MutualInformation(Score):
 
     @property
     def needs(self) -> tuple[Predictions]:
-        """The predictions of the posterior."""
         return (Predictions(),)
 
     def __call__(self, p: Tensor) -> Tensor:
-        """The mutual information."""
         if len(p) < 2:
             raise InputError(
                 "mutual_information: expected a posterior with at least two samples, got one, which agrees with "

@@ -36,21 +36,35 @@ class ForwardScore(Score):
 @register
 @dataclass(frozen=True, kw_only=True)
 class Entropy(ForwardScore):
-    """−Σ_c p_c log p_c, between 0 and log C."""
+    """Compute the entropy of the prediction, −Σ_c p_c log p_c (Shannon 1948).
+
+    It lies between 0 and log C. It fails where the network is sure of a wrong answer, as it often is far from its
+    training data.
+
+    Example:
+        >>> Entropy()(torch.zeros(1, 2))
+        tensor([0.6931], dtype=torch.float64)
+    """
 
     name = "entropy"
     summary = "Entropy of the predicted distribution."
     paper = "Shannon 1948"
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """Entropy in nats."""
         return entropy(logits)
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
 class ExGradV(ForwardScore):
-    """−Σ_c |p_c − 1/C|: how near the prediction is to the uniform one, from −2(1 − 1/C) to 0."""
+    """Compute how near the prediction is to the uniform one, −Σ_c |p_c − 1/C| (Igoe et al. 2022).
+
+    It lies between −2(1 − 1/C) and 0, and is the factor of ExGrad that needs no gradient. It fails where entropy fails.
+
+    Example:
+        >>> ExGradV()(torch.zeros(1, 2))
+        tensor([-0.], dtype=torch.float64)
+    """
 
     name = "exgrad_v"
     summary = "Distance of the prediction from the uniform one, negated: the factor of ExGrad that needs no gradient."
@@ -58,7 +72,6 @@ class ExGradV(ForwardScore):
     sign = f"{HIGHER} (negated)"
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The negated distance."""
         p = log_probabilities(logits).exp()
         return -(p - 1.0 / p.shape[-1]).abs().sum(-1)
 
@@ -66,7 +79,15 @@ class ExGradV(ForwardScore):
 @register
 @dataclass(frozen=True, kw_only=True)
 class MaxProbability(ForwardScore):
-    """1 − max_c p_c, summed from the other classes, so that sure predictions keep their order."""
+    """Compute one minus the largest probability, 1 − max_c p_c (Hendrycks & Gimpel 2017).
+
+    It is summed from the other classes, so that sure predictions keep their order. It fails where the network is sure
+    of a wrong answer.
+
+    Example:
+        >>> MaxProbability()(torch.zeros(1, 4))
+        tensor([0.7500], dtype=torch.float64)
+    """
 
     name = "max_probability"
     summary = "One minus the largest probability."
@@ -74,17 +95,24 @@ class MaxProbability(ForwardScore):
     sign = f"{HIGHER} (one minus it)"
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The probability that is left to the other classes."""
         return complements(logits).amin(-1)
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
 class Energy(ForwardScore):
-    """−T log Σ_c exp(z_c/T): large where all logits are small.
+    """Compute the free energy of the logits, −T log Σ_c exp(z_c/T) (Liu et al. 2020).
 
-    It depends on the level of the logits, which a softmax forgets: of a model that hands out probabilities only,
-    it is meaningful only where the logits under its softmax can be reached.
+    It is large where all logits are small. It depends on the level of the logits, which a softmax forgets: of a model
+    that returns probabilities it means something only where the logits under its softmax can be reached. It fails where
+    a foreign input excites the network more than known ones do.
+
+    Args:
+        temperature: T.
+
+    Example:
+        >>> Energy()(torch.zeros(1, 2))
+        tensor([-0.6931], dtype=torch.float64)
     """
 
     temperature: float = 1.0
@@ -98,14 +126,25 @@ class Energy(ForwardScore):
         self._number("temperature", above=0.0)
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The free energy."""
         return -self.temperature * (logits.to(torch.float64) / self.temperature).logsumexp(-1)
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
 class GEN(ForwardScore):
-    """Σ_c p_c^γ (1 − p_c)^γ over the `top` likeliest classes: an entropy in which small probabilities weigh more."""
+    """Compute the generalised entropy Σ_c p_c^γ (1 − p_c)^γ of the likeliest classes (Liu et al. 2023).
+
+    It is an entropy in which small probabilities weigh more. It fails where the network is sure of a wrong answer and
+    leaves nothing to the other classes.
+
+    Args:
+        gamma: γ; the smaller, the more improbable classes weigh.
+        top: How many of the likeliest classes count.
+
+    Example:
+        >>> GEN(gamma=1.0)(torch.zeros(1, 2))
+        tensor([0.5000], dtype=torch.float64)
+    """
 
     gamma: float = 0.1
     top: int = 100
@@ -119,7 +158,6 @@ class GEN(ForwardScore):
         self._integer("top", at_least=1)
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The generalised entropy."""
         log_p = log_probabilities(logits)
         terms = (self.gamma * (log_p + complements(logits).log())).exp()
         likeliest = log_p.topk(min(self.top, log_p.shape[-1])).indices

@@ -20,7 +20,18 @@ from nescio.scores.registry import register
 @register
 @dataclass(frozen=True, kw_only=True)
 class ReAct(LastLayerScore, FittedScore):
-    """Energy of the logits from features that are clipped at a percentile of those of the training data."""
+    """Compute the energy of the logits from clipped features, min(h, t) (Sun et al. 2021).
+
+    It fails where foreign inputs excite no feature beyond what training inputs do.
+
+    Args:
+        percentile: t is this percentile of all features of all training inputs.
+
+    Example:
+        >>> training = torch.rand(60, 4), torch.arange(60) % 3
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), ReAct(), fit=training).shape
+        torch.Size([5])
+    """
 
     percentile: float = 90.0
 
@@ -35,5 +46,4 @@ class ReAct(LastLayerScore, FittedScore):
         return float(np.percentile(features.numpy(), self.percentile))
 
     def __call__(self, features: Tensor, logits: Tensor, layer: Tensor) -> Tensor:
-        """The energy of the clipped features."""
-        return energy_of(features.clamp(max=self._found()), layer)
+        return energy_of(features.clamp(max=self._fitted_state()), layer)

@@ -24,7 +24,21 @@ S = TypeVar("S", bound=type[Score])
 
 
 def register(cls: S) -> S:
-    """Class decorator: make a score known by its name, once its card is complete."""
+    """Make a score known by its name; a class decorator.
+
+    Args:
+        cls: The class of the score, with a complete card.
+
+    Returns:
+        The class itself.
+
+    Raises:
+        TypeError: Something is missing on the card, or the name belongs to another score.
+
+    Example:
+        >>> register(nescio.scores.Entropy).name
+        'entropy'
+    """
     missing = [entry for entry in _CARD if not hasattr(cls, entry)]
     if missing:
         raise TypeError(f"expected {cls.__name__} to state {', '.join(missing)}; add it as a class attribute")
@@ -44,7 +58,15 @@ def discover(package: str, folders: Iterable[str]) -> None:
 
 
 def names() -> list[str]:
-    """The names of all methods, in the order of the table."""
+    """Return the names of all methods, in the order of the table.
+
+    Returns:
+        The names.
+
+    Example:
+        >>> "entropy" in names()
+        True
+    """
     order = {"gradients": 0, "draws": 1, "forward": 2}  # within a family: as they stand in its file
 
     def place(name: str) -> tuple[int, bool]:
@@ -54,7 +76,22 @@ def names() -> list[str]:
 
 
 def get(method: str | type[Score] | Method, **settings: Any) -> Method:
-    """The method of this name with these settings; a method object is taken as it is, changed by the settings."""
+    """Return a method with settings.
+
+    Args:
+        method: A name, a class of score, or an object, which is returned with the settings changed.
+        settings: The settings to set; the others are the defaults, or those of the object.
+
+    Returns:
+        The method.
+
+    Raises:
+        InputError: There is no such method or setting; the message names the nearest one.
+
+    Example:
+        >>> get("knn", k=5)
+        KNN(layer=None, k=5, normalise=True, average=False)
+    """
     if isinstance(method, str):
         if method not in _methods:
             raise InputError(f"expected the name of a method, got '{method}'; {_suggest(method, names())}")
@@ -118,7 +155,23 @@ def _suggest(word: str, known: list[str]) -> str:
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """One line of the table of methods."""
+    """Hold one line of the table of methods.
+
+    Args:
+        name: The name by which the method is called.
+        requires: What it is computed from: "forward", "gradients", "draws" or "posterior".
+        needs_training_data: Whether it has to be fitted.
+        cost: Forward passes for one input.
+        paper: Where it comes from.
+        sign: What a higher number means.
+        composes: Refinements that its settings can switch on.
+        summary: One sentence.
+        settings: Each setting with its default.
+
+    Example:
+        >>> methods()[0].name
+        'negrad'
+    """
 
     name: str
     requires: str
@@ -128,7 +181,7 @@ class MethodInfo:
     sign: str
     composes: tuple[str, ...]
     summary: str
-    settings: dict[str, Any]  # each with its default
+    settings: dict[str, Any]
 
     @property
     def needs(self) -> str:
@@ -137,7 +190,15 @@ class MethodInfo:
 
 
 class MethodTable(Sequence[MethodInfo]):
-    """The methods as a sequence that prints as a table."""
+    """Hold the methods as a sequence that prints as a table.
+
+    Args:
+        rows: The lines.
+
+    Example:
+        >>> len(methods()) == len(names())
+        True
+    """
 
     NOTE = "Cost: forward passes for one input; C classes, N noisy copies or draws, h the last layer's share of a pass."
 
@@ -177,7 +238,15 @@ class MethodTable(Sequence[MethodInfo]):
 
 
 def methods() -> MethodTable:
-    """All methods: what each needs, its cost in forward passes, its paper and its sign. Prints as a table."""
+    """Return all methods: what each needs, its cost in forward passes, its paper and its sign.
+
+    Returns:
+        A sequence of `MethodInfo` that prints as a table.
+
+    Example:
+        >>> [method.name for method in nescio.methods() if method.requires == "posterior"]
+        ['mutual_information']
+    """
     return MethodTable([_info(_methods[name]) for name in names()])
 
 

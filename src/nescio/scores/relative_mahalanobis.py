@@ -24,9 +24,18 @@ class _Part(Mahalanobis):
 @register
 @dataclass(frozen=True, kw_only=True)
 class RelativeMahalanobis(FeatureScore):
-    """Squared Mahalanobis distance to the nearest class, less that to all training data together.
+    """Compute the squared Mahalanobis distance to the nearest class, less that to all training data (Ren et al. 2021).
 
-    shrinkage: of both covariances, as for `Mahalanobis`: "auto", or a number from 0 to 1.
+    It needs two classes or more. It fails for inputs that are unusual for every class alike: that part is taken off.
+
+    Args:
+        layer: The name of the module whose output the features are; None for the input of the last linear layer.
+        shrinkage: Of both covariances, as for `Mahalanobis`: "auto", or a number from 0 to 1.
+
+    Example:
+        >>> training = torch.rand(60, 4), torch.arange(60) % 3
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), RelativeMahalanobis(), fit=training).shape
+        torch.Size([5])
     """
 
     shrinkage: float | str = "auto"
@@ -49,6 +58,5 @@ class RelativeMahalanobis(FeatureScore):
         return plain.fitted([features], labels), plain.fitted([features], torch.zeros_like(labels))
 
     def __call__(self, features: Tensor) -> Tensor:
-        """The difference of the distances."""
-        nearest, whole = self._found()
+        nearest, whole = self._fitted_state()
         return nearest(features) - whole(features)

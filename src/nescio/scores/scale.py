@@ -19,7 +19,17 @@ from nescio.scores.registry import register
 @register
 @dataclass(frozen=True, kw_only=True)
 class Scale(LastLayerScore):
-    """Energy of the logits from features that are scaled by exp(their sum over the sum of the largest)."""
+    """Compute the energy of the logits from scaled features, h·exp(s/s_K) (Xu et al. 2024).
+
+    It was made for wide ReLU networks. On small networks and on transformers it is known to fail.
+
+    Args:
+        percentile: s_K is the sum of the features above this percentile of their own input, and s that of all.
+
+    Example:
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), Scale()).shape
+        torch.Size([5])
+    """
 
     percentile: float = 85.0
 
@@ -31,5 +41,4 @@ class Scale(LastLayerScore):
         self._number("percentile", at_least=0.0, below=100.0)
 
     def __call__(self, features: Tensor, logits: Tensor, layer: Tensor) -> Tensor:
-        """The energy of the scaled features."""
         return energy_of(features * largest(features, self.percentile)[1], layer)

@@ -23,7 +23,18 @@ from nescio.types import InputError
 @register
 @dataclass(frozen=True, kw_only=True)
 class SHE(FeatureScore):
-    """Inner product of the features and the mean ones of the predicted class, negated."""
+    """Compute the inner product of the features and their mean in the predicted class, −hᵀS_ŷ (Zhang et al. 2023).
+
+    It fails where foreign inputs have large features, because the length of h counts.
+
+    Args:
+        layer: The name of the module whose output the features are; None for the input of the last linear layer.
+
+    Example:
+        >>> training = torch.rand(60, 4), torch.arange(60) % 3
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), SHE(), fit=training).shape
+        torch.Size([5])
+    """
 
     name = "she"
     summary = "Match of the features with the mean ones of the predicted class, negated."
@@ -32,7 +43,6 @@ class SHE(FeatureScore):
 
     @property
     def needs(self) -> tuple[Request, ...]:
-        """The features and the logits."""
         return Features(self.layer), Logits()
 
     def _fit(self, features: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
@@ -54,7 +64,6 @@ class SHE(FeatureScore):
         return patterns
 
     def __call__(self, features: Tensor, logits: Tensor) -> Tensor:
-        """The inner product, negated."""
-        patterns: Tensor = self._found()
+        patterns: Tensor = self._fitted_state()
         self._same_width(patterns.shape[1], features)
         return -(features * patterns[logits.argmax(1)]).sum(1)

@@ -23,9 +23,19 @@ from nescio.scores.registry import register
 @register
 @dataclass(frozen=True, kw_only=True)
 class ShiftEntropy(Score):
-    """Entropy of the mean prediction over nine copies of a picture, shifted by up to `pixels` along both sides.
+    """Compute the entropy of the mean prediction over nine shifted copies, H((1/9) Σ_s p(x_s)).
 
-    "auto" is a sixteenth of the shorter side (2 pixels of 32), but 1 at least and 4 at most.
+    After Ayhan & Berens 2018. It fails for networks that do not bear a shift, because they then doubt known pictures
+    too.
+
+    Args:
+        pixels: The shift along both sides; "auto" is a sixteenth of the shorter side (2 pixels of 32), but at least 1
+            and at most 4.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+        >>> nescio.score(model, torch.rand(5, 1, 8, 8), ShiftEntropy()).shape
+        torch.Size([5])
     """
 
     pixels: int | Literal["auto"] = "auto"
@@ -42,9 +52,7 @@ class ShiftEntropy(Score):
 
     @property
     def needs(self) -> tuple[ShiftedLogits]:
-        """The logits of the copies."""
         return (ShiftedLogits(self.pixels),)
 
     def __call__(self, draws: Tensor) -> Tensor:
-        """The entropy of the mean."""
         return entropy(log_probabilities(draws).logsumexp(0))

@@ -21,12 +21,22 @@ from nescio.types import NormTable
 @register
 @dataclass(frozen=True, kw_only=True)
 class Squared(GradientScore):
-    """Σ_c p_c ‖g_c‖²: how far, to leading order, the prediction moves under noise of the parameters."""
+    """Compute the expected squared norm of the classes' gradients, Σ_c p_c ‖g_c‖².
+
+    A score of nescio's own: how far, to leading order, the prediction moves under noise on the parameters. It fails
+    where the network is sure of a wrong answer.
+
+    Args:
+        settings: Those of `nescio.scores.gradients.GradientScore`.
+
+    Example:
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), Squared()).shape
+        torch.Size([5])
+    """
 
     name = "squared"
     summary = "Expected squared norm of the classes' gradients: how far noise of the parameters moves the prediction."
     paper = "nescio"
 
     def __call__(self, table: NormTable) -> Tensor:
-        """The expected squared norm."""
         return (table.probabilities * self.strength(table.norms).square()).sum(-1)

@@ -23,7 +23,19 @@ from nescio.types import InputError
 @register
 @dataclass(frozen=True, kw_only=True)
 class ViM(LastLayerScore, FittedScore):
-    """Energy, and the part of the features outside of the main directions, "auto" or a number, of the training data."""
+    """Compute the energy, and add how far the features lie outside the main directions (Wang et al. 2022).
+
+    These directions are those in which the training features vary most; the formula is above. It fails where foreign
+    features lie in the same directions, and needs more training inputs than directions.
+
+    Args:
+        dimension: The number of main directions, or "auto" to choose it from the width of the features.
+
+    Example:
+        >>> training = torch.rand(60, 4), torch.arange(60) % 3
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), ViM(), fit=training).shape
+        torch.Size([5])
+    """
 
     dimension: int | str = "auto"
 
@@ -51,7 +63,6 @@ class ViM(LastLayerScore, FittedScore):
         return origin, outside, float(logits.amax(1).mean().abs() / (seen @ outside).norm(dim=1).mean())
 
     def __call__(self, features: Tensor, logits: Tensor, layer: Tensor) -> Tensor:
-        """The scaled residual, and the energy."""
-        origin, outside, alpha = self._found()
+        origin, outside, alpha = self._fitted_state()
         self._same_width(len(origin), features)
         return alpha * ((features - origin) @ outside).norm(dim=1) + energy(logits)

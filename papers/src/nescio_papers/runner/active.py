@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from nescio import training
 from nescio.evaluate import active as learning
 from nescio.posteriors.deterministic import Deterministic
-from nescio.scores.base import waits
+from nescio.scores.base import must_be_fitted
 from nescio.scoring import fit, score
 from nescio.types import InputError
 from nescio.zoo import Normalised
@@ -133,7 +133,7 @@ class Learner:
 
     def score(self, model: nn.Module, indices: Any, method: Any) -> Tensor:
         """How much the network doubts these pictures; methods that need training data get those with labels."""
-        if waits(method):
+        if must_be_fitted(method):
             x, y = self._pair(self.labelled)
             method = fit(model, method, (to_floats(x), y), progress=False)
         pictures = self.data.x[torch.as_tensor(indices)]

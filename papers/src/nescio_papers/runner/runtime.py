@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nescio.scores.base import waits
+from nescio.scores.base import must_be_fitted
 from nescio.scoring import fit, score
 from nescio_papers.runner import facts
 from nescio_papers.runner.cells import digest, read_json, write_json
@@ -58,7 +58,7 @@ def measure(
 
 def _seconds(method: Any, model: Model, column: Column, parts: Parts, count: int) -> float:
     x = parts.known(column.known).floats(0, count)
-    if waits(method):
+    if must_be_fitted(method):
         training = parts.known(column.known, "train")
         method = fit(model.network, method, training.batches(parts.scale.training or len(training.x)), progress=False)
     score(model.network, x, method, progress=False)

@@ -17,7 +17,7 @@ from nescio.posteriors.deterministic import Deterministic
 from nescio.posteriors.ensemble import DeepEnsemble
 from nescio.quantities import Logits
 from nescio.scores import MutualInformation
-from nescio.scores.base import waits
+from nescio.scores.base import must_be_fitted
 from nescio.scoring import fit, score
 from nescio_papers.runner.cells import EMPTY, Cell, Cells
 from nescio_papers.runner.methods import described
@@ -142,7 +142,7 @@ class Scorer:
 
     def _ready(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """The methods, fitted where they have to be, once for this model."""
-        waiting = {key: method for key, method in group.items() if waits(method) and key not in self._fitted}
+        waiting = {key: method for key, method in group.items() if must_be_fitted(method) and key not in self._fitted}
         if waiting and self.training is not None:
             self.check()
             batches = self.training.batches(self.fit_count or len(self.training.x))
@@ -153,7 +153,7 @@ class Scorer:
 
 def _heavy(method: Any) -> tuple[Any, ...]:
     """What methods of a group have in common: the quantities they need beyond logits; fitted ones stay together."""
-    if waits(method):
+    if must_be_fitted(method):
         return ("fitted",)
     return tuple(request for request in method.needs if request != Logits())
 
