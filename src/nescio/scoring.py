@@ -201,7 +201,7 @@ def _fitted(
     """The methods, those fitted that have to be, in one pass over the training data."""
     requests = [request for one in methods.values() if must_be_fitted(one) for request in one.training]
     fits = {request: request.start_fit(classifier) for request in requests}
-    to_answer = [request for request, one in fits.items() if one.needs_answer]
+    to_answer = [request for request, fit in fits.items() if fit.needs_answer]
     labels: list[Tensor] = []
     size, step = total(data[0] if isinstance(data, tuple) and len(data) == 2 else data), chunk or _TRAINING_INPUTS
     with preserved(classifier), bar(size, show=progress, description="fitting") as shown:
@@ -209,19 +209,18 @@ def _fitted(
             for start in range(0, len(y), step):
                 x, labels_of_x = inputs.take(batch, slice(start, start + step)), y[start : start + step]
                 answers = compute(classifier, x, to_answer, chunk)
-                for request, one in fits.items():
-                    one.absorb(x, labels_of_x, answers.get(request))
+                for request, fit in fits.items():
+                    fit.absorb(x, labels_of_x, answers.get(request))
                 labels.append(labels_of_x)
                 shown.update(len(labels_of_x))
         if not labels:
             raise InputError("expected training data of at least one input, got none; give all of it as fit=(x, y)")
-        values = {request: one.finish() for request, one in fits.items()}
-    return {
-        key: one.fitted([values[request] for request in one.training], torch.cat(labels))
-        if must_be_fitted(one)
-        else one
-        for key, one in methods.items()
-    }
+        values = {request: fit.finish() for request, fit in fits.items()}
+    fitted = dict(methods)
+    for key, one in methods.items():
+        if must_be_fitted(one):
+            fitted[key] = one.fitted([values[request] for request in one.training], torch.cat(labels))
+    return fitted
 
 
 def _source(model: Any, output: Output | None) -> Classifier | Posterior:

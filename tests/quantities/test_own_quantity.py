@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import nescio
-from nescio.batch.jobs import DataAt, Job, ModelAt, identity
+from nescio.batch.jobs import Job, identity
 from nescio.batch.streaming import stream
 from nescio.data import read_table
 from nescio.data.parts import Parts
@@ -20,6 +20,7 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.quantities import Budget, Features, Fit, ForwardPass, ForwardRequest, Logits, Request, compute
 from nescio.scores import FittedScore, Score, register, registry
+from nescio.specs import DataSpec, ModelSpec
 from nescio.types import ModelError
 
 
@@ -202,7 +203,7 @@ def test_a_posterior_answers_it(model: nn.Sequential, x: Tensor) -> None:
 def test_it_is_streamed(model: nn.Sequential, x: Tensor, data: tuple[Tensor, Tensor]) -> None:
     np.savez("x.npz", x=x.numpy())
     np.savez("training.npz", x=data[0].numpy(), y=data[1].numpy())
-    job = Job(ModelAt("ownmodels:build"), DataAt("x.npz"), (Own(),), fit=DataAt("training.npz"), batch=2)
+    job = Job(ModelSpec("ownmodels:build"), DataSpec("x.npz"), (Own(),), fit=DataSpec("training.npz"), batch=2)
     ready = job.open()
     with Parts("out", len(ready.rows), 4, identity(job, ready), ending=".csv") as parts:
         stream(ready, parts)

@@ -141,8 +141,8 @@ def _is_gpu(devices: list[torch.device]) -> bool:
     return len(set(devices)) == 1 and devices[0].type == "cuda"
 
 
-def _agree(found: Tensor, expected: Tensor) -> bool:
+def _agree(logits: Tensor, expected: Tensor) -> bool:
     """Whether two ways to the same logits differ by no more than float32's, or float64's, round-off."""
     scale = expected.abs().max().to(torch.float64)
     tolerance = 100 * min(torch.finfo(expected.dtype).eps, torch.finfo(torch.float32).eps)
-    return found.shape == expected.shape and bool((found - expected).abs().max() <= tolerance * scale)
+    return logits.shape == expected.shape and bool((logits - expected).abs().max() <= tolerance * scale)

@@ -169,7 +169,7 @@ class FittedScore(Score):
         """What is kept of the values and the labels, which come last."""
         raise NotImplementedError
 
-    def _found(self) -> Any:
+    def _fitted_state(self) -> Any:
         if self._state is None:
             raise InputError(
                 f"expected '{self.name}' to be fitted, got one that was not; give training data as "
