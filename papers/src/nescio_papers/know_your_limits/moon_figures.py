@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 import nescio.limits
-from nescio.plots import surfaces as draw
 from nescio.posteriors import DeepEnsemble, PosteriorBase
 from nescio.scoring import score
+from nescio_papers.know_your_limits import drawing as draw
 from nescio_papers.know_your_limits.doubts import METRICS, Doubt, doubt, reader, single
 from nescio_papers.know_your_limits.half_moons import WINDOW, Moons, between
 from nescio_papers.runner.cells import State, kept

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from nescio import limits, training
-from nescio.plots import surfaces as draw
+from nescio_papers.know_your_limits import drawing as draw
 from nescio_papers.know_your_limits.half_moons import WINDOW, Moons, half_moons
 from nescio_papers.know_your_limits.models import Net, Plan, Trainer, mlp
 from nescio_papers.know_your_limits.polygons import Floats, Polygons, Window, polygons

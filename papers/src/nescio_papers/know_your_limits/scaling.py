@@ -17,9 +17,9 @@ from torch import Tensor
 
 from nescio import evaluate, scores
 from nescio._common.lazy_imports import need
-from nescio.plots import surfaces as draw
 from nescio.posteriors import PosteriorBase
 from nescio.scoring import score
+from nescio_papers.know_your_limits import drawing as draw
 from nescio_papers.know_your_limits.doubts import METRICS, reader, single
 from nescio_papers.know_your_limits.models import Net, Plan, Trainer, accuracy
 from nescio_papers.runner.cells import read_json, write_json

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from nescio.plots import surfaces as draw
 from nescio.types import InputError
+from nescio_papers.know_your_limits import drawing as draw
 
 LIMITS = {"entropy": (0.0, 1.0), "variance": (0.0, 0.25)}
 RAMP = torch.arange(12.0).view(3, 4) / 11
