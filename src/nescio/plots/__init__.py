@@ -1,6 +1,6 @@
-"""Pictures of results: functions that take numbers and give a matplotlib figure, which a user may change and save.
+"""Pictures of results: functions from numbers to a matplotlib figure, which a user may change and save.
 
-No function here sees a model, and none touches pyplot or any other global state.
+No function here sees a model, and none touches pyplot or other global state.
 """
 
 from nescio.plots.embedding import embedding

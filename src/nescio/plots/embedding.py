@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARKS = ("o", "s", "^", "D", "v", "p")
-MOST = 60  # labels; more cannot be read
-MANY = 2000  # points; more are one picture within an SVG or PDF, which would be slow to show otherwise
+MOST_LABELS = 60
+"""More cannot be read."""
+MANY_POINTS = 2000
+"""More are one picture within an SVG or PDF, which would be slow to show otherwise."""
 
 
 def embedding(
@@ -35,12 +37,30 @@ def embedding(
     width: float = 5.8,
     height: float = 4.6,
 ) -> Figure:
-    """Scatter of points [N, 2], or of features [N, D], coloured by the uncertainty [N]; `name` is on the colour bar.
+    """Draw inputs as points that are coloured by their uncertainty.
 
-    labels [N]: a word or class of each input, written in the middle of its points. marks: masks by name, such as
-    {"wrong": predicted != y}, whose inputs get a frame. Darker is more uncertain; from 100 inputs on the colours reach
-    from the 1st to the 99th percentile, so that an outlier does not take all of them. Which of two points lies on top
-    is drawn at random, always the same way: neither the order of the inputs nor their uncertainty decides.
+    Darker is more uncertain. From 100 inputs on the colours reach from the 1st to the 99th percentile, so that an
+    outlier does not take all of them. Which of two points lies on top is drawn at random, always the same way.
+
+    Args:
+        points: Places ``[N, 2]``, or features ``[N, D]``, which are projected on two principal components.
+        uncertainty: One number for each input ``[N]``.
+        labels: A word or class for each input ``[N]``, written in the middle of its points.
+        marks: Masks ``[N]`` by name, such as ``{"wrong": predicted != y}``; their inputs get a frame.
+        name: What stands beside the colour bar.
+        width: The width in inches.
+        height: The height in inches.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: If the arrays do not fit each other or hold infinite numbers.
+
+    Example:
+        >>> figure = nescio.plots.embedding(np.eye(3), [0.1, 0.5, 0.9])
+        >>> figure.axes[0].get_xlabel()
+        'first principal component (50 %)'
     """
     colours = scores(uncertainty, "uncertainty")
     if not np.isfinite(colours).all():
@@ -54,7 +74,7 @@ def embedding(
     x, y = place[order].T
     area = float(np.clip(12000 / colours.size, 4, 40))
     drawn = ax.scatter(
-        x, y, area, colours[order], cmap="viridis_r", vmin=low, vmax=high, linewidth=0, rasterized=x.size > MANY
+        x, y, area, colours[order], cmap="viridis_r", vmin=low, vmax=high, linewidth=0, rasterized=x.size > MANY_POINTS
     )
     bar = figure.colorbar(drawn, ax=ax, label=name, extend=extend, aspect=30)
     if colours.min() == colours.max():
@@ -131,22 +151,12 @@ def _write(ax: Axes, place: Floats, labels: Any) -> None:
             f"labels: expected one for each of the {len(place)} inputs, but got shape {list(labels.shape)}"
         )
     different = np.unique(labels)
-    if different.size > MOST:
+    if different.size > MOST_LABELS:
         raise InputError(
-            f"labels: expected at most {MOST} different ones, but got {different.size}; mark a few instead"
+            f"labels: expected at most {MOST_LABELS} different ones, but got {different.size}; mark a few instead"
         )
     stroke = need("matplotlib.patheffects", "demo").withStroke(linewidth=3, foreground="white")
     for label in different:
         x, y = np.median(place[labels == label], axis=0)
-        ax.text(
-            x,
-            y,
-            str(label),
-            color=INK,
-            weight="bold",
-            size="large",
-            ha="center",
-            va="center",
-            zorder=5,
-            path_effects=[stroke],
-        )
+        look: dict[str, Any] = {"color": INK, "weight": "bold", "size": "large", "ha": "center", "va": "center"}
+        ax.text(x, y, str(label), zorder=5, path_effects=[stroke], **look)

@@ -14,7 +14,8 @@ from nescio.types import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SPAN = 30  # a score whose largest value is this many times its smallest is shown on a logarithmic axis
+SPAN = 30
+"""A score whose largest value is this many times its smallest is shown on a logarithmic axis."""
 
 
 def histogram(
@@ -26,7 +27,27 @@ def histogram(
     width: float = 7.2,
     height: float = 3.4,
 ) -> Figure:
-    """How many inputs of each group have which score. log=None takes a logarithmic axis where scores span far."""
+    """Draw how many inputs of each group have which score.
+
+    Args:
+        groups: The scores of each group by its name.
+        xlabel: What the score is.
+        log: Whether the axis of the scores is logarithmic; None decides by how far they span.
+        bins: The number of bins, which all groups share.
+        width: The width in inches.
+        height: The height in inches.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: If a group is empty or has infinite scores, or for log=True scores of 0 or less.
+
+    Example:
+        >>> figure = nescio.plots.histogram({"known": [0.1, 0.2], "foreign": [0.8]}, "entropy")
+        >>> figure.axes[0].get_xlabel()
+        'entropy'
+    """
     values = {name: np.asarray(scores, dtype=np.float64).ravel() for name, scores in groups.items()}
     if not values or any(not scores.size for scores in values.values()):
         raise InputError("groups: expected at least one group, and at least one score in each")

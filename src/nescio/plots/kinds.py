@@ -26,11 +26,29 @@ def kinds(
     width: float = 9.6,
     height: float = 3.2,
 ) -> Figure:
-    """Three histograms side by side, and in each the groups, such as {"correct": mask, "wrong": mask, "OOD": mask}.
+    """Draw histograms of total, aleatoric and epistemic uncertainty side by side.
 
-    A mask says for each input whether it belongs to the group; without groups all inputs are one. Bars are shares of
-    the group, so that a small group shows as well as a large one. A group without inputs is named, and empty. log=True
-    takes logarithmic axes over six decades, and what lies below is in the first bin.
+    Bars are shares of the group, so that a small group shows as well as a large one. A group without inputs is named,
+    and empty.
+
+    Args:
+        decomposition: The three kinds of uncertainty ``[N]`` each, from `nescio.decompose`.
+        groups: Masks ``[N]`` by name, such as ``{"correct": mask, "wrong": mask}``; without them all inputs are one.
+        log: Whether axes are logarithmic, over six decades; what lies below is in the first bin.
+        bins: The number of bins.
+        width: The width in inches.
+        height: The height in inches.
+
+    Returns:
+        The figure, with three axes.
+
+    Raises:
+        InputError: If a part is not finite, a mask does not fit, or all groups are empty.
+
+    Example:
+        >>> parts = nescio.decompose(torch.tensor([[[0.9, 0.1]], [[0.2, 0.8]]]))
+        >>> [ax.get_xlabel() for ax in nescio.plots.kinds(parts).axes][:2]
+        ['total (nats)', 'aleatoric: of the data (nats)']
     """
     if not isinstance(decomposition, Decomposition):
         raise InputError(f"decomposition: expected what nescio.decompose gives, but got {type(decomposition).__name__}")

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PALE = 0.4  # of the way from white to black that the picture under a map takes
-ABOVE = ("#e69f0000", "#e69f00c0", "#d55e00", "#a03500", "#6b1d00")  # 0 to the top; lightness falls all the way
-LARGE, BEYOND = 64 * 64, 0.005
+PALE = 0.4
+"""How far from white to black the picture under a map goes."""
+ABOVE = ("#e69f0000", "#e69f00c0", "#d55e00", "#a03500", "#6b1d00")
 BELOW = ("#56b4e900", "#56b4e9c0", "#0072b2", "#00517e", "#00304d")
+"""Colours from 0 to the ends of the scale, above and below 0; lightness falls all the way."""
+LARGE, BEYOND = 64 * 64, 0.005
+"""In a map of more pixels than this, so large a share of them lies beyond the end of the scale."""
 
 
 def maps(
@@ -40,11 +43,27 @@ def maps(
     unit: str = "nats per pixel",
     side: float = 2.5,
 ) -> Figure:
-    """A picture [H, W] or [channels, H, W], and maps [H, W] of it by name, such as {"epistemic": map, "total": map}.
+    """Draw an input and the maps of its uncertainty side by side.
 
-    values: the uncertainty that each map is about, written above it. A picture with values outside of [0, 1] is
-    stretched to its own range; one that has neither 1 nor 3 channels is shown as their mean. unit: of the colour bar.
-    side: width of a panel in inches.
+    Args:
+        parts: Maps ``[H, W]`` by name, such as ``{"epistemic": map, "total": map}``.
+        picture: The input ``[H, W]`` or ``[channels, H, W]``. Values outside of [0, 1] are stretched to their own
+            range; neither 1 nor 3 channels are shown as their mean.
+        values: The uncertainty that each map is about, written above it.
+        title: A title over all.
+        unit: What the colour bar is in.
+        side: The width of a panel in inches.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: If there is no map, maps have different shapes, or the picture has other pixels than they.
+
+    Example:
+        >>> figure = nescio.plots.maps({"total": np.eye(4)}, picture=np.zeros((4, 4)))
+        >>> [ax.get_title() for ax in figure.axes[:2]]
+        ['input', 'total']
     """
     named = {name: _finite(one, name, 2, "a map [H, W]") for name, one in _some(parts).items()}
     shapes = {one.shape for one in named.values()}
@@ -89,9 +108,29 @@ def feature_bars(
     most: int = 12,
     width: float = 6.4,
 ) -> Figure:
-    """Bars of the features or tokens with the largest share of the last of the parts, each [F], the largest on top.
+    """Draw the features or tokens with the largest share of the uncertainty as bars, the largest on top.
 
     What the others have together is the lowest bar, so that nothing is left out.
+
+    Args:
+        parts: Numbers ``[F]`` by name; the last of them decides which features are shown.
+        names: What the features are called.
+        values: The uncertainty that each part is about, for the legend.
+        title: A title over all.
+        unit: What the numbers are in.
+        most: The number of features that are shown.
+        width: The width in inches.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: If there is no part, or names and parts do not fit each other.
+
+    Example:
+        >>> figure = nescio.plots.feature_bars({"total": [0.1, 0.6, 0.2]}, ["age", "pay", "height"], most=1)
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['pay', '2 others together']
     """
     named = {name: _finite(one, name, 1, "one number for each feature, [F]") for name, one in _some(parts).items()}
     sizes = {one.size for one in named.values()} | {len(names)}
@@ -136,7 +175,22 @@ def _finite(given: Values, name: str, dims: int, what: str) -> Floats:
 
 
 def visible(picture: Values, shape: tuple[int, int]) -> Floats:
-    """The picture as matplotlib takes it, [H, W] or [H, W, 3] in [0, 1]."""
+    """Return a picture as matplotlib takes it.
+
+    Args:
+        picture: Numbers ``[H, W]`` or ``[channels, H, W]``.
+        shape: The height and the width that it must have.
+
+    Returns:
+        Numbers ``[H, W]`` or ``[H, W, 3]`` in [0, 1].
+
+    Raises:
+        InputError: If the picture has another shape or numbers that are not finite.
+
+    Example:
+        >>> visible(np.array([[0.0, 4.0]]), (1, 2))
+        array([[0., 1.]])
+    """
     array = numbers(picture, "picture", "a picture").astype(np.float64, copy=False)
     if array.ndim not in (2, 3) or array.shape[-2:] != shape or array.size == 0 or not np.isfinite(array).all():
         raise InputError(
@@ -152,10 +206,21 @@ def visible(picture: Values, shape: tuple[int, int]) -> Floats:
 
 
 def ends(every: Iterable[Floats]) -> tuple[float, float]:
-    """The ends of the scale of colours that all maps share."""
+    """Return the ends of the scale of colours that all maps share.
+
+    Args:
+        every: The maps.
+
+    Returns:
+        The lowest and the highest value; the lowest is 0 where no map has negative values.
+
+    Example:
+        >>> ends([np.array([[0.5]]), np.array([[-2.0]])])
+        (-2.0, 2.0)
+    """
     several = list(every)
-    reach = max(_top(one) for one in several) or 1.0  # no doubt: nothing coloured
-    return -reach if min(float(one.min()) for one in several) < 0 else 0.0, reach
+    highest = max(_top(one) for one in several) or 1.0  # no doubt: nothing coloured
+    return -highest if min(float(one.min()) for one in several) < 0 else 0.0, highest
 
 
 def _scale(every: Iterable[Floats]) -> dict[str, Any]:

@@ -23,12 +23,26 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def reliability(results: Reliability | Mapping[str, Reliability], size: float = 4.4) -> Figure:
-    """The diagram of one result, or several in one, such as {"before": …, "after": …}; size is the width in inches.
+    """Draw how often the answers of each confidence are right, and how many there are.
 
     One result has a bar for each bin, up to the accuracy, and the gap to the mean confidence is hatched. Several have
     a point (confidence, accuracy) for each bin, and the gap between the two is shaded. A bin of few inputs, whose
-    accuracy is mostly luck, has a small point and a pale gap. Below are the counts. `figure.axes` are the diagram and
-    the counts.
+    accuracy is mostly luck, has a small point and a pale gap.
+
+    Args:
+        results: What `nescio.evaluate.reliability` gives, or several by name, such as ``{"before": …, "after": …}``.
+        size: The width in inches.
+
+    Returns:
+        The figure, whose axes are the diagram and the counts below it.
+
+    Raises:
+        InputError: If results are something else, or none.
+
+    Example:
+        >>> result = nescio.evaluate.reliability(np.array([[0.9, 0.1], [0.4, 0.6]]), [0, 0])
+        >>> [ax.get_ylabel() for ax in nescio.plots.reliability(result).axes]
+        ['accuracy', 'inputs']
     """
     single = isinstance(results, Reliability)
     named = {"": results} if isinstance(results, Reliability) else dict(results)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NOISY = 0.05  # at a coverage below this, a few answers make the risk anything: it does not set the height of the plot
+NOISY = 0.05
+"""Below this coverage a few answers make the risk anything, so that it does not set the height of the plot."""
 
 
 def risk_coverage(
@@ -29,10 +30,27 @@ def risk_coverage(
     width: float = 5.6,
     height: float = 3.8,
 ) -> Figure:
-    """One curve, or one for each name, with the perfect order and, where one is given, what a policy promises.
+    """Draw the share of wrong answers among the accepted ones against the share that is accepted.
 
-    The policy's point is where it stands on the data that it was made from. The axis of the risk ends where the curves
-    do from a coverage of 5 % on; the first few answers alone may lie above it.
+    The axis of the risk ends where the curves do from a coverage of 5 % on; the first few answers alone may lie above
+    it.
+
+    Args:
+        curves: What `nescio.evaluate.risk_coverage` gives, or several by name.
+        policy: A policy whose promise is drawn as well, with a point where it stands on the data it was made from.
+        width: The width in inches.
+        height: The height in inches.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: If curves or policy are something else, or there is no curve.
+
+    Example:
+        >>> curve = nescio.evaluate.risk_coverage([0.1, 0.2, 0.9], [True, True, False])
+        >>> nescio.plots.risk_coverage({"entropy": curve}).axes[0].get_xlabel()
+        'coverage: share of inputs that are accepted'
     """
     named = {"": curves} if isinstance(curves, RiskCoverage) else dict(curves)
     if not named or not all(isinstance(curve, RiskCoverage) for curve in named.values()):

@@ -20,13 +20,41 @@ STYLES = ("-", "--", ":", "-.")
 
 
 def axes(width: float, height: float) -> tuple[Figure, Axes]:
-    """A figure of this size in inches with one pair of axes, open at the top and right."""
+    """Return a figure with one pair of axes, open at the top and right.
+
+    Args:
+        width: The width in inches.
+        height: The height in inches.
+
+    Returns:
+        The figure and its axes.
+
+    Example:
+        >>> figure, ax = axes(4.0, 3.0)
+        >>> figure.axes == [ax]
+        True
+    """
     figure, (ax,) = panels(width, height)
     return figure, ax
 
 
 def panels(width: float, height: float, rows: int = 1, columns: int = 1, **grid: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of this size in inches and its axes, row by row; `grid` goes to matplotlib's `Figure.subplots`."""
+    """Return a figure with a grid of axes, open at the top and right.
+
+    Args:
+        width: The width in inches.
+        height: The height in inches.
+        rows: The number of rows.
+        columns: The number of columns.
+        grid: What else goes to matplotlib's `Figure.subplots`.
+
+    Returns:
+        The figure, and its axes row by row.
+
+    Example:
+        >>> len(panels(6.0, 3.0, rows=2, columns=3)[1])
+        6
+    """
     figure: Figure = need("matplotlib.figure", "demo").Figure(figsize=(width, height), layout="constrained")
     figure.patch.set_facecolor("white")
     every: list[Axes] = list(figure.subplots(rows, columns, squeeze=False, **grid).ravel())
@@ -41,10 +69,19 @@ def panels(width: float, height: float, rows: int = 1, columns: int = 1, **grid:
 
 
 def legend_above(ax: Axes) -> None:
-    """A legend over the axes, where it hides nothing."""
+    """Put a legend over the axes, where it hides nothing.
+
+    Args:
+        ax: The axes.
+    """
     ax.legend(frameon=False, labelcolor=INK, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
 
 
 def percents(axis: Any, decimals: int | None = None) -> None:
-    """Write the ticks of an axis, which are shares, as percent."""
+    """Write the ticks of an axis, which are shares, as percent.
+
+    Args:
+        axis: The axis.
+        decimals: The digits after the point; None decides by the range.
+    """
     axis.set_major_formatter(need("matplotlib.ticker", "demo").PercentFormatter(1.0, decimals, " %"))

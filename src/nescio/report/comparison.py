@@ -1,4 +1,4 @@
-"""What a comparison of methods came to: one set of known pictures, some of foreign ones, and every method's scores."""
+"""The result of a comparison: one set of known pictures, several of foreign ones, and every method's scores."""
 
 from __future__ import annotations
 
@@ -16,19 +16,38 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PictureSet:
-    """Grey pictures [N, H, W] in [0, 1], and what the model takes each for: its class and that class's probability."""
+    """A set of pictures, and what the model takes each for.
+
+    Attributes:
+        name: What the set is called.
+        about: What it is, in a sentence without its point.
+        pictures: Grey pictures ``[N, H, W]`` in [0, 1].
+        predicted: The class that the model answers ``[N]``.
+        probability: That class's probability ``[N]``.
+        labels: The right classes ``[N]``; None where no class is right.
+    """
 
     name: str
     about: str
     pictures: Floats
     predicted: NDArray[np.int64]
     probability: Floats
-    labels: NDArray[np.int64] | None = None  # None where no class is right
+    labels: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
 class MethodResult:
-    """One method's scores (higher = more uncertain) of the known set and of each foreign set, and its time."""
+    """One method's scores, where higher means more uncertain, and its time.
+
+    Attributes:
+        name: The name of the method.
+        summary: What it does, in a sentence.
+        cost: What it costs, in words.
+        settings: Its settings by name.
+        seconds_per_input: The time for one input.
+        known: The scores of the known set.
+        foreign: The scores of each foreign set, by its name.
+    """
 
     name: str
     summary: str
@@ -60,15 +79,25 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All of it; `facts` is what somebody needs to repeat it, in words."""
+    """A comparison of methods.
+
+    Attributes:
+        known: The pictures of the kind that the model was made for.
+        foreign: Sets of pictures of other kinds.
+        methods: What each method found.
+        accuracy: The share of known pictures that the model answers rightly.
+        facts: What somebody needs to repeat it, in words.
+        front: Which of some pictures not to trust, as `nescio.findings.first_screen` gives it.
+        featured: The method whose histogram and pictures are shown.
+    """
 
     known: PictureSet
     foreign: tuple[PictureSet, ...]
     methods: tuple[MethodResult, ...]
     accuracy: float
     facts: Mapping[str, str]
-    front: Mapping[str, Any]  # which of some pictures not to trust, as `nescio.findings.first_screen` gives it
-    featured: str  # the method whose histogram and pictures are shown
+    front: Mapping[str, Any]
+    featured: str
 
     @property
     def ranked(self) -> list[MethodResult]:

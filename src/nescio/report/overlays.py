@@ -1,9 +1,9 @@
 """A picture and the maps of its doubt as images inside the page, in the colours of `nescio.plots.maps`.
 
 All maps of one input share a scale. Over the picture in pale grey a colour is clear at 0 and opaque from half of the
-scale on. Small pictures are kept to the pixel (PNG); larger ones, which are photographs, are packed (JPEG), and their
-maps are added up over squares, since single pixels of a map that adds up to the doubt are too small to be seen. Their
-scale ends where one square in a hundred is left, which may stand out so far that nothing else would be seen.
+scale on. Small pictures are kept to the pixel (PNG). Larger ones, which are photographs, are packed (JPEG), and their
+maps are added up over squares, since the single pixels of a map are too small to be seen. Their scale leaves out one
+square in a hundred, since a few may stand out so far that nothing else would be seen.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ _ROWS, _COLUMNS = ("upper", "middle", "lower"), ("left", "centre", "right")
 
 
 def image(picture: Floats) -> str:
-    """A picture [H, W] or [H, W, 3] in [0, 1] as a data URI: a small one as PNG, a large one as JPEG."""
+    """Return a picture as a data URI.
+
+    Args:
+        picture: Numbers ``[H, W]`` or ``[H, W, 3]`` in [0, 1].
+
+    Returns:
+        The URI of a PNG where the picture is small, of a JPEG otherwise.
+    """
     if max(picture.shape[:2]) <= SMALL:
         return data_uri(png(picture))
     jpeg = io.BytesIO()
@@ -38,7 +45,15 @@ def image(picture: Floats) -> str:
 
 
 def overlays(maps: Mapping[str, Floats], picture: Floats) -> tuple[dict[str, str], str]:
-    """Each map over the picture as a data URI, and in words what the darkest colour stands for, which they share."""
+    """Return maps over a picture, in colours that share a scale.
+
+    Args:
+        maps: Maps ``[H, W]`` by name.
+        picture: The picture ``[H, W]`` or ``[H, W, 3]`` in [0, 1].
+
+    Returns:
+        Each map over the picture as a data URI, and in words what the darkest colour stands for.
+    """
     step = 1 if max(picture.shape[:2]) <= SMALL else -(-max(picture.shape[:2]) // SQUARES)
     drawn = {name: _added(one, step) for name, one in maps.items()}
     largest = max(float(np.abs(one).max()) for one in drawn.values()) or 1.0
@@ -50,7 +65,18 @@ def overlays(maps: Mapping[str, Floats], picture: Floats) -> tuple[dict[str, str
 
 
 def where(one: Floats) -> str:
-    """Which ninth of the picture has the largest share of a map, in words."""
+    """Return in words which ninth of a picture has the largest share of a map.
+
+    Args:
+        one: The map ``[H, W]``.
+
+    Returns:
+        A part of a sentence.
+
+    Example:
+        >>> where(np.diag([0.0, 0.0, 1.0]))
+        'the lower right has 100 % of it'
+    """
     shares = [[part.sum() for part in np.array_split(rows, 3, axis=1)] for rows in np.array_split(one, 3, axis=0)]
     row, column = divmod(int(np.argmax(shares)), 3)
     total = float(one.sum()) or 1.0
@@ -59,11 +85,10 @@ def where(one: Floats) -> str:
 
 
 def _added(one: Floats, step: int) -> Floats:
-    """Sums over squares of so many pixels; those at the lower and right edges may be smaller."""
+    """Sums over squares of so many pixels a side; those at the lower and right edges may be smaller."""
     if step == 1:
         return one
-    wider = [(0, -size % step) for size in one.shape]
-    padded = np.pad(one, wider)
+    padded = np.pad(one, [(0, -size % step) for size in one.shape])
     high, wide = (size // step for size in padded.shape)
     return padded.reshape(high, step, wide, step).sum((1, 3))
 
@@ -79,11 +104,23 @@ def _enlarged(one: Floats, step: int, shape: tuple[int, ...]) -> Floats:
 
 
 def over(level: Floats, grey: Floats) -> Floats:
-    """Colours of levels in [−1, 1] over a grey picture [H, W] made pale: [H, W, 3]."""
-    found = np.repeat((1 - PALE * (1 - grey))[..., None], 3, 2)
-    for side, colours in ((level, ABOVE), (-level, BELOW)):
-        rgba = np.array([[int(c[at : at + 2] or "ff", 16) / 255 for at in (1, 3, 5, 7)] for c in colours])
+    """Return the colours of a map over a grey picture that is made pale.
+
+    Args:
+        level: The map ``[H, W]``, in [−1, 1].
+        grey: The picture ``[H, W]``, in [0, 1].
+
+    Returns:
+        Colours ``[H, W, 3]``, in [0, 1].
+
+    Example:
+        >>> over(np.zeros((1, 1)), np.ones((1, 1)))
+        array([[[1., 1., 1.]]])
+    """
+    colours = np.repeat((1 - PALE * (1 - grey))[..., None], 3, 2)
+    for side, stops in ((level, ABOVE), (-level, BELOW)):
+        rgba = np.array([[int(stop[at : at + 2] or "ff", 16) / 255 for at in (1, 3, 5, 7)] for stop in stops])
         at = np.linspace(0, 1, len(rgba))
         colour = np.stack([np.interp(side.clip(0), at, rgba[:, channel]) for channel in range(4)], -1)
-        found = found * (1 - colour[..., 3:]) + colour[..., :3] * colour[..., 3:]
-    return found
+        colours = colours * (1 - colour[..., 3:]) + colour[..., :3] * colour[..., 3:]
+    return colours

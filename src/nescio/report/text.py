@@ -7,7 +7,14 @@ from nescio.report.comparison import Comparison
 
 
 def text_table(comparison: Comparison) -> str:
-    """One line a method, best AUROC first: AUROC, AUPR and FPR95 in percent, and the time for one input."""
+    """Return the table of a comparison in plain text: one line a method, the best AUROC first.
+
+    Args:
+        comparison: What `nescio.demo.demo` found.
+
+    Returns:
+        AUROC, AUPR and FPR95 in percent, and the time for one input, in columns.
+    """
     kinds = [pictures.name for pictures in comparison.foreign]
     head = ["method", "AUROC ↑", "AUPR ↑", "FPR95 ↓", *(f"AUROC {kind}" for kind in kinds), "time per input"]
     if len(kinds) < 2:
