@@ -111,7 +111,8 @@ class Normalised(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of pictures [N, channels, H, W] with values in [0, 1]."""
-        return self.network((x - self.mean) / self.std)
+        result: Tensor = self.network((x - self.mean) / self.std)
+        return result
 
 
 def train(

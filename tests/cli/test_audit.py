@@ -1,5 +1,6 @@
 """`nescio audit` from files to words, a page and a table; wrong arguments are one sentence and leave nothing."""
 
+import html
 import json
 import os
 import sys
@@ -71,7 +72,7 @@ def test_words_page_and_table(folder: Path, capsys: pytest.CaptureFixture[str]) 
     page = Path("a.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>") and "age +" in page and page.count("<svg") == 3
     command = "nescio audit --model audited_models:build --data x.npz"
-    assert command in page and "--radius 64.0" in page and "&#x27;age, pay&#x27;" in page
+    assert command in page and "--radius 64.0" in page and "'age, pay'" in html.unescape(page)
 
 
 def test_a_table_names_its_features_and_its_labels_are_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

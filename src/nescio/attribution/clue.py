@@ -85,7 +85,8 @@ class DeltaCLUE:
         def within(w: Tensor) -> Tensor:
             away = w - origin
             length = away.norm(dim=1, keepdim=True)
-            return origin + away * (self.delta / length.clamp(min=self.delta))
+            result: Tensor = origin + away * (self.delta / length.clamp(min=self.delta))
+            return result
 
         maps = []
         for start in range(self.starts):

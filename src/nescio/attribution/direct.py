@@ -196,7 +196,8 @@ def _integral(problem: Problem, points: list[_Point]) -> Tensor:
 
         def change(value: Tensor, at: Any = at, step: Any = step, steps: list[Tensor] = steps) -> Tensor:
             steps[:] = [in_float64(step(value))]
-            return at(value)
+            result: Tensor = at(value)
+            return result
 
         for slope in problem.gradients(change):
             found = places.sum((slope.gradient() * steps[0]).unsqueeze(0))

@@ -127,13 +127,15 @@ class _FullGrad:
 def weighted(t: Tensor, weights: Tensor) -> Tensor:
     """Σ_f w_f |t_f| over the features of ``[K, N, features, *places]``: a product, which is one pass over memory."""
     if t.stride(2) != 1:
-        return (weights @ t.flatten(3).abs()).unflatten(2, t.shape[3:])
+        result: Tensor = (weights @ t.flatten(3).abs()).unflatten(2, t.shape[3:])
+        return result
     last = t.movedim(2, -1)
     if t.is_cuda:
         return last.abs() @ weights
     # in blocks whose magnitudes stay in the cache
     blocks = last.flatten(0, 1).split(max(1, _BLOCK // t[0, 0].numel()))
-    return torch.cat([block.abs() @ weights for block in blocks]).unflatten(0, t.shape[:2])
+    result = torch.cat([block.abs() @ weights for block in blocks]).unflatten(0, t.shape[:2])
+    return result
 
 
 class _GradCAM:

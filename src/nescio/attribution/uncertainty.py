@@ -62,7 +62,8 @@ def _check_name(of: object) -> None:
 
 def value(logits: Tensor, of: str) -> Tensor:
     """U of each input, float64 [N], from logits [S, N, C] of the members."""
-    return getattr(decompose(log_probabilities(logits).exp()), of)
+    result: Tensor = getattr(decompose(log_probabilities(logits).exp()), of)
+    return result
 
 
 def by_class(logits: Tensor, of: str) -> Tensor:

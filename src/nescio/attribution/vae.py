@@ -111,7 +111,8 @@ class VAE(nn.Module):
 
     def decode(self, w: Tensor) -> Tensor:
         """f(w) in the units of the inputs, ``[N, ...]``."""
-        return self.up(self.start(w)) * self.spread + self.center
+        result: Tensor = self.up(self.start(w)) * self.spread + self.center
+        return result
 
     def forward(self, x: Tensor) -> Tensor:
         """−log p(x | w), up to a constant, and KL(q ‖ p): ``[N, 2]``."""

@@ -207,7 +207,8 @@ def open_inputs(data: DataSpec, source: models.Source) -> Rows:
 def known_names(rows: Rows) -> Names:
     """Return what the data or the model call features or tokens: a list, a function of the index, or None."""
     if rows.preprocess.kind == "texts":
-        return rows.preprocess.tokenizer.convert_ids_to_tokens  # type: ignore[attr-defined]
+        result: Names = rows.preprocess.tokenizer.convert_ids_to_tokens  # type: ignore[attr-defined]
+        return result
     columns = rows.store._x if isinstance(rows.store, TableRows) else []
     return columns if len(columns) > 1 else None
 

@@ -32,8 +32,8 @@ import torch
 
 from nescio._common.lazy_imports import need
 from nescio.batch import jobs, ray_cluster, ray_parquet, streaming
+from nescio.batch.columns import Scores
 from nescio.batch.jobs import Job, Ready
-from nescio.batch.streaming import Scores
 from nescio.data import prefetch
 from nescio.data.aside import Aside, Written
 from nescio.data.parts import Parts

@@ -126,4 +126,5 @@ def _oddness(table: Columns) -> Column:
     names = list(table)
     start = names.index("foreign") + 1
     stop = names.index("wrong") if "wrong" in names else names.index("words")
-    return np.sum([table[name] for name in names[start:stop]], axis=0)
+    result: Column = np.sum([table[name] for name in names[start:stop]], axis=0)
+    return result

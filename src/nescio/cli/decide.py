@@ -171,4 +171,5 @@ def _labels(args: argparse.Namespace, table: Mapping[str, NDArray[Any]], count: 
     if (index.max() >= labels.size or index.min() < 0) if moved else (labels.size != count):
         what = f"{index.max() + 1} at least, for the column 'index'" if moved else f"{count}, one for each row"
         raise InputError(f"expected as many labels in {args.labels} as {args.scores} needs ({what}), got {labels.size}")
-    return labels[index]
+    result: NDArray[Any] = labels[index]
+    return result

@@ -93,4 +93,5 @@ class Bundle:
                 f"expected {held.get('bytes')} bytes in {file} as they were saved, got {len(content)} that are not the "
                 f"same: it was cut short or changed; copy the folder again, or save the {self.what} again"
             )
-        return need("safetensors.torch", "files").load(content)
+        result: dict[str, Tensor] = need("safetensors.torch", "files").load(content)
+        return result

@@ -67,7 +67,8 @@ def _incomplete_beta(a: Floats, b: Floats, x: Floats, y: Floats) -> Floats:
     at, rest = np.where(turned, y, x), np.where(turned, x, y)
     front = np.exp(first * np.log(at) + second * np.log(rest) - _log_beta(first, second)) / first
     value = front * _fraction(first, second, at)
-    return np.clip(np.where(turned, 1.0 - value, value), 0.0, 1.0)
+    result: Floats = np.clip(np.where(turned, 1.0 - value, value), 0.0, 1.0)
+    return result
 
 
 def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:

@@ -120,7 +120,8 @@ def conformal(
 def _sets(p: Floats, kind: Kind, q: float | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
     if q is None:
         return np.ones(p.shape, dtype=np.bool_)
-    return (_nonconformity(p, kind) <= q) | (p == p.max(1, keepdims=True))
+    result: np.ndarray[Any, np.dtype[np.bool_]] = (_nonconformity(p, kind) <= q) | (p == p.max(1, keepdims=True))
+    return result
 
 
 def _nonconformity(p: Floats, kind: Kind) -> Floats:

@@ -92,7 +92,8 @@ def blurring(
         places = torch.full((last - first, size), size, device=x.device)
         places.scatter_(1, order[first:last], torch.arange(order.shape[1], device=x.device).expand(last - first, -1))
         chosen = places[image - first] < limits[column, None]
-        return torch.where(chosen[:, None], soft[image], x.flatten(2)[image]).unflatten(2, x.shape[2:])
+        result: Tensor = torch.where(chosen[:, None], soft[image], x.flatten(2)[image]).unflatten(2, x.shape[2:])
+        return result
 
     every = torch.arange(len(x) * len(counts), device=x.device)
     values = np.concatenate([_values(uncertainty, partly(pairs)) for pairs in every.split(at_once)])

@@ -122,7 +122,8 @@ def _mass_edges(confidence: Floats, bins: int) -> Floats:
     """
     last = -(-np.arange(1, bins) * confidence.size // bins) - 1  # ⌈mN/M⌉, counted from 0
     edges = np.unique(confidence[last])
-    return edges[edges < confidence[-1]]
+    result: Floats = edges[edges < confidence[-1]]
+    return result
 
 
 def _checked(probabilities: Values, labels: Values) -> tuple[Floats, Integers]:

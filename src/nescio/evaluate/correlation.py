@@ -34,4 +34,5 @@ def correlation(x: Floats, y: Floats) -> float | None:
 def _standard(values: Floats) -> Floats:
     centred = values - values.mean()
     centred /= np.abs(centred).max()  # squares of tiny numbers would vanish
-    return centred / np.sqrt(centred @ centred)
+    result: Floats = centred / np.sqrt(centred @ centred)
+    return result

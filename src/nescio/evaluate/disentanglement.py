@@ -115,4 +115,5 @@ def _entropy(soft_labels: Values, size: int) -> Floats:
         )
     # Sorted, so that [3, 1] and [1, 3] have the same entropy to the last digit, and share their rank.
     q = np.sort(counts / sums, axis=1)
-    return -(q * np.log(np.where(q > 0, q, 1.0))).sum(1)
+    result: Floats = -(q * np.log(np.where(q > 0, q, 1.0))).sum(1)
+    return result

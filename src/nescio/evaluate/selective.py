@@ -113,13 +113,15 @@ def _accuracies(u: Floats, right: Booleans) -> Floats:
     """A_i for i = 1…N, the mean over all orders of equal uncertainties."""
     _, accepted, hits = _groups(u, right)
     i = np.arange(1, right.size + 1)
-    return np.interp(i, np.concatenate([[0.0], accepted]), np.concatenate([[0.0], hits])) / i
+    result: Floats = np.interp(i, np.concatenate([[0.0], accepted]), np.concatenate([[0.0], hits])) / i
+    return result
 
 
 def _perfect(right: Booleans) -> Floats:
     """A*_i for i = 1…N."""
     i = np.arange(1, right.size + 1)
-    return np.minimum(i, right.sum()) / i
+    result: Floats = np.minimum(i, right.sum()) / i
+    return result
 
 
 def _checked(uncertainty: Values, correct: Values) -> tuple[Floats, Booleans]:

@@ -220,7 +220,8 @@ def _smaller(array: NDArray[np.float64], most: int = SIDE) -> NDArray[np.float64
         return array
     high, wide = (side // step * step for side in array.shape[:2])
     cut = array[:high, :wide]
-    return cut.reshape(high // step, step, wide // step, step, *array.shape[2:]).mean((1, 3))
+    result: NDArray[np.float64] = cut.reshape(high // step, step, wide // step, step, *array.shape[2:]).mean((1, 3))
+    return result
 
 
 def problems(found: Iterable[Problem]) -> list[dict[str, Any]]:

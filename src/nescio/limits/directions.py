@@ -82,7 +82,8 @@ def _scaled(d: Tensor, deviation: Tensor) -> Tensor:
     flat = d.flatten(1).clone()
     flat[(flat == 0).all(1), 0] = 1.0
     lengths = (flat / deviation).norm(dim=1, keepdim=True)
-    return (flat * (len(deviation) ** 0.5 / lengths)).view_as(d)
+    result: Tensor = (flat * (len(deviation) ** 0.5 / lengths)).view_as(d)
+    return result
 
 
 def _given(name: object, value: Any, starts: Tensor) -> Tensor:

@@ -310,7 +310,8 @@ class Tape:
 def _joined(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     if a is None or b is None:
         return b if a is None else a
-    return torch.cat([a, b]).unique()
+    result: Tensor | None = torch.cat([a, b]).unique()
+    return result
 
 
 def _find(args: Any, kwargs: Any) -> list[Tracked]:

@@ -172,7 +172,8 @@ class MaxPool(Site):
         choice = self.choice if rows is None else self.choice[rows]
         picked = self.windows.expand(*choice.shape[:-1], -1).gather(-1, choice).squeeze(-1)
         flat = h.flatten(-len(self.size))
-        return flat.gather(-1, picked.expand(len(h), *picked.shape)).unflatten(-1, self.size)
+        result: Tensor = flat.gather(-1, picked.expand(len(h), *picked.shape)).unflatten(-1, self.size)
+        return result
 
     def measure(self, h: Tensor, values: bool) -> Tensor:
         w = self._windows(h)

@@ -66,7 +66,8 @@ def surface(
     basis = torch.stack([first, second])
 
     def inputs_at(places: Tensor) -> Tensor:
-        return (origin + torch.tensordot(places, basis, 1)).to(dtype)
+        result: Tensor = (origin + torch.tensordot(places, basis, 1)).to(dtype)
+        return result
 
     values, slopes, exact = [], [], True
     for places in grid.split(batch):

@@ -42,8 +42,10 @@ class Layout:
         """[.., N·m at dim, ..] → [.., N, m, ..] with the two new dimensions right after the first ``lead`` ones."""
         d = self.dim + lead
         if self.major:
-            return t.unflatten(d, (self.inputs, -1)).movedim((d, d + 1), (lead, lead + 1))
-        return t.unflatten(d, (-1, self.inputs)).movedim((d + 1, d), (lead, lead + 1))
+            result: Tensor = t.unflatten(d, (self.inputs, -1)).movedim((d, d + 1), (lead, lead + 1))
+            return result
+        result = t.unflatten(d, (-1, self.inputs)).movedim((d + 1, d), (lead, lead + 1))
+        return result
 
     def split(self, t: Tensor, lead: int = 0) -> Tensor:
         """[.., N·m at dim, ..] → [.., N, .., m at dim, ..]: the part of each input, in its own shape."""

@@ -89,7 +89,8 @@ def _made(factory: Any, spec: str) -> Classifier | Callable[..., Any]:
     model = factory()
     if not isinstance(model, Classifier) and not callable(model):
         raise ModelError(f"expected {spec} to return a torch.nn.Module, got {describe(model)}")
-    return model
+    result: Classifier | Callable[..., Any] = model
+    return result
 
 
 @contextmanager

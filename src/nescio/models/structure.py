@@ -24,7 +24,8 @@ _PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 def wrapped(module: nn.Module) -> nn.Module | None:
     """The module inside of a wrapper, or None where the module is no wrapper."""
     if isinstance(module, _PARALLEL):
-        return module.module
+        result: nn.Module | None = module.module
+        return result
     # how a compiled module holds the original; TorchScript's modules are in a mapping without .get
     return module._modules["_orig_mod"] if "_orig_mod" in module._modules else None  # noqa: SIM401
 

@@ -82,7 +82,8 @@ def fill(module: nn.Module, state: Mapping[str, Any], source: str = "the file") 
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
     safetensors = need("safetensors", "files")
     try:
-        return need("safetensors.torch", "files").load_file(file)
+        result: dict[str, Tensor] = need("safetensors.torch", "files").load_file(file)
+        return result
     except safetensors.SafetensorError as error:
         raise _damaged(file, "safetensors", error) from error
 

@@ -139,7 +139,8 @@ def tf32() -> tuple[object, ...]:
 def tf32_products() -> bool:
     """Whether matrix products of float32 on a GPU are in TF32."""
     read, _, full = _precisions()[0]
-    return read() != full
+    result: bool = read() != full
+    return result
 
 
 def _precisions() -> list[tuple[Callable[[], Any], Callable[[Any], None], object]]:

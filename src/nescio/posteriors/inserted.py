@@ -131,7 +131,8 @@ def _last_layer_only(
     def given(start: int, stop: int) -> Tensor:
         call, _ = _watched(classifier, inputs.take(x, slice(first + start, first + stop)), [layer])
         assert call is not None
-        return call.given
+        result: Tensor = call.given
+        return result
 
     hidden = torch.cat(done + in_chunks(inputs.size(x) - first, size, given))
 
@@ -140,7 +141,8 @@ def _last_layer_only(
 
         def masked(first: int, end: int) -> Tensor:
             rows = (h * masks[first:end, None]).flatten(0, 1)
-            return layer(rows).view(end - first, len(h), -1)
+            result: Tensor = layer(rows).view(end - first, len(h), -1)
+            return result
 
         return torch.cat(in_chunks(len(masks), max(1, _MASKED // h.numel()), masked))
 

@@ -90,7 +90,8 @@ def _added(one: Floats, step: int) -> Floats:
         return one
     padded = np.pad(one, [(0, -size % step) for size in one.shape])
     high, wide = (size // step for size in padded.shape)
-    return padded.reshape(high, step, wide, step).sum((1, 3))
+    result: Floats = padded.reshape(high, step, wide, step).sum((1, 3))
+    return result
 
 
 def _enlarged(one: Floats, step: int, shape: tuple[int, ...]) -> Floats:

@@ -54,4 +54,5 @@ class FDBD(LastLayerScore, FittedScore):
         best, predicted = logits.max(1, keepdim=True)
         planes = apart[predicted[:, 0]]
         distance = ((best - logits) / planes).sum(1) / planes.isfinite().sum(1)
-        return -distance / (features - mean).norm(dim=1).clamp(min=least)
+        result: Tensor = -distance / (features - mean).norm(dim=1).clamp(min=least)
+        return result

@@ -205,7 +205,8 @@ class KNN(FeatureScore):
 
 def unit(features: Tensor) -> Tensor:
     """The features at length 1; those of length 0 stay."""
-    return features / features.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    result: Tensor = features / features.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    return result
 
 
 def ledoit_wolf(centred: Tensor) -> float:

@@ -59,4 +59,5 @@ class RelativeMahalanobis(FeatureScore):
 
     def __call__(self, features: Tensor) -> Tensor:
         nearest, whole = self._fitted_state()
-        return nearest(features) - whole(features)
+        result: Tensor = nearest(features) - whole(features)
+        return result

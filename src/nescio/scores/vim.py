@@ -65,4 +65,5 @@ class ViM(LastLayerScore, FittedScore):
     def __call__(self, features: Tensor, logits: Tensor, layer: Tensor) -> Tensor:
         origin, outside, alpha = self._fitted_state()
         self._same_width(len(origin), features)
-        return alpha * ((features - origin) @ outside).norm(dim=1) + energy(logits)
+        result: Tensor = alpha * ((features - origin) @ outside).norm(dim=1) + energy(logits)
+        return result

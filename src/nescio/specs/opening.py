@@ -202,7 +202,8 @@ def _trained(folder: Path, spec: ModelSpec) -> Found:
             f"expected the package nescio_papers, which knows the network in {folder}, but it is not installed; "
             f"install it: {plugins.PAPERS}"
         )
-    return plugins.load(entry)(folder, spec.weights, spec.trust_pickle)
+    result: Found = plugins.load(entry)(folder, spec.weights, spec.trust_pickle)
+    return result
 
 
 def _move(classifier: Classifier, device: str) -> None:

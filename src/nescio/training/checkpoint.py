@@ -83,4 +83,5 @@ def read(folder: str | os.PathLike[str], identity: Mapping[str, str]) -> dict[st
             "Name another folder, or delete that one; to go on after a kill, the model must start from the same "
             "weights too: seed what makes it"
         )
-    return content
+    result: dict[str, Any] | None = content
+    return result

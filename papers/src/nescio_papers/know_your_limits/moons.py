@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nescio import evaluate, scores
+from nescio.plots import surfaces as draw
 from nescio.posteriors import DeepEnsemble, MCDropout, PosteriorBase
 from nescio_papers.know_your_limits import moon_figures as figures
 from nescio_papers.know_your_limits.doubts import METRICS, reader, single
@@ -219,7 +220,7 @@ def _figures(
             "10⁻⁶ (pale: nothing changes any more) to 1. Away from the data it falls to 0 except along the "
             "boundaries of the networks, which is what Propositions 1 and 2 and Lemmas 4 to 7 say.",
             "Gradient magnitudes of four uncertainties for eight models", "kyl-slopes",
-            limits=figures.slope_limits(list(figures.LIMITS)), log=True, colours=figures.draw.SLOPE,
+            limits=figures.slope_limits(list(figures.LIMITS)), log=True, colours=draw.SLOPE,
         ),
         figures.numbers(found, "All is of the networks of the first seed."),
         figures.distances(found),

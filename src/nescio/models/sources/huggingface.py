@@ -114,7 +114,8 @@ def _images(name: str, local: bool, transformers: Any) -> Preprocess:
 
     def applied(picture: Any) -> torch.Tensor:
         more = {"do_normalize": False} if lifted else {}  # the model does that
-        return processor(picture, return_tensors="pt", **more)["pixel_values"][0]
+        result: torch.Tensor = processor(picture, return_tensors="pt", **more)["pixel_values"][0]
+        return result
 
     own = (_tuple(mean), _tuple(std)) if lifted else ((), ())
     return Transformed(applied, _words(processor), mean=own[0], std=own[1])
