@@ -204,7 +204,7 @@ def test_no_inputs_give_a_table_without_rows(folder):
         ({"extra": ["--set", "samples=-1"]}, "expected samples to be a whole number of at least 0, got -1"),
         ({"extra": ["--set", "samples"]}, "expected KEY=VALUE or METHOD.KEY=VALUE, got 'samples'"),
         ({"extra": ["--method", "regard"]}, "did you mean 'regrad'?"),
-        ({"extra": ["--batch-size", "0"]}, "expected a whole number of at least 1, got '0'"),
+        ({"extra": ["--batch-size", "0"]}, "expected a whole number of at least 1, got 0"),
         ({"extra": ["--device", "warp"]}, "--device: cannot use 'warp' here"),
         ({"extra": ["--outputs", "logits"]}, "unrecognized arguments"),
         ({"extra": ["--method", "knn"]}, "expected training data for 'knn', got none"),

@@ -37,14 +37,14 @@ def test_the_evidence_is_a_fair_bet_at_the_bound():
     for bits in range(2**10):
         x = np.array([bits >> i & 1 for i in range(10)])
         chance = rho ** x.sum() * (1 - rho) ** (10 - x.sum())
-        total += chance * math.exp(watch._evidence(watch._state, x, "more")[-1])
+        total += chance * math.exp(watch._evidence(watch._kept.state, x, "more")[-1])
     assert total == pytest.approx(1.0, abs=1e-12)
 
 
 def test_the_evidence_stays_a_fair_bet_when_new_starts_are_added():
     watch = monitor(POLICY)
     watch.update(stream(127, 0.1))
-    state = watch._state
+    state = watch._kept.state
     rho = watch.verdict().promised
     now = math.exp(watch._evidence(state, np.zeros(0, dtype=int), "more")[-1])
     after = [watch._part(state, np.array([x])) for x in (0, 1)]

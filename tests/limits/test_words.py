@@ -30,7 +30,7 @@ def test_the_most_certain_come_first_then_the_soonest_then_the_surest() -> None:
     found = words.sentences(rows, 2, True)
     assert list(found) == ["soon", "late", "half", "surer", "unsure"]
     assert (
-        found["soon"] == "99.96 % sure of class 1 from 2 spreads on (proven); entropy falls from 0.5 to 0.25 (proven)."
+        found["soon"] == "99.99 % sure of class 1 from 2 spreads on (proven); entropy falls from 0.5 to 0.25 (proven)."
     )
     assert found["half"].startswith("from 1 of 2 starting points sure of class 1, from 1 spreads on")
     assert found["surer"].startswith("not certain: its confidence tends to 80 %")

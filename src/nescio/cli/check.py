@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from nescio._common.argument_checks import probability
 from nescio.cli.messages import printable, say, tell_opened
 from nescio.cli.options import add_command, add_data, add_model, add_parts
 from nescio.cli.paths import check_apart
@@ -112,8 +113,8 @@ def _level(args: argparse.Namespace) -> float:
     if args.level is not None and args.fdr is not None:
         raise InputError("--fdr: expected it in the place of --level, got both; leave one out")
     for option, value in {"--level": args.level, "--fdr": args.fdr}.items():
-        if value is not None and not 0.0 < value < 1.0:
-            raise InputError(f"{option}: expected a share between 0 and 1, such as 0.05, got {value:g}")
+        if value is not None:
+            probability(option, value)
     return float(args.fdr or args.level or 0.05)
 
 

@@ -15,6 +15,7 @@ from nescio.cli.options import (
     add_posterior,
     add_running,
     add_settings,
+    positive,
 )
 from nescio.cli.paths import output_folder, read_lines
 from nescio.cli.specs import check_unfitted, data_spec, model_spec, training_pairs
@@ -137,6 +138,4 @@ def _maps_folder(args: argparse.Namespace, table: str) -> Path:
 def _dimension(text: str) -> int | str | None:
     if text in ("auto", "none"):
         return "auto" if text == "auto" else None
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, or none, got '{text}'")
-    return int(text)
+    return positive(text)

@@ -6,11 +6,15 @@ import argparse
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nescio._common.argument_checks import argument_type, integer
+
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 MODEL = "torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.pt2, PACKAGE.MODULE:FACTORY or a folder that nescio has kept"
 DATA = "a folder of pictures, a .txt list of them, .npz, .parquet, .csv, or a data set of Hugging Face on disk"
+positive = argument_type(integer, at_least=1)
+"""Reads a whole number of at least 1."""
 
 
 class Setting(NamedTuple):
@@ -171,13 +175,6 @@ def add_address(command: argparse.ArgumentParser, port: int) -> None:
     """Add the options that say where a server listens."""
     command.add_argument("--host", default="127.0.0.1", help="default: %(default)s, this machine alone")
     command.add_argument("--port", type=int, default=port, help="0 for any free one (default: %(default)s)")
-
-
-def positive(text: str) -> int:
-    """Read a whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got '{text}'")
-    return int(text)
 
 
 def size(text: str) -> int | tuple[int, int]:

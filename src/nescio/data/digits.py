@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nescio._common.argument_checks import integer, probability
 from nescio._common.lazy_imports import need
 from nescio.data.pictures import to_float
-from nescio.types import InputError
 
 ABOUT = "handwritten digits, 8×8 pixels (the copy of the UCI set that scikit-learn carries), never shown in training"
 
@@ -42,10 +42,8 @@ def digits(held_out: int = 300, validation: float = 0.1, seed: int = 0) -> Digit
     x = torch.from_numpy(bunch.images).float().div(16).unsqueeze(1)
     y = torch.from_numpy(bunch.target).long()
     total = len(x)
-    if not 1 <= held_out <= total - 2:
-        raise InputError(f"held_out: expected 1 to {total - 2} pictures of the {total} there are, but got {held_out}")
-    if not 0 < validation < 1:
-        raise InputError(f"validation: expected a share between 0 and 1 of what is left, but got {validation}")
+    integer("held_out", held_out, at_least=1, at_most=total - 2, hint=f"there are {total} pictures")
+    probability("validation", validation)
     order = torch.randperm(total, generator=torch.Generator().manual_seed(seed))
     chosen = min(max(1, round(validation * (total - held_out))), total - held_out - 1)
     parts = torch.split(order, [held_out, chosen, total - held_out - chosen])

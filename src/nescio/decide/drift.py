@@ -24,7 +24,7 @@ reference and batch are exchangeable; ties only make it larger.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 
 from nescio._common.argument_checks import integer, probability
 from nescio._common.formatting import count
-from nescio.decide import files
 from nescio.decide.binomial import upper_bound
 from nescio.decide.checks import Floats, scores_of
+from nescio.decide.kept_state import KeptState
 from nescio.decide.monitor import next_start
 from nescio.types import InputError
 
@@ -94,41 +94,42 @@ class _State:
     at: int | None = None
 
 
+def _parsed(record: dict[str, Any]) -> _State | None:
+    """The state in a file's record; None where its counts do not fit together."""
+    starts = tuple((int(n), float(total)) for n, total in record["starts"])
+    state = _State(int(record["n"]), float(record["total"]), starts, record["at"])
+    counts = [*starts, (state.n, state.total)]
+    sound = starts[0] == (0, 0.0) and all(math.isfinite(total) for _, total in counts) and counts == sorted(counts)
+    return state if sound and (state.at is None or 1 <= state.at <= state.n) else None
+
+
 class DriftMonitor:
     """Watches the p-values of a stream; see `drift`."""
 
     def __init__(self, reference: int, path: str | Path | None, false_alarm: float) -> None:
         self.reference = integer("reference", reference, at_least=1, hint="give the number of its inputs")
-        self.path = None if path is None else Path(path)
         error = probability("false_alarm", false_alarm) / 2
         self.limit = 1.0 / error
         self._bounds = _bounds(self.reference, error)
         self._gains = np.log(BETS / _means(self._bounds))
-        self._key = [self.reference, float(false_alarm)]
-        self._state = _State()
-        if self.path is not None:
-            if self.path.exists():
-                self._state = self._read()
-            else:
-                self._write(self._state)  # a place that cannot be written is found now
+        settings = {"made_for": [self.reference, float(false_alarm)]}
+        owner = "a reference of another size, or to another rate of false alarms"
+        self._kept = KeptState(path, FORM, settings, owner, _State(), _parsed)
 
     def update(self, p_values: Any) -> DriftVerdict:
         """Take the next p-values; with a path they count once this returns, whatever happens to the process then."""
         losses = -np.log(self._bounds[_places(p_values, self.reference, empty=True) - 1])
-        if self.path is not None and self._read() != self._state:
-            raise InputError(f"{self.path} was changed by another monitor; give each stream a file of its own")
-        state = self._state
+        self._kept.check_alone()
+        state = self._kept.state
         while len(losses):
             room = next_start(state.n) - state.n
             state, losses = self._part(state, losses[:room]), losses[room:]
-        if self.path is not None:
-            self._write(state)
-        self._state = state
+        self._kept.keep(state)
         return self.verdict()
 
     def verdict(self) -> DriftVerdict:
         """What is known up to now."""
-        s = self._state
+        s = self._kept.state
         evidence = float(np.exp(min(700.0, self._evidence(s, np.array([s.total]))[-1])))
         return DriftVerdict(s.at is not None, s.n, evidence, self.limit, s.at)
 
@@ -152,32 +153,6 @@ class DriftMonitor:
         terms.append(np.full(len(n), -math.log(len(state.starts) + 1)))  # Σ of the weights of what has not started
         found: Floats = np.logaddexp.reduce(terms)
         return found
-
-    def _write(self, state: _State) -> None:
-        assert self.path is not None
-        files.write(self.path, FORM, {"made_for": self._key, **asdict(state)})
-
-    def _read(self) -> _State:
-        assert self.path is not None
-        record = files.read(self.path, FORM)
-        if record.get("made_for") != self._key:
-            raise InputError(
-                f"{self.path} belongs to a reference of another size, or to another rate of false alarms; "
-                "name another file, or remove this one to begin anew"
-            )
-        try:
-            starts = tuple((int(n), float(total)) for n, total in record["starts"])
-            state = _State(int(record["n"]), float(record["total"]), starts, record["at"])
-            counts = [*starts, (state.n, state.total)]
-            sound = (
-                starts[0] == (0, 0.0) and all(math.isfinite(total) for _, total in counts) and counts == sorted(counts)
-            )
-            sound = sound and (state.at is None or 1 <= state.at <= state.n)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise files.damaged(self.path, f"something is missing or wrong ({error})") from error
-        if not sound:
-            raise files.damaged(self.path, "its counts do not fit together")
-        return state
 
 
 def drift(reference: int, path: str | Path | None = None, false_alarm: float = 0.01) -> DriftMonitor:

@@ -31,9 +31,9 @@ import numpy as np
 
 from nescio._common.argument_checks import probability
 from nescio._common.formatting import percent
-from nescio.decide import files
 from nescio.decide.binomial import upper_bound
 from nescio.decide.checks import Floats
+from nescio.decide.kept_state import KeptState
 from nescio.decide.policy import Policy
 from nescio.decide.selective import rank
 from nescio.types import InputError
@@ -89,33 +89,25 @@ class Monitor:
     """Counts abstentions of a stream and tells when they leave what the policy promised; see `monitor`."""
 
     def __init__(self, policy: Policy, path: str | Path | None, false_alarm: float, two_sided: bool) -> None:
-        self.policy, self.path = policy, None if path is None else Path(path)
+        self.policy = policy
         error = probability("false_alarm", false_alarm) / (4 if two_sided else 2)
         self.limit = 1.0 / error
         most, fewest = _rates(policy, error)
         self._sides = {"more": most, "fewer": fewest} if two_sided else {"more": most}
-        self._key = _fingerprint(policy, false_alarm, two_sided)
-        self._state = _State()
-        if self.path is not None:
-            if self.path.exists():
-                self._state = self._read()
-            else:
-                self._write(self._state)  # a place that cannot be written is found now
+        settings = {"policy": _fingerprint(policy, false_alarm, two_sided)}
+        owner = "another policy or other settings of the monitor"
+        self._kept = KeptState(path, FORM, settings, owner, _State(), self._parsed)
 
     def update(self, scores: Any) -> Verdict:
         """Take the next scores; with a path they count once this returns, whatever happens to the process then."""
         refused = ~self.policy.accept(scores).numpy()
-        if self.path is not None and self._read() != self._state:
-            raise InputError(f"{self.path} was changed by another monitor; give each stream a file of its own")
-        state = self._after(refused)
-        if self.path is not None:
-            self._write(state)
-        self._state = state
+        self._kept.check_alone()
+        self._kept.keep(self._after(refused))
         return self.verdict()
 
     def verdict(self) -> Verdict:
         """What is known up to now."""
-        s = self._state
+        s = self._kept.state
         empty = np.zeros(0, dtype=np.int64)
         side = s.direction or max(self._sides, key=lambda name: self._evidence(s, empty, name)[-1])
         promised = self._sides[side if s.direction else "more"]
@@ -124,7 +116,7 @@ class Monitor:
 
     def _after(self, refused: np.ndarray[Any, np.dtype[np.bool_]]) -> _State:
         """The state after more inputs, taken in parts that end where a new start is due."""
-        state = self._state
+        state = self._kept.state
         while len(refused):
             room = next_start(state.n) - state.n
             state, refused = self._part(state, refused[:room].astype(np.int64)), refused[room:]
@@ -158,32 +150,16 @@ class Monitor:
         result: Floats = np.logaddexp.reduce(terms)
         return result
 
-    def _write(self, state: _State) -> None:
-        assert self.path is not None
-        files.write(self.path, FORM, {"policy": self._key, **asdict(state)})
-
-    def _read(self) -> _State:
-        assert self.path is not None
-        record = files.read(self.path, FORM)
-        if record.get("policy") != self._key:
-            raise InputError(
-                f"{self.path} belongs to another policy or other settings of the monitor; "
-                "name another file, or remove this one to begin anew"
-            )
-        try:
-            starts = tuple((int(n), int(a)) for n, a in record["starts"])
-            state = _State(**{**{name: record[name] for name in asdict(_State())}, "starts": starts})
-            counts = [*starts, (state.n, state.abstained)]
-            sound = all(isinstance(v, int) for v in (state.n, state.abstained)) and starts[0] == (0, 0)
-            steps = [(n - m, a - b) for (m, b), (n, a) in pairwise(counts)]
-            sound = sound and all(0 <= a <= n for n, a in steps)
-            alarmed = state.at is not None and 1 <= state.at <= state.n and state.direction in self._sides
-            sound = sound and (alarmed or (state.at is None and state.direction is None))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise files.damaged(self.path, f"something is missing or wrong ({error})") from error
-        if not sound:
-            raise files.damaged(self.path, "its counts do not fit together")
-        return state
+    def _parsed(self, record: dict[str, Any]) -> _State | None:
+        """The state in a file's record; None where its counts do not fit together."""
+        starts = tuple((int(n), int(a)) for n, a in record["starts"])
+        state = _State(**{**{name: record[name] for name in asdict(_State())}, "starts": starts})
+        counts = [*starts, (state.n, state.abstained)]
+        sound = all(isinstance(v, int) for v in (state.n, state.abstained)) and starts[0] == (0, 0)
+        steps = [(n - m, a - b) for (m, b), (n, a) in pairwise(counts)]
+        sound = sound and all(0 <= a <= n for n, a in steps)
+        alarmed = state.at is not None and 1 <= state.at <= state.n and state.direction in self._sides
+        return state if sound and (alarmed or (state.at is None and state.direction is None)) else None
 
 
 def monitor(

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nescio._common.argument_checks import integer
+from nescio._common.argument_checks import integer, probability
 from nescio.evaluate.arrays import Floats, Integers, Values, scores
 from nescio.types import InputError
 
@@ -154,8 +154,7 @@ def _resampled(id_places: Integers, ood_places: Integers, size: int, resamples: 
 
 
 def _check_confidence(confidence: float, resamples: int) -> None:
-    if not isinstance(confidence, int | float) or not 0 < confidence < 1:
-        raise InputError(f"confidence: expected a share between 0 and 1, such as 0.95, but got {confidence!r}")
+    probability("confidence", confidence)
     least = math.ceil(2 / (1 - confidence) - 1e-9)  # one resample beyond each end
     if resamples < least:
         raise InputError(
