@@ -202,8 +202,8 @@ def test_wider_with_more_confidence_and_none_when_not_asked_for():
         ({"bootstrap": 39}, r"at least 40 resamples .* 0.95 \(or 0 for none\) but got 39"),
         ({"bootstrap": 19, "confidence": 0.9}, "at least 20 resamples"),
         ({"confidence": 95}, "expected confidence to be a share above 0 and below 1, got 95"),
-        ({"confidence": "high"}, "confidence: expected a share"),
-        ({"confidence": float("nan")}, "confidence: expected a share"),
+        ({"confidence": "high"}, "expected confidence to be a share"),
+        ({"confidence": float("nan")}, "expected confidence to be a share"),
         ({"seed": -1}, "expected seed to be a whole number of at least 0"),
     ],
 )
