@@ -22,7 +22,12 @@ MODULES = sorted(
     for file in PACKAGE.rglob("*.py")
     if ">>> " in file.read_text(encoding="utf-8") and file.name not in ("guard.py", "verdict.py")
 )
-COMPLETE = ("plots", "quantities", "scores")
+COMPLETE = (
+    "plots",
+    "posteriors",
+    "quantities",
+    "scores",
+)
 """The rooms whose public names all have a summary, the sections Args and Returns, and an example."""
 
 

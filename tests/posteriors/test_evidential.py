@@ -174,9 +174,9 @@ def test_it_is_saved_and_loaded(tmp_path):
 
 
 def test_bad_arguments_are_named():
-    with pytest.raises(InputError, match="evidence: expected one of 'softplus', 'relu', 'exp', but got 'sigmoid'"):
+    with pytest.raises(InputError, match="expected evidence to be 'softplus', 'relu' or 'exp', got 'sigmoid'"):
         Evidential(network(), "sigmoid")
-    with pytest.raises(InputError, match="loss: expected one of 'mse', 'nll', 'digamma', but got 'hinge'"):
+    with pytest.raises(InputError, match="expected loss to be 'mse', 'nll' or 'digamma', got 'hinge'"):
         Evidential.train(network, blobs(), loss="hinge")
     with pytest.raises(InputError, match="expected kl to be a finite number"):
         Evidential.train(network, blobs(), kl=-1.0)

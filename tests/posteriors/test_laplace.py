@@ -342,8 +342,8 @@ def test_what_cannot_be_fitted_is_said(net: nn.Sequential) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"kind": "half"}, "expected kind to be 'auto' or 'full' or 'kron' or 'diag', got 'half'"),
-        ({"prior": "best"}, "expected prior to be 'marglik' or 'validation' or a number above 0, got 'best'"),
+        ({"kind": "half"}, "expected kind to be 'auto', 'full', 'kron' or 'diag', got 'half'"),
+        ({"prior": "best"}, "expected prior to be 'marglik' or 'validation', got 'best'; or give a number above 0"),
         ({"prior": 0.0}, "expected prior to be a finite number above 0, got 0.0"),
         ({"prior": math.nan}, "expected prior to be a finite number above 0, got nan"),
         ({"samples": 0}, "expected samples to be a whole number of at least 1, got 0"),

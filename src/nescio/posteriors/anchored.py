@@ -25,7 +25,23 @@ from nescio.training import Recipe, Step, spawned
 
 @saved("anchored_ensemble")
 class AnchoredEnsemble(DeepEnsemble):
-    """A deep ensemble whose members `train` has held near their anchors."""
+    """Take an ensemble whose members were held near draws from the prior in training (Pearce et al. 2020).
+
+    `AnchoredEnsemble.train` makes one; the arguments here are those of `DeepEnsemble`.
+
+    Args:
+        models: The members, two or more.
+        device: As for `DeepEnsemble`.
+        one_at_a_time: As for `DeepEnsemble`.
+        output: What the models return, as in `nescio.score`.
+
+    Example:
+        >>> data = torch.rand(20, 4), torch.arange(20) % 3
+        >>> make = lambda: torch.nn.Linear(4, 3)
+        >>> ensemble = nescio.posteriors.AnchoredEnsemble.train(make, data, members=2, epochs=1, progress=False)
+        >>> ensemble.predict(torch.rand(5, 4)).shape
+        torch.Size([2, 5, 3])
+    """
 
     @classmethod
     def train(
@@ -42,10 +58,22 @@ class AnchoredEnsemble(DeepEnsemble):
         recipe: Recipe | None = None,
         **settings: Any,
     ) -> Self:
-        """Members that the factory makes, each trained with an anchor and random numbers of its own.
+        """Train members, each with an anchor and random numbers of its own.
 
-        settings: those of `nescio.training.Recipe`, in place of a recipe; its weight decay is not used: the anchor is
-        in its place. With a folder the training goes on where it was cut off.
+        Args:
+            factory: As for `DeepEnsemble.train`; so are data, validation, members, seed, folder, progress and recipe.
+            data: Labelled training data.
+            validation: Labelled data that choose the best epoch.
+            members: How many.
+            prior_std: The standard deviation of the prior; None takes the fan-in of each layer.
+            seed: Of all random numbers.
+            folder: Where the state is kept.
+            progress: As in `nescio.score`.
+            recipe: How to train. Its weight decay is not used: the anchor is in its place.
+            settings: Those of `nescio.training.Recipe`, in place of a recipe.
+
+        Returns:
+            The ensemble.
         """
         recipe = replace(chosen(recipe, settings), weight_decay=0.0)
         more: Any = {"members": members, "seed": seed, "folder": folder, "progress": progress}

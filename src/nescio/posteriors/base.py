@@ -34,10 +34,20 @@ from nescio.types import InputError, ModelError
 
 
 class PosteriorBase(ABC):
-    """A distribution over predictions. `predict` gives probabilities ``[S, N, C]``, `save` keeps its state in a folder.
+    """Base of the distributions over predictions: `predict` gives probabilities ``[S, N, C]`` of S samples.
 
-    For those who write one: set ``self.classifiers`` in ``__init__`` and write `_logits`. To be saved, a class is
-    registered with ``@saving.saved("its-name")`` and writes `_state` and `_from_state`.
+    To write one, set ``self.classifiers`` in ``__init__`` and write `_logits`. To be saved, a class is registered with
+    ``@saving.saved("its-name")`` and writes `_state` and `_from_state`.
+
+    Example:
+        >>> class Halved(PosteriorBase):
+        ...     def __init__(self, model):
+        ...         self.classifiers = (nescio.Classifier.of(model),)
+        ...     def _logits(self, x):
+        ...         z = self.classifiers[0].logits(x)
+        ...         return torch.stack([z, z / 2])
+        >>> Halved(torch.nn.Linear(4, 3)).predict(torch.rand(5, 4)).shape
+        torch.Size([2, 5, 3])
     """
 
     classifiers: tuple[Classifier, ...]
@@ -51,11 +61,19 @@ class PosteriorBase(ABC):
         return tuple(root for classifier in self.classifiers for root in classifier.roots)
 
     def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
-        """Probabilities, float64 ``[S, N, C]`` on the CPU; x is a batch or an iterable of batches."""
+        """Predict the class probabilities of each sample.
+
+        Args:
+            x: A batch, as `nescio.score` takes it, or an iterable of batches.
+            progress: As in `nescio.score`.
+
+        Returns:
+            Probabilities, float64 ``[S, N, C]`` on the CPU.
+        """
         return self._over(x, progress, lambda z: z.softmax(-1))
 
     def logits(self, x: Any, *, progress: bool | None = None) -> Tensor:
-        """Logits of each sample, float64 ``[S, N, C]`` on the CPU: `predict` before the softmax."""
+        """Compute the logits of each sample, float64 ``[S, N, C]`` on the CPU: `predict` before the softmax."""
         return self._over(x, progress, lambda z: z)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -64,14 +82,14 @@ class PosteriorBase(ABC):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], model: Any) -> Self:
-        """What `save` wrote, where it is of this class; see `nescio.posteriors.load`."""
-        found = saving.load(folder, model)
-        if not isinstance(found, cls):
+        """Read what `save` wrote, where it is of this class; see `nescio.posteriors.load`."""
+        posterior = saving.load(folder, model)
+        if not isinstance(posterior, cls):
             raise InputError(
-                f"expected a saved {cls.__name__} in {os.fspath(folder)}, got a {type(found).__name__}; "
+                f"expected a saved {cls.__name__} in {os.fspath(folder)}, got a {type(posterior).__name__}; "
                 "nescio.posteriors.load takes either"
             )
-        return found
+        return posterior
 
     @abstractmethod
     def _logits(self, x: Inputs) -> Tensor:

@@ -15,7 +15,16 @@ from nescio.posteriors.saving import about, check_tensors, same, saved
 
 @saved("deterministic")
 class Deterministic(PosteriorBase):
-    """The prediction of one network: S = 1, so its epistemic part is zero."""
+    """Take the prediction of one network as a distribution: S = 1, so its epistemic part is zero.
+
+    Args:
+        model: A PyTorch classifier, any callable that gives logits, or a `Classifier`; it is not changed.
+        output: What the model returns, as in `nescio.score`.
+
+    Example:
+        >>> Deterministic(torch.nn.Linear(4, 3)).predict(torch.rand(5, 4)).shape
+        torch.Size([1, 5, 3])
+    """
 
     def __init__(self, model: Classifier | Callable[..., Any], *, output: str | None = None) -> None:
         self.classifiers = (Classifier.of(model, output),)

@@ -33,11 +33,21 @@ _COPIES = 3  # of an input, to see where inputs lie
 
 @saved("mc_dropout")
 class MCDropout(PosteriorBase):
-    """The dropout that the model was trained with, turned on for predictions (Gal & Ghahramani 2016). S = samples.
+    """Turn on the dropout that the model was trained with for predictions (Gal & Ghahramani 2016).
 
-    It finds `nn.Dropout` and its kin, calls of `torch.nn.functional.dropout` and its kin, and the dropout inside of
-    `nn.MultiheadAttention` and of `nn.LSTM`, `nn.GRU` and `nn.RNN`. Other random layers, such as stochastic depth,
-    stay off.
+    It finds `nn.Dropout` and its kin, calls of `torch.nn.functional.dropout` and its kin, and the dropout inside
+    `nn.MultiheadAttention`, `nn.LSTM`, `nn.GRU` and `nn.RNN`. Other random layers, such as stochastic depth, stay off.
+
+    Args:
+        model: A PyTorch classifier, any callable that gives logits, or a `Classifier`; it is not changed.
+        samples: S, the number of masks; all inputs share each of them.
+        seed: Of the masks.
+        output: What the model returns, as in `nescio.score`.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Linear(4, 3))
+        >>> MCDropout(model, samples=10).predict(torch.rand(5, 4)).shape
+        torch.Size([10, 5, 3])
     """
 
     def __init__(

@@ -30,11 +30,20 @@ from nescio.types import InputError, ModelError
 
 @saved("deep_ensemble")
 class DeepEnsemble(PosteriorBase):
-    """Several networks that were trained apart (Lakshminarayanan et al. 2017). S is the number of members.
+    """Take several networks that were trained apart as a distribution (Lakshminarayanan et al. 2017).
 
-    device: where the members run; None, each where it lies. one_at_a_time: True brings one member after another to the
-    device, False all of them, "auto" all of them if they take less than a share of its free memory. Members are copied
-    there for the time of a prediction.
+    S is the number of members.
+
+    Args:
+        models: The members, two or more; they are not changed.
+        device: Where the members run; None for where each of them lies. They are copied there for one prediction.
+        one_at_a_time: True brings one member after another to the device, False all of them, and "auto" all of them
+            if they take less than a share of its free memory.
+        output: What the models return, as in `nescio.score`.
+
+    Example:
+        >>> DeepEnsemble([torch.nn.Linear(4, 3) for _ in range(5)]).predict(torch.rand(6, 4)).shape
+        torch.Size([5, 6, 3])
     """
 
     def __init__(
@@ -78,10 +87,22 @@ class DeepEnsemble(PosteriorBase):
         recipe: training.Recipe | None = None,
         **settings: Any,
     ) -> Self:
-        """Members from `nescio.training.train`, each made by the factory and trained with random numbers of its own.
+        """Train members with `nescio.training.train`, each with random numbers of its own.
 
-        settings: those of `nescio.training.Recipe`, in place of a recipe. With a folder the training goes on where it
-        was cut off, when it is started again with the same arguments.
+        Args:
+            factory: Makes a new network.
+            data: Labelled training data, as in `nescio.training.train`.
+            validation: Labelled data that choose the best epoch.
+            members: How many.
+            seed: Of all random numbers.
+            folder: Where the state is kept: started again with the same arguments, the training goes on where it was
+                cut off.
+            progress: As in `nescio.score`.
+            recipe: How to train.
+            settings: Those of `nescio.training.Recipe`, in place of a recipe.
+
+        Returns:
+            The ensemble.
         """
         more: Any = {"members": members, "seed": seed, "folder": folder, "progress": progress}
         return cls._trained(factory, data, validation, chosen(recipe, settings), lambda model, member: None, **more)

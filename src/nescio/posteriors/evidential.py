@@ -23,7 +23,7 @@ from typing import Any, Literal, Self, get_args
 import torch
 from torch import Tensor, nn
 
-from nescio._common.argument_checks import integer, number
+from nescio._common.argument_checks import choice, integer, number
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.posteriors.base import PosteriorBase
@@ -32,7 +32,7 @@ from nescio.posteriors.dirichlet import decomposed, divergence_from_flat, sample
 from nescio.posteriors.sampled import copied
 from nescio.posteriors.saving import refilled, saved, weights
 from nescio.training import Epoch, Recipe, Step, train
-from nescio.types import Decomposition, InputError, ModelError
+from nescio.types import Decomposition, ModelError
 
 Evidence = Literal["softplus", "relu", "exp"]
 Fit = Literal["mse", "nll", "digamma"]
@@ -40,9 +40,19 @@ Fit = Literal["mse", "nll", "digamma"]
 
 @saved("evidential")
 class Evidential(PosteriorBase):
-    """A network whose outputs are read as evidence: one pass gives a distribution over class probabilities.
+    """Read the outputs of a network as evidence: one pass gives a Dirichlet over class probabilities.
 
-    `predict` gives samples of each input's Dirichlet; its random numbers are shared by all inputs.
+    `Evidential.train` makes one (Sensoy et al. 2018). `predict` gives samples of each input's Dirichlet.
+
+    Args:
+        model: A network that was trained on an evidential loss, without softmax or sigmoid at its end.
+        evidence: The activation that makes evidence of an output: "exp", "softplus" or "relu".
+        samples: S, the number of samples; their random numbers are shared by all inputs.
+        seed: Of the samples.
+
+    Example:
+        >>> Evidential(torch.nn.Linear(4, 3), samples=10).predict(torch.rand(5, 4)).shape
+        torch.Size([10, 5, 3])
     """
 
     def __init__(
@@ -59,8 +69,7 @@ class Evidential(PosteriorBase):
                 f"expected a model that returns evidence before its activation, output='logits', got "
                 f"output={self.classifiers[0].output!r}; take the softmax or sigmoid off the model"
             )
-        _one_of("evidence", evidence, get_args(Evidence))
-        self.evidence = evidence
+        self.evidence = choice("evidence", evidence, get_args(Evidence))
         self.samples, self.seed = integer("samples", samples, at_least=1), integer("seed", seed, at_least=0)
         self.history: list[Epoch] = []
 
@@ -82,10 +91,26 @@ class Evidential(PosteriorBase):
         progress: bool | None = None,
         on_epoch: Callable[[Epoch], object] | None = None,
     ) -> Self:
-        """Train a deep copy of `model`, or what it makes if it is a function, on an evidential loss.
+        """Train a network on an evidential loss.
 
-        annealing is the number of epochs in which the weight of the divergence rises from 0 to kl (0: at once). On
-        validation data the loss is without it. The rest is as in `nescio.training.train`.
+        Args:
+            model: A network, of which a deep copy is trained, or a function that makes one.
+            data: Labelled training data, as in `nescio.training.train`.
+            validation: Labelled data, on which the loss is measured without the divergence.
+            evidence: As for the class.
+            loss: "digamma", "nll" or "mse", as above.
+            kl: The weight of the divergence from the flat Dirichlet.
+            annealing: In how many epochs this weight rises from 0; 0 is at once.
+            samples: As for the class.
+            recipe: How to train, see `nescio.training.Recipe`.
+            seed: Of all random numbers.
+            folder: Where the state is kept: started again with the same arguments, the training goes on where it was
+                cut off.
+            progress: As in `nescio.score`.
+            on_epoch: Called after every epoch.
+
+        Returns:
+            The distribution.
         """
         integer("samples", samples, at_least=1)
         objective = EvidentialLoss(loss, evidence, kl, annealing)
@@ -141,8 +166,8 @@ class EvidentialLoss:
     annealing: int = 10
 
     def __post_init__(self) -> None:
-        _one_of("loss", self.fit, get_args(Fit))
-        _one_of("evidence", self.evidence, get_args(Evidence))
+        choice("loss", self.fit, get_args(Fit))
+        choice("evidence", self.evidence, get_args(Evidence))
         number("kl", self.kl, at_least=0)
         integer("annealing", self.annealing, at_least=0)
 
@@ -168,8 +193,3 @@ def misfit(alpha: Tensor, y: Tensor, kind: str) -> Tensor:
 def misleading(alpha: Tensor, y: Tensor) -> Tensor:
     """KL(Dir(α̃)‖Dir(1)): how much evidence there is for wrong classes, one number for each input."""
     return divergence_from_flat(alpha.scatter(-1, y.unsqueeze(-1), 1.0))
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{name}: expected one of {', '.join(map(repr, allowed))}, but got {value!r}")

@@ -32,10 +32,22 @@ _MASKED = 2**24  # elements of masked input at once
 
 @saved("inserted_dropout")
 class InsertedDropout(PosteriorBase):
-    """Dropout at rate p before the last linear layer that the model calls, or before the one that `layer` names.
+    """Insert dropout before the last linear layer of a model that has none (Ledda et al. 2023).
 
-    The model itself is not changed. S = samples; the mask of a sample is shared by all inputs. Nothing is fitted: how
-    much the samples disagree follows from p, and tells doubt of the model and doubt of the data apart for no network.
+    Nothing is fitted: how much the samples disagree follows from p. So they do not tell doubt of the model and doubt of
+    the data apart.
+
+    Args:
+        model: A PyTorch classifier, any callable that gives logits, or a `Classifier`; it is not changed.
+        p: The share of features that a mask sets to 0.
+        samples: S, the number of masks; all inputs share each of them.
+        seed: Of the masks.
+        layer: The name of the module before which the mask acts; None for the last linear layer.
+        output: What the model returns, as in `nescio.score`.
+
+    Example:
+        >>> InsertedDropout(torch.nn.Linear(4, 3), samples=10).predict(torch.rand(5, 4)).shape
+        torch.Size([10, 5, 3])
     """
 
     learnt = False

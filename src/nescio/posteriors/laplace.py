@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio import inputs
-from nescio._common.argument_checks import integer, number
+from nescio._common.argument_checks import choice, integer, number
 from nescio._common.chunking import at_once, in_chunks
 from nescio._common.seeds import derived_seed
 from nescio.inputs import Inputs, describe
@@ -46,11 +46,24 @@ _AT_ONCE = 2**22  # numbers of drawn weights that are made together
 
 @saved("laplace")
 class Laplace(PosteriorBase):
-    """The last linear layer as a Gaussian: fit it on the training data, then `predict`.
+    """Approximate the posterior of the last linear layer by a Gaussian (Daxberger et al. 2021).
 
-    kind: "full", "kron" or "diag"; "auto" takes the first that the size of the layer allows. prior: the precision δ of
-    the prior, or how to choose it: "marglik" (marginal likelihood) or "validation". S = samples; a draw of the weights
-    is shared by all inputs. Fitted, it has `precision` and `log_likelihood` of the training data.
+    Fit it to the training data, then `predict`. Fitted, it has `precision` and `log_likelihood` of the training data.
+
+    Args:
+        model: A PyTorch classifier, any callable that gives logits, or a `Classifier`; it is not changed.
+        kind: The structure of the curvature: "full", "kron" or "diag"; "auto" takes the first that the size of the
+            layer allows.
+        prior: The precision δ of the prior, or how to choose it: "marglik" (marginal likelihood) or "validation".
+        samples: S, the number of draws; all inputs share each of them.
+        seed: Of the draws.
+        link: "sample" draws weights; "probit" gives one prediction in closed form.
+        output: What the model returns, as in `nescio.score`.
+
+    Example:
+        >>> posterior = Laplace(torch.nn.Linear(4, 3), samples=10).fit((torch.rand(60, 4), torch.arange(60) % 3))
+        >>> posterior.predict(torch.rand(5, 4)).shape
+        torch.Size([10, 5, 3])
     """
 
     def __init__(
@@ -65,14 +78,14 @@ class Laplace(PosteriorBase):
         output: str | None = None,
     ) -> None:
         self.classifiers = (Classifier.of(model, output),)
-        self.kind = _one_of("kind", kind, ("auto", *get_args(Kind)))
+        self.kind = choice("kind", kind, ("auto", *get_args(Kind)))
         self.prior: float | str = (
-            _one_of("prior", prior, ("marglik", "validation"), " or a number above 0")
+            choice("prior", prior, ("marglik", "validation"), hint="or give a number above 0")
             if isinstance(prior, str)
             else number("prior", prior, above=0.0)
         )
         self.samples, self.seed = integer("samples", samples, at_least=1), integer("seed", seed, at_least=0)
-        self.link = _one_of("link", link, get_args(Link))
+        self.link = choice("link", link, get_args(Link))
         self.precision = self.log_likelihood = math.nan
         self._curvature: Curvature | None = None
         self._layer, self._bias, self._square_norm = "", False, math.nan
@@ -81,9 +94,15 @@ class Laplace(PosteriorBase):
         self._weights: tuple[tuple[float, int, int], Tensor] | None = None
 
     def fit(self, data: Any, validation: Any = None, *, progress: bool | None = None) -> Self:
-        """Fit to labelled training data: a pair (x, y), or an iterable of such pairs. The model stays as it is.
+        """Fit to labelled training data; the model stays as it is.
 
-        validation: labelled data that were not trained on, for prior="validation" and only then.
+        Args:
+            data: A pair (x, y), or an iterable of such pairs.
+            validation: Labelled data that were not trained on, for prior="validation" and only then.
+            progress: As in `nescio.score`.
+
+        Returns:
+            The posterior itself.
         """
         self._check_validation(validation)
         self._sums = None
@@ -110,7 +129,7 @@ class Laplace(PosteriorBase):
         self._each(x, y, step)
 
     def finish(self, validation: Any = None) -> Self:
-        """The posterior of all that was absorbed."""
+        """Compute the posterior of all that was absorbed, and return it."""
         self._check_validation(validation)
         sums, self._sums = self._sums, None
         if sums is None:
@@ -280,12 +299,6 @@ class Laplace(PosteriorBase):
 
 
 _BASES = ("inner", "outer", "joint")
-
-
-def _one_of(name: str, value: Any, allowed: tuple[str, ...], more: str = "") -> str:
-    if value not in allowed:
-        raise InputError(f"expected {name} to be {' or '.join(map(repr, allowed))}{more}, got {value!r}")
-    return str(value)
 
 
 def _check_labels(y: Tensor, classes: int) -> None:

@@ -49,11 +49,29 @@ def save(posterior: PosteriorBase, folder: str | os.PathLike[str]) -> None:
 
 
 def load(folder: str | os.PathLike[str], model: Any) -> Any:
-    """The distribution that was saved in the folder, over the given model.
+    """Load a distribution that was saved in a folder.
 
-    model: for a distribution around a network of yours (dropout, Laplace, temperature …) that same network, with its
-    weights. For one that has weights of its own (ensembles, SWAG, variational …) a module of the same architecture, of
-    which copies are filled, or a function that makes one; for an ensemble also a list of them. It is not changed.
+    Args:
+        folder: Where `save` wrote it.
+        model: For a distribution around a network of yours (dropout, Laplace, temperature …) that same network, with
+            its weights. For one that has weights of its own (ensembles, SWAG, variational …) a module of the same
+            architecture, of which copies are filled, or a function that makes one; for an ensemble also a list of them.
+            It is not changed.
+
+    Returns:
+        The distribution, of the class that was saved.
+
+    Raises:
+        InputError: The folder holds no distribution.
+        ModelError: The model is another one.
+
+    Example:
+        >>> import tempfile
+        >>> model = torch.nn.Linear(4, 3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     nescio.posteriors.InsertedDropout(model, samples=10).save(folder)
+        ...     nescio.posteriors.load(folder, model).samples
+        10
     """
     return unpack(*BUNDLE.read(folder), model)
 
@@ -79,18 +97,18 @@ def unpack(record: Any, tensors: dict[str, Tensor], model: Any) -> Any:
     if not isinstance(settings, dict):
         raise InputError(f"expected the settings of {name!r}, got {describe(settings)}; save it again")
     try:
-        found = _classes[name]._from_state(model, settings, tensors)
+        posterior = _classes[name]._from_state(model, settings, tensors)
     except NescioError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"expected the settings of {name!r}, got others ({error!r}); save it again") from error
-    if _preprocessed(found) != record.get("preprocess"):
+    if _preprocessed(posterior) != record.get("preprocess"):
         raise ModelError(
             "expected a function before the model where there was one when it was saved (a transform in training is "
-            f"one), and none elsewhere, got {_preprocessed(found)} in place of {record.get('preprocess')}; "
+            f"one), and none elsewhere, got {_preprocessed(posterior)} in place of {record.get('preprocess')}; "
             "give a nescio.Classifier(model, preprocess=...), or a function that makes one"
         )
-    return found
+    return posterior
 
 
 def _preprocessed(posterior: PosteriorBase) -> list[bool]:

@@ -36,7 +36,25 @@ RECIPE = Recipe(epochs=30, optimizer="sgd", lr=1e-2, weight_decay=5e-4, schedule
 
 @saved("swag")
 class SWAG(SampledWeights):
-    """Weights from the Gaussian of an SGD run: `SWAG.train` collects it, `predict` draws `samples` networks."""
+    """Draw networks from the Gaussian that the weights of an SGD run form (Maddox et al. 2019).
+
+    `SWAG.train` makes one.
+
+    Args:
+        model: The network with the mean weights θ̄.
+        variances: The variances v, by name of parameter.
+        deviations: The deviations D ``[K, ...]``, by name of parameter.
+        samples: S, the number of networks that `predict` draws.
+        scale: By how much the covariance is scaled.
+        seed: Of the draws.
+        statistics: The buffers of batch-norm layers by name, ``[samples, ...]``; `fit_statistics` computes them.
+
+    Example:
+        >>> data, recipe = (torch.rand(20, 4), torch.arange(20) % 3), nescio.training.Recipe(epochs=2)
+        >>> swag = nescio.posteriors.SWAG.train(torch.nn.Linear(4, 3), data, recipe=recipe, samples=5, progress=False)
+        >>> swag.predict(torch.rand(6, 4)).shape
+        torch.Size([5, 6, 3])
+    """
 
     def __init__(
         self,
@@ -49,10 +67,6 @@ class SWAG(SampledWeights):
         seed: int = 0,
         statistics: dict[str, Tensor] | None = None,
     ) -> None:
-        """The model holds the means θ̄; variances v and deviations D ``[K, ...]`` are by name of parameter.
-
-        statistics: the buffers of batch-norm layers by name, ``[samples, ...]``; `fit_statistics` computes them.
-        """
         super().__init__(Classifier.of(model), samples, seed)
         self.scale = number("scale", scale, above=0)
         self.rank = len(next(iter(deviations.values()), ()))
@@ -83,10 +97,24 @@ class SWAG(SampledWeights):
         progress: bool | None = None,
         on_epoch: Callable[[Epoch], object] | None = None,
     ) -> Self:
-        """Collect the distribution, starting from a deep copy of `model`, which should be trained already.
+        """Collect the distribution of the weights in an SGD run.
 
-        The recipe's rate should be constant and large enough to move about; its epochs, at least 2, are what is
-        collected. There is no best epoch here, and so no validation data. The rest is as in `nescio.training.train`.
+        Args:
+            model: A trained network; the run starts from a deep copy of it.
+            data: Labelled training data, as in `nescio.training.train`.
+            rank: How many of the last epochs give deviations, at least 2.
+            samples: S, the number of networks that `predict` draws.
+            scale: By how much the covariance is scaled.
+            recipe: How to train. The rate should be constant and large enough to move about; the epochs, at least 2,
+                are what is collected. There is no best epoch here, and so no validation data.
+            seed: Of all random numbers.
+            folder: Where the state is kept: started again with the same arguments, the training goes on where it was
+                cut off.
+            progress: As in `nescio.score`.
+            on_epoch: Called after every epoch.
+
+        Returns:
+            The distribution.
         """
         integer("rank", rank, at_least=2)
         integer("samples", samples, at_least=1)

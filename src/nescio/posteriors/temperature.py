@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nescio._common.argument_checks import number
+from nescio._common.argument_checks import choice, number
 from nescio.inputs import Inputs, describe, labelled
 from nescio.models import Classifier
 from nescio.posteriors.base import PosteriorBase
@@ -40,10 +40,20 @@ _RIDGE = 1e-6
 
 @saved("temperature")
 class Temperature(PosteriorBase):
-    """Temperature (Guo et al. 2017) or Platt scaling around another distribution, or around a model.
+    """Scale the logits of a distribution, or of a model, to make it honest on held-out data (Guo et al. 2017).
 
     With kind="temperature" and a single network the predicted class never changes. After `fit` or `fit_logits`,
     `temperature` has T, and for kind="platt" `scale` and `shift` have w and b.
+
+    Args:
+        base: The distribution, or the model.
+        kind: "temperature" fits one T, "platt" a scale and a shift for each class.
+        output: What the model returns, as in `nescio.score`; with a model only.
+
+    Example:
+        >>> posterior = Temperature(torch.nn.Linear(4, 3)).fit((torch.rand(60, 4), torch.arange(60) % 3))
+        >>> posterior.predict(torch.rand(5, 4)).shape
+        torch.Size([1, 5, 3])
     """
 
     def __init__(
@@ -53,17 +63,20 @@ class Temperature(PosteriorBase):
         *,
         output: str | None = None,
     ) -> None:
-        if kind not in ("temperature", "platt"):
-            raise InputError(f"expected kind to be 'temperature' or 'platt', got {kind!r}")
+        self.kind = choice("kind", kind, ("temperature", "platt"))
         self.base = _distribution(base, output)
         self.classifiers, self.learnt = self.base.classifiers, self.base.learnt
-        self.kind = kind
         self.temperature: float | None = None
         self.scale: Tensor | None = None
         self.shift: Tensor | None = None
 
     def fit(self, data: Any, *, progress: bool | None = None) -> Self:
-        """Fit on held-out data: a pair (inputs, labels), or an iterable of such pairs."""
+        """Fit on held-out data, and return the distribution itself.
+
+        Args:
+            data: A pair (inputs, labels), or an iterable of such pairs.
+            progress: As in `nescio.score`.
+        """
         labels: list[Tensor] = []
 
         def only_inputs() -> Iterator[Inputs]:
@@ -75,7 +88,12 @@ class Temperature(PosteriorBase):
         return self.fit_logits(logits, torch.cat(labels))
 
     def fit_logits(self, logits: Any, labels: Any) -> Self:
-        """Fit on held-out logits ``[N, C]``, or ``[S, N, C]`` of S samples, and labels ``[N]``."""
+        """Fit on held-out logits, and return the distribution itself.
+
+        Args:
+            logits: ``[N, C]``, or ``[S, N, C]`` of S samples.
+            labels: Class indices ``[N]``.
+        """
         z, y = _checked(logits, labels)
         if self.kind == "platt" and len(y.unique()) < 2:
             raise InputError("expected labels of at least 2 classes for kind='platt', got one; give more data")

@@ -32,12 +32,26 @@ RECIPE = Recipe(optimizer="adam", lr=3e-3, weight_decay=0.0)
 
 @saved("variational")
 class Variational(SampledWeights):
-    """Mean-field weights: `Variational.train` fits them, `predict` draws `samples` networks from the seed."""
+    """Draw networks whose weights are independent Gaussians, fitted by variational inference (Blundell et al. 2015).
+
+    `Variational.train` makes one.
+
+    Args:
+        model: The network with the mean weights.
+        stds: The standard deviations of its parameters by name; the others are fixed.
+        samples: S, the number of networks that `predict` draws.
+        seed: Of the draws.
+
+    Example:
+        >>> model = torch.nn.Linear(4, 3)
+        >>> posterior = Variational(model, {"weight": torch.full((3, 4), 0.1)}, samples=5)
+        >>> posterior.predict(torch.rand(6, 4)).shape
+        torch.Size([5, 6, 3])
+    """
 
     def __init__(
         self, model: Classifier | nn.Module, stds: dict[str, Tensor], *, samples: int = 30, seed: int = 0
     ) -> None:
-        """The model holds the means; stds are the standard deviations of its parameters by name (others are fixed)."""
         super().__init__(Classifier.of(model), samples, seed)
         self.stds = self._by_name(stds)
         if any(bool((std < 0).any()) for std in stds.values()):
@@ -62,11 +76,26 @@ class Variational(SampledWeights):
         progress: bool | None = None,
         on_epoch: Callable[[Epoch], object] | None = None,
     ) -> Self:
-        """Fit the distribution, starting from a deep copy of `model`, or from what it makes if it is a function.
+        """Fit the distribution of the weights to labelled data.
 
-        prior_std=None takes the fan-in of each layer. kl_weight below 1 tempers the posterior; annealing is the number
-        of epochs in which it rises from 0. On validation the network with the mean weights is measured. The rest is
-        as in `nescio.training.train`; the recipe's weight decay is not used: the prior is in its place.
+        Args:
+            model: A network, of which a deep copy is trained, or a function that makes one.
+            data: Labelled training data, as in `nescio.training.train`.
+            validation: Labelled data, on which the network with the mean weights is measured.
+            samples: S, the number of networks that `predict` draws.
+            prior_std: The standard deviation of the prior; None takes the fan-in of each layer.
+            initial_std: The standard deviation of every weight at the start.
+            kl_weight: The weight of the divergence from the prior; below 1 it tempers the posterior.
+            annealing: In how many epochs this weight rises from 0.
+            recipe: How to train. Its weight decay is not used: the prior is in its place.
+            seed: Of all random numbers.
+            folder: Where the state is kept: started again with the same arguments, the training goes on where it was
+                cut off.
+            progress: As in `nescio.score`.
+            on_epoch: Called after every epoch.
+
+        Returns:
+            The distribution.
         """
         number("initial_std", initial_std, above=0)
         integer("samples", samples, at_least=1)
