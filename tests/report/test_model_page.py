@@ -216,18 +216,28 @@ def test_no_text_becomes_markup(pages, results, name):
     assert changed <= usual | {("p", "class")}  # no new element, no new attribute; an empty note is not shown
 
 
+@pytest.fixture(scope="module")
+def dump(pages, tmp_path_factory):
+    """All pages in a browser, in frames of 400 pixels, since its window cannot be that narrow everywhere.
+
+    Each page says how wide it is, how wide it may be, and how wide its frame is.
+    """
+    folder = tmp_path_factory.mktemp("phone")
+    frames = ""
+    for name, text in pages.items():
+        ask = "<script>const root = document.documentElement; "
+        ask += f'parent.postMessage(["{name}", root.scrollWidth, root.clientWidth, innerWidth], "*")</script>'
+        (folder / f"{name}.html").write_text(text.replace("</body>", ask + "</body>"), encoding="utf-8")
+        frames += f'<iframe src="{name}.html" style="width: 400px; height: 800px; border: 0"></iframe>'
+    script = "onmessage = ({data: [name, ...told]}) => { document.body.dataset[name] = told.join(' ') }"
+    (folder / "frames.html").write_text(f"<body><script>{script}</script>{frames}</body>", encoding="utf-8")
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--dump-dom"]
+    return subprocess.run([*command, f"file://{folder}/frames.html"], capture_output=True, text=True, timeout=120)
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
 @pytest.mark.parametrize("name", ["digits", "judged", "table", "ensemble"])
-def test_on_a_phone_the_page_does_not_scroll_sideways(pages, name, tmp_path):
-    """In a frame of 400 pixels, since a browser's window cannot be that narrow everywhere."""
-    ask = "<script>const root = document.documentElement; "
-    ask += 'parent.postMessage([root.scrollWidth, root.clientWidth, innerWidth], "*")</script>'
-    (tmp_path / "page.html").write_text(pages[name].replace("</body>", ask + "</body>"), encoding="utf-8")
-    frame = '<body><iframe src="page.html" style="width: 400px; height: 800px; border: 0"></iframe><script>'
-    frame += 'onmessage = (told) => { document.body.dataset.told = told.data.join(" ") }</script></body>'
-    (tmp_path / "frame.html").write_text(frame, encoding="utf-8")
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--dump-dom"]
-    done = subprocess.run([*command, f"file://{tmp_path}/frame.html"], capture_output=True, text=True, timeout=120)
-    told = re.search(r'data-told="(\d+) (\d+) (\d+)"', done.stdout)
-    assert told is not None, done.stderr[-500:]
+def test_on_a_phone_the_page_does_not_scroll_sideways(dump, name):
+    told = re.search(rf'data-{name}="(\d+) (\d+) (\d+)"', dump.stdout)
+    assert told is not None, dump.stderr[-500:]
     assert told[1] == told[2] and told[3] == "400"
