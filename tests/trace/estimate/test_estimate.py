@@ -404,7 +404,7 @@ def test_auto_is_exact_for_few_classes() -> None:
 )
 def test_estimates_do_not_depend_on_the_batch(settings: dict[str, Any]) -> None:
     wide = settings.get("classes") == 28  # for two levels of rows
-    model, x = (deep(140, 24, 140), pictures(12, 140)) if wide else (deep(60), pictures(12))
+    model, x = (deep(140, 24, 140), pictures(6, 140)) if wide else (deep(60), pictures(6))
     cut = TableBuilder(Classifier.of(model), x[:2], ("classes",), NormSettings("classes", **settings)).cut()
     assert cut is not None and len(cut.levels) == 1 + wide
     whole = tables(model, x, **settings).norms
@@ -413,7 +413,7 @@ def test_estimates_do_not_depend_on_the_batch(settings: dict[str, Any]) -> None:
     torch.testing.assert_close(alone, whole, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(tables(model, x.flip(0), **settings).norms.flip(0), whole, rtol=1e-9, atol=1e-12)
     request = NormSettings("classes", **settings)
-    some = trace.gradient_norms(Classifier.of(model), x, request, chunk=5)["classes"].norms
+    some = trace.gradient_norms(Classifier.of(model), x, request, chunk=4)["classes"].norms
     torch.testing.assert_close(some, whole, rtol=1e-9, atol=1e-12)
 
 
