@@ -135,6 +135,24 @@ def test_also_after_an_exception(at):
     handle.remove()
 
 
+class Overflowing(nn.Module):
+    """Zeros beside an infinite number where the input is large; the number is gone before the next layer."""
+
+    def forward(self, x):
+        return torch.where(x > 50, torch.inf, x)
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_an_overflow_in_a_layer_is_named(on_gpu, monkeypatch):
+    model = nn.Sequential(Overflowing(), nn.Hardtanh(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3)).double()
+    guard = Guard(model).fit(vectors(60))
+    usual = guard.check(vectors(5, seed=1))
+    monkeypatch.setattr(Guard, "_works_on_gpu", lambda self: on_gpu)
+    assert torch.equal(guard.check(vectors(5, seed=1)).score, usual.score)
+    with pytest.raises(ModelError, match="expected finite activations from '0', got NaN or infinite ones"):
+        guard.check(99 + vectors(5, seed=1))
+
+
 def counted(model):
     calls = []
     model.register_forward_hook(lambda *_: calls.append(1))

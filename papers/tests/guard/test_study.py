@@ -3,11 +3,11 @@
 import json
 
 import numpy as np
-import pytest
 import torch
 
 from nescio.guard import Guard
-from nescio.guard.bench import Bench
+from nescio.guard.fitting import kept
+from nescio.quantities import compute
 from nescio_papers.guard import case as cases
 from nescio_papers.guard import study as programs
 from nescio_papers.guard.forms import FORMS, Z, guard
@@ -20,18 +20,10 @@ def test_the_form_of_the_study_is_that_of_the_guard():
     own = Guard(model).fit(torch.randn(400, 4))
     x = 3 * torch.randn(20, 4)
     (jury,) = own.fitted.juries
-    seen = {}
-    whole = Bench.scaled
-
-    def scaled(self, witness, rows):
-        seen[witness.name] = whole(self, witness, rows).numpy()
-        return whole(self, witness, rows)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Bench, "scaled", scaled)
-        score = own.check(x).score
+    rows = kept(own.fitted.witnesses, own.fitted.anatomy, compute(own.classifier, x, own.requests))
+    seen = {w.name: jury.bench.scaled(w, rows[w.name]).numpy() for w in own.fitted.witnesses}
     z = Z(seen["doubt"][:, 0], seen["strangeness"][:, 0], seen["appearance"])
-    np.testing.assert_allclose(guard(z), score.numpy())
+    np.testing.assert_allclose(guard(z), own.check(x).score.numpy())
     assert next(iter(FORMS)) == "guard" and all(form(z).shape == (20,) for form in FORMS.values())
     assert len(jury.ranks) == 200
 

@@ -44,10 +44,10 @@ class Testimony:
 
 @dataclass(frozen=True)
 class Bench:
-    """What the witnesses found in the inputs that fit them, and a scale for each way of looking at an input."""
+    """What the witnesses found in the inputs that fit them, and the scales of their ways of looking at an input."""
 
     found: Mapping[str, Found]
-    scales: Mapping[str, tuple[Scale, ...]]
+    scales: Mapping[str, Scale]
 
     @classmethod
     def of(cls, witnesses: Sequence[Witness], kept: Kept, groups: Tensor) -> Bench:
@@ -63,23 +63,38 @@ class Bench:
         for witness in witnesses:
             rows = kept[witness.name]
             found[witness.name] = witness.fit(rows)
-            own = _unseen(witness, rows, groups)
-            scales[witness.name] = tuple(Scale.of(column) for column in own.unbind(1))
+            scales[witness.name] = Scale.of(_unseen(witness, rows, groups))
         return cls(found, scales)
 
-    def heard(self, witnesses: Sequence[Witness], kept: Kept) -> Testimony:
-        """What each witness says of each input."""
-        z = {witness.name: self.scaled(witness, kept[witness.name]) for witness in witnesses}
+    def to(self, device: torch.device) -> Bench:
+        """The same with what was found on the device; the scales stay where they are."""
+        moved = {name: {key: t.to(device) for key, t in found.items()} for name, found in self.found.items()}
+        return Bench(moved, self.scales)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory what was found takes."""
+        return sum(tensor.nbytes for found in self.found.values() for tensor in found.values())
+
+    def measured(self, witness: Witness, rows: Rows) -> Tensor:
+        """What the witness measures, float64 ``[N, M]``, on the device of the rows."""
+        return witness.measure(dict(self.found[witness.name]), rows)
+
+    def testimony(self, witnesses: Sequence[Witness], measured: Mapping[str, Tensor]) -> Testimony:
+        """What each witness says of each input, from what it measures, float64 ``[N, M]`` on the CPU."""
+        z = {witness.name: self.scales[witness.name](measured[witness.name]) for witness in witnesses}
         return Testimony(
             {witness.name: witness.summary(z[witness.name]) for witness in witnesses},
             {witness.name: witness.vote(z[witness.name]) for witness in witnesses},
         )
 
+    def heard(self, witnesses: Sequence[Witness], kept: Kept) -> Testimony:
+        """What each witness says of each input, from what is kept of it on the CPU."""
+        return self.testimony(witnesses, {w.name: self.measured(w, kept[w.name]) for w in witnesses})
+
     def scaled(self, witness: Witness, rows: Rows) -> Tensor:
         """What the witness measures, on the scale of z, float64 ``[N, M]``."""
-        measured = witness.measure(dict(self.found[witness.name]), rows)
-        columns = zip(self.scales[witness.name], measured.unbind(1), strict=True)
-        return torch.stack([scale(v) for scale, v in columns], dim=1)
+        return self.scales[witness.name](self.measured(witness, rows))
 
 
 def _unseen(witness: Witness, rows: Rows, groups: Tensor) -> Tensor:

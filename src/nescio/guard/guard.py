@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nescio import inputs, quantities, scores
 from nescio.guard import fitting, split
-from nescio.guard.bench import Testimony
+from nescio.guard.bench import Bench, Testimony
 from nescio.guard.changes import Changes, Nuisances
 from nescio.guard.feed import at_once, blocks, count, form
 from nescio.guard.fitting import Fitted, Heard
@@ -32,6 +32,8 @@ from nescio.progress import bar
 from nescio.quantities import Logits, Request
 from nescio.scores import Method
 from nescio.types import InputError, ModelError
+
+_GPU_SHARE = 0.1  # of a GPU's memory that what the witnesses found may take
 
 
 class Guard:
@@ -67,6 +69,7 @@ class Guard:
             raise InputError(f"expected at least one witness, and each once, got {names}")
         self._found: Fitted | None = None
         self._seen: tuple[Any, ...] = ()
+        self._moved: tuple[Fitted, torch.device, list[Bench]] | None = None
 
     @property
     def fitted(self) -> Fitted:
@@ -136,7 +139,7 @@ class Guard:
         with preserved(self.classifier), bar(count(x), show=progress, description="checking") as shown:
             for block, _ in blocks(x, chunk or at_once(self.classifier)):
                 self.refuse_another_form(block)
-                parts.append(self.judge(quantities.compute(self.classifier, block, requests, chunk)))
+                parts.append(self._judged(block, requests, chunk))
                 shown.update(inputs.size(block))
         if not parts:
             raise InputError("expected at least one input to check, got none")
@@ -154,21 +157,27 @@ class Guard:
         found = self.fitted
         kept = fitting.kept(found.witnesses, found.anatomy, answers)
         logits = answers[Logits()]
+        benches, names = self._benches(logits.device), [witness.name for witness in found.witnesses]
+        measured = [bench.measured(w, kept[w.name]) for bench in benches for w in found.witnesses]
+        columns = [*measured, scores.get("max_probability")(logits)[:, None], logits.argmax(1)[:, None]]
+        table = torch.cat([column.to(logits.device, torch.float64) for column in columns], dim=1).cpu()
+        *measured, doubt, predicted = table.split([column.shape[1] for column in columns], dim=1)
+        doubt, predicted = doubt[:, 0], predicted[:, 0].long()
         rank = changed = torch.zeros(len(logits), dtype=torch.float64)
         beyond, z, votes = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-        for jury in found.juries:
-            heard = jury.bench.heard(found.witnesses, kept)
+        for number, jury in enumerate(found.juries):
+            own = measured[number * len(names) : (number + 1) * len(names)]
+            heard = jury.bench.testimony(found.witnesses, dict(zip(names, own, strict=True)))
             rank = rank + at_least(jury.ranks, heard.score)
             changed = changed + at_least(jury.copies, heard.score)
-            for name, own in heard.z.items():
-                z[name] = z.get(name, 0.0) + own / len(found.juries)
+            for name, value in heard.z.items():
+                z[name] = z.get(name, 0.0) + value / len(found.juries)
                 votes[name] = votes.get(name, 0.0) + heard.votes[name] / len(found.juries)
-                beyond[name] = beyond.get(name, 0) + len(jury.ranks) - at_least(jury.z[name], own)
+                beyond[name] = beyond.get(name, 0) + len(jury.ranks) - at_least(jury.z[name], value)
         copies = sum(len(jury.copies) for jury in found.juries)
         p = (1.0 + rank) / (1.0 + found.ranks)
         if copies:  # the promise holds for inputs as they are, and for changed ones
             p = torch.maximum(p, (1.0 + changed) / (1.0 + copies))
-        doubt = scores.get("max_probability")(logits)
         return Verdict(
             p_value=p,
             score=Testimony(z, votes).score,
@@ -176,11 +185,36 @@ class Guard:
             votes=votes,
             beyond=beyond,
             ranks=found.ranks,
-            predicted=logits.argmax(1),
+            predicted=predicted,
             confidence=1.0 - doubt,
             wrong=None if found.mistakes is None else found.mistakes(doubt),
             reasons={witness.name: witness.words(found.anatomy.kind) for witness in found.witnesses},
         )
+
+    def _judged(self, x: Inputs, requests: Sequence[Request], chunk: int | None) -> Verdict:
+        """The verdict on a batch. On a GPU the witnesses work there, and only what they measure comes to the host."""
+        if self._works_on_gpu():
+            verdict = self.judge(quantities.compute(self.classifier, x, requests, chunk, on_device=True))
+            if bool(verdict.score.isfinite().all()):
+                return verdict
+        return self.judge(quantities.compute(self.classifier, x, requests, chunk))  # names what is not finite
+
+    def _works_on_gpu(self) -> bool:
+        """Whether the model is on a GPU on which there is room for what the witnesses found."""
+        device = self.classifier.device
+        if device is None or device.type != "cuda":
+            return False
+        room = torch.cuda.get_device_properties(device).total_memory
+        return sum(jury.bench.nbytes for jury in self.fitted.juries) < _GPU_SHARE * room
+
+    def _benches(self, device: torch.device) -> Sequence[Bench]:
+        """What the witnesses found in each fold, on the device, to which it is moved once."""
+        found = self.fitted
+        if device.type == "cpu":
+            return [jury.bench for jury in found.juries]
+        if self._moved is None or self._moved[0] is not found or self._moved[1] != device:
+            self._moved = found, device, [jury.bench.to(device) for jury in found.juries]
+        return self._moved[2]
 
     # --- a guard is a method of `nescio.score` too, and shares its pass over the data ---
 

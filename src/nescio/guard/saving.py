@@ -24,7 +24,7 @@ from nescio.posteriors.saving import same
 from nescio.quantities import Activations, Features
 from nescio.types import Depth, InputError, NescioError
 
-BUNDLE = Bundle("guard.json", "nescio.guard", 1, "guard")
+BUNDLE = Bundle("guard.json", "nescio.guard", 2, "guard")
 
 
 def save(guard: Guard, folder: str | os.PathLike[str]) -> None:
@@ -97,9 +97,8 @@ def _tensors(found: Fitted) -> dict[str, Tensor]:
             tensors[f"{j}/z/{name}"] = z
         for name, state in jury.bench.found.items():
             tensors |= {f"{j}/found/{name}/{key}": value for key, value in state.items()}
-        for name, scales in jury.bench.scales.items():
-            for k, scale in enumerate(scales):
-                tensors |= {f"{j}/scales/{name}/{k}/values": scale.values, f"{j}/scales/{name}/{k}/z": scale.z}
+        for name, scale in jury.bench.scales.items():
+            tensors |= {f"{j}/scales/{name}/values": scale.values, f"{j}/scales/{name}/z": scale.z}
     if found.mistakes is not None:
         parts = found.mistakes
         tensors |= {"mistakes/bounds": parts.bounds, "mistakes/wrong": parts.wrong, "mistakes/count": parts.count}
@@ -118,10 +117,7 @@ def _fitted(record: Mapping[str, Any], tensors: Mapping[str, Tensor], witnesses:
             start = f"{j}/found/{witness.name}/"
             found[witness.name] = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
             start = f"{j}/scales/{witness.name}/"
-            count = sum(key.startswith(start) and key.endswith("/values") for key in tensors)
-            scales[witness.name] = tuple(
-                Scale(tensors[f"{start}{k}/values"], tensors[f"{start}{k}/z"]) for k in range(count)
-            )
+            scales[witness.name] = Scale(tensors[f"{start}values"], tensors[f"{start}z"])
         juries.append(Jury(Bench(found, scales), tensors[f"{j}/ranks"], tensors[f"{j}/copies"], z))
     mistakes = None
     if record["labelled"]:

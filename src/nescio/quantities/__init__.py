@@ -64,6 +64,7 @@ def compute(
     requests: Iterable[Request],
     chunk: int | None = None,
     memory_gb: float | None = None,
+    on_device: bool = False,
 ) -> dict[Request, Any]:
     """Compute quantities of one batch, shared work once, and leave the model and the random generators as they were.
 
@@ -73,6 +74,7 @@ def compute(
         requests: Which quantities.
         chunk: How many inputs or noisy copies are handled at once; None chooses.
         memory_gb: About how much memory gradients may take, beyond the model; None chooses.
+        on_device: Leave what is read in the forward pass on the model's device, without a look for NaN in it.
 
     Returns:
         The answer to each request.
@@ -109,6 +111,6 @@ def compute(
     answers: dict[Request, Any] = {}
     with preserved(source, again=False):
         for group in groups.values():
-            together = group[0].answer_together(group, source, x, Budget(chunk, memory_gb))
+            together = group[0].answer_together(group, source, x, Budget(chunk, memory_gb, on_device))
             answers |= zip(group, together, strict=True)
     return {request: answers[request] for request in requests}

@@ -46,7 +46,7 @@ class Activations(ForwardRequest):
 
 
 def _statistics(forward: ForwardPass, depth: Depth) -> Tensor:
-    """The statistics of one depth on the CPU; a ModelError where the layer did not run, or they are not finite."""
+    """The statistics of one depth; a ModelError where the layer did not run, or they are not finite."""
     value, count = forward.statistics.get(depth), len(forward.logits)
     if value is None or len(value) != count:
         got = "did not run" if value is None else f"gave {len(value)} rows"
@@ -54,9 +54,4 @@ def _statistics(forward: ForwardPass, depth: Depth) -> Tensor:
             f"expected one row for each of {count} inputs from layer '{depth.layer}', but it {got}; the forward pass "
             "has changed, so fit it anew"
         )
-    if not bool(value.isfinite().all()):
-        raise ModelError(
-            f"expected finite activations from '{depth.layer}', got NaN or infinite ones, though the input is finite; "
-            "look for an overflow in the model (float16 ends at 65504)"
-        )
-    return value.to("cpu", torch.float64)
+    return forward.answer(value, f"activations from '{depth.layer}'")

@@ -20,19 +20,22 @@ from nescio.models import Classifier
 
 @dataclass(frozen=True)
 class Budget:
-    """State how much is handled at once; None leaves the choice to the quantity.
+    """State how much is handled at once, and where answers lie; None leaves the choice to the quantity.
 
     Args:
         chunk: How many inputs or noisy copies go through the model at once.
         memory_gb: About how much memory gradients may take, beyond the model.
+        on_device: True leaves what is read in the forward pass on the model's device, and does not look for NaN in it:
+            the host need not wait for the device. Any other answer is on the CPU.
 
     Example:
         >>> Budget(chunk=16)
-        Budget(chunk=16, memory_gb=None)
+        Budget(chunk=16, memory_gb=None, on_device=False)
     """
 
     chunk: int | None = None
     memory_gb: float | None = None
+    on_device: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@ layer cost one forward pass together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from nescio import inputs
@@ -22,7 +24,7 @@ from nescio.models.activations import summaries
 from nescio.models.features import Heard, listen, pooled
 from nescio.modes import predicting
 from nescio.quantities.base import Budget, Request
-from nescio.types import Depth
+from nescio.types import Depth, ModelError
 
 
 class ForwardPass:
@@ -32,6 +34,7 @@ class ForwardPass:
         logits: The logits ``[N, C]``, in the type and on the device of the model.
         heard: The last call of each layer that was listened to; None stands for the last linear layer's input.
         statistics: Mean and standard deviation of each channel, ``[N, D]`` for each depth that ran.
+        on_device: Whether answers stay on the device of the model.
 
     Example:
         >>> heard = Heard("0", torch.nn.Identity(), torch.tensor([[[1.0], [3.0]]]))
@@ -39,15 +42,39 @@ class ForwardPass:
         tensor([[2.]], dtype=torch.float64)
     """
 
-    def __init__(self, logits: Tensor, heard: Mapping[str | None, Heard], statistics: Mapping[Depth, Tensor]) -> None:
-        self.logits, self.heard, self.statistics = logits, heard, statistics
+    def __init__(
+        self,
+        logits: Tensor,
+        heard: Mapping[str | None, Heard],
+        statistics: Mapping[Depth, Tensor],
+        on_device: bool = False,
+    ) -> None:
+        self.logits, self.heard, self.statistics, self.on_device = logits, heard, statistics, on_device
         self._features: dict[str | None, Tensor] = {}
 
     def features(self, layer: str | None) -> Tensor:
-        """Return the features at a layer, float64 ``[N, D]`` on the CPU, averaged over positions and tokens."""
+        """Return the features at a layer, float64 ``[N, D]``, averaged over positions and tokens."""
         if layer not in self._features:
-            self._features[layer] = pooled(self.heard[layer], len(self.logits))
+            heard = self.heard[layer]
+            self._features[layer] = self.answer(pooled(heard, len(self.logits)), f"features from '{heard.name}'")
         return self._features[layer]
+
+    def answer(self, value: Tensor, name: str | None = None) -> Tensor:
+        """Return a value as an answer: in float64 and on the CPU, unless answers stay on the device.
+
+        Args:
+            value: What was read.
+            name: What it is, for the message of the ModelError where it is not finite; None does not look. Nor is it
+                looked at on the device, where the host would have to wait for it.
+        """
+        if self.on_device:
+            return value.to(self.logits.device, torch.float64)
+        if name is not None and not bool(value.isfinite().all()):
+            raise ModelError(
+                f"expected finite {name}, got NaN or infinite ones, though the input is finite; look for an overflow "
+                "in the model (float16 ends at 65504)"
+            )
+        return value.to("cpu", torch.float64)
 
 
 @dataclass(frozen=True)
@@ -79,7 +106,7 @@ class ForwardRequest(Request):
         return ()
 
     def read(self, forward: ForwardPass) -> Any:
-        """Return the answer for the inputs of one forward pass, on the CPU."""
+        """Return the answer for the inputs of one forward pass, as `ForwardPass.answer` gives it."""
         raise NotImplementedError(f"{type(self).__name__} has no `read`")
 
     def answer(self, classifier: Classifier, x: Inputs, budget: Budget) -> Any:
@@ -105,9 +132,12 @@ class ForwardRequest(Request):
             with ExitStack() as stack:
                 statistics = stack.enter_context(summaries(classifier, depths, part)) if depths else {}
                 logits, heard = listen(classifier, part, layers) if layers else (classifier.logits(part), {})
-            forward = ForwardPass(logits, heard, statistics)
+            forward = ForwardPass(logits, heard, statistics, budget.on_device)
             return [request.read(forward) for request in requests]
 
+        total, size = inputs.size(x), at_once(x, budget.chunk)
+        if inputs.tensors(x)[0].is_cuda:  # chunks of one size: a small last one would leave a GPU idle
+            size = math.ceil(total / math.ceil(total / size))
         with predicting(classifier):
-            chunks = in_chunks(inputs.size(x), at_once(x, budget.chunk), step)
+            chunks = in_chunks(total, size, step)
         return [request.join(parts) for request, parts in zip(requests, zip(*chunks, strict=True), strict=True)]

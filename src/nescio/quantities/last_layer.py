@@ -40,7 +40,7 @@ class LastLayer(ForwardRequest):
         name, layer, logits = forward.heard[None].name, forward.heard[None].module, forward.logits
         assert isinstance(layer, nn.Linear)
         z = logits.to("cpu", torch.float64)
-        check_last(name, layer, forward.features(None), z, logits.dtype, _OTHERWISE)
+        check_last(name, layer, forward.features(None).cpu(), z, logits.dtype, _OTHERWISE)
         weight = layer.weight.detach().to("cpu", torch.float64)
         bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach().to(weight)
         return padded(torch.cat([weight, bias[:, None]], 1).T, z).T

@@ -26,7 +26,7 @@ class Logits(ForwardRequest):
 
     def read(self, forward: ForwardPass) -> Tensor:
         """Return the logits of one forward pass."""
-        return forward.logits.to("cpu", torch.float64)
+        return forward.answer(forward.logits)
 
     def answer_from_predictions(self, p: Tensor) -> Tensor:
         """Return the logarithm of the mean probabilities; the smallest number stands for a probability of 0."""

@@ -5,8 +5,12 @@ reference by their Mahalanobis distance, in a covariance that is shrunk to a mul
 
     Σ = (1 − λ) S + λ μ 1,     μ = tr S / d,     distance² = (s − m)ᵀ Σ⁻¹ (s − m)
 
-S has at most n − 1 directions with variance, which are kept as V with their variances; all others share λ μ. The
-distance does not depend on the signs and rotations that an eigenvalue problem leaves open.
+S has at most n − 1 directions v with variance; all others share ρ = λ μ. A direction whose variance in Σ is σ² is kept
+with the length of √(1 − ρ/σ²), all of them as V, so that two products give the distance:
+
+    distance² = (‖s − m‖² − ‖(s − m)ᵀ V‖²) / ρ
+
+It does not depend on the signs and rotations that an eigenvalue problem leaves open.
 """
 
 from __future__ import annotations
@@ -43,22 +47,20 @@ class Appearance(Witness):
         return answers[0]
 
     def fit(self, rows: Rows) -> Found:
-        found: Found = {}
-        for depth, statistics in enumerate(rows):
-            mean, vectors, variances, rest = _shrunk(statistics)
-            found |= {f"mean{depth}": mean, f"vectors{depth}": vectors, f"variances{depth}": variances}
-            found |= {f"rest{depth}": rest}
+        means, directions, rests = zip(*(_shrunk(statistics) for statistics in rows), strict=True)
+        found = {"rest": torch.stack(rests)}
+        for depth, (mean, vectors) in enumerate(zip(means, directions, strict=True)):
+            found |= {f"mean{depth}": mean, f"directions{depth}": vectors}
         return found
 
     def measure(self, found: Found, rows: Rows) -> Tensor:
-        columns = []
+        lengths, inside = [], []
         for depth, statistics in enumerate(rows):
             centred = statistics - found[f"mean{depth}"]
-            inside = centred @ found[f"vectors{depth}"]
-            outside = (centred.square().sum(1) - inside.square().sum(1)).clamp(min=0.0)
-            square = (inside.square() / found[f"variances{depth}"]).sum(1) + outside / found[f"rest{depth}"]
-            columns.append(square.sqrt())
-        return torch.stack(columns, dim=1)
+            lengths.append(torch.linalg.vector_norm(centred, dim=1))
+            inside.append(torch.linalg.vector_norm(centred @ found[f"directions{depth}"], dim=1))
+        square = torch.stack(lengths, dim=1).square() - torch.stack(inside, dim=1).square()
+        return (square.clamp(min=0.0) / found["rest"]).sqrt()
 
     def summary(self, z: Tensor) -> Tensor:
         return _root_mean_square(z.clamp(min=0.0))
@@ -75,15 +77,14 @@ def _root_mean_square(z: Tensor) -> Tensor:
     return z.square().mean(1).sqrt()
 
 
-def _shrunk(statistics: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Mean [d], directions [d, r], the shrunk variances along them [r], and that of all other directions []."""
+def _shrunk(statistics: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean [d], directions of √(1 − ρ/σ²) length [d, r], and the variance ρ of all other directions []."""
     count, width = statistics.shape
     mean = statistics.mean(0)
     centred = statistics - mean
     level = centred.square().sum() / count / width
     if float(level) <= 1e-24 * float(mean.square().mean()):  # nothing moves: any change is far out
-        rest = (1e-12 * mean.square().mean()).clamp(min=1e-24)
-        return mean, centred.new_zeros(width, 0), centred.new_zeros(0), rest
+        return mean, centred.new_zeros(width, 0), (1e-12 * mean.square().mean()).clamp(min=1e-24)
     shrinkage = ledoit_wolf(centred)
     rest = (shrinkage * level).clamp(min=_FLOOR * float(level))
     if count < width:  # the small one of the two eigenvalue problems
@@ -94,4 +95,5 @@ def _shrunk(statistics: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         values, vectors = torch.linalg.eigh(centred.T @ centred / count)
         kept = values > 1e-10 * values[-1]
         vectors = vectors[:, kept]
-    return mean, vectors, (1.0 - shrinkage) * values[kept] + rest, rest
+    extra = (1.0 - shrinkage) * values[kept]
+    return mean, vectors * (extra / (extra + rest)).sqrt(), rest

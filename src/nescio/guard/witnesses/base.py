@@ -9,7 +9,8 @@ A witness is a frozen dataclass of settings. To write a new one, put a file into
     summary(z)              one z from the M, each brought to the scale of z first: float64 ``[N]``, for people
     vote(z)                 what it adds to the score of the guard: float64 ``[N]``
 
-and decorate it with `register`. The guard adds the votes of its witnesses up.
+and decorate it with `register`. The guard adds the votes of its witnesses up. The model's answers, and with them the
+rows, lie on the CPU or on the model's GPU; what was found is then there too.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ class Doubt(Witness):
         return self.score.needs
 
     def rows(self, *answers: Any) -> Rows:
-        answers = tuple(one.cpu() if isinstance(one, NormTable) else one for one in answers)
+        if any(isinstance(one, NormTable) for one in answers) or len({one.device for one in answers}) > 1:
+            answers = tuple(one.cpu() for one in answers)
         return (self.score(*answers).unsqueeze(1),)
 
     def fit(self, rows: Rows) -> Found:
