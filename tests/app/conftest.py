@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio.app import examples, reference
-from nescio.app.desk import Desk
+from nescio.app.backend import Desk
 from nescio.guard import Guard
 from nescio.models import Classifier
 from nescio.models.sources import Pictures, Source

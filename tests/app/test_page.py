@@ -12,7 +12,7 @@ from PIL import Image
 
 from nescio._common.lazy_imports import need
 from nescio.app import Desk, Settings, page
-from nescio.app.desk import Desk as PlainDesk
+from nescio.app.backend import Desk as PlainDesk
 from nescio.app.doors import OUTSIDE, Sealed
 from nescio.app.page import Answers
 from nescio.cli import main

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nescio.app import reference
-from nescio.app.desk import Desk
+from nescio.app.backend import Desk
 from nescio.app.reference import Scale
 from nescio.serve.engine import Engine
 from nescio.types import InputError

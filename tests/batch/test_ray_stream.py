@@ -22,7 +22,7 @@ from nescio.batch.ray_stream import Usage, _Done, _Work, _Worker
 from nescio.batch.streaming import score_part
 from nescio.cli import main
 from nescio.data import read_table
-from nescio.data.parts import MANIFEST, Aside, Parts
+from nescio.data.parts import MANIFEST, Parts, WorkerFolder
 from nescio.specs import DataSpec, ModelSpec
 from nescio.types import InputError, ModelError
 
@@ -219,8 +219,8 @@ def test_threads_are_those_of_one_process_while_there_is_room_and_cores_are_neve
 
 def test_a_worker_gives_errors_back_as_they_are_and_gives_a_part_up_that_has_ended_many(folder):
     def done(asked, attempts=1, where=None, weights=None):
-        aside = Aside(str(folder), ".csv", "none")
-        worker = _Worker(_Work(asked, torch.get_num_threads(), str(where or folder), aside, weights), None)
+        shared = WorkerFolder(str(folder), ".csv", "none")
+        worker = _Worker(_Work(asked, torch.get_num_threads(), str(where or folder), shared, weights), None)
         return pickle.loads(pickle.dumps(worker.done(4, 8, attempts)))
 
     broken = done(job(on_error="stop")).found
@@ -250,8 +250,8 @@ def test_a_worker_takes_the_rows_that_were_read_and_writes_its_part(folder):
     found = ray_parquet.groups(ready.rows)
     read = ray_parquet.reader(ready.rows, found, [[range(20, 24)]])
     (sent,) = read({"run": np.array([0])})
-    with Parts("p", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts, parts.aside() as aside:
-        work = _Work(asked, torch.get_num_threads(), str(folder), aside, parts.identity["weights"])
+    with Parts("p", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts, parts.worker_folder() as shared:
+        work = _Work(asked, torch.get_num_threads(), str(folder), shared, parts.identity["weights"])
         done = _Worker(work, None).done(8, 12, 1, sent["table"][0])  # rows of another part, to tell them apart
         assert done.found.columns == {} and done.written.rows == SIZE
         parts.adopt(range(8, 12), done.written, done.found.problems, done.found.notes)

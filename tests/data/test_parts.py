@@ -93,16 +93,16 @@ def test_parts_that_another_process_has_written_count_when_they_are_adopted(tmp_
         fill(parts)
     folder = tmp_path / "p"
     with opened(folder) as parts:
-        with parts.aside() as aside:
+        with parts.worker_folder() as shared:
             for part in parts.missing:
-                written = pickle.loads(pickle.dumps(aside)).write(columns(part))
-                aside.write(columns(part))  # by a worker that was lost afterwards
+                written = pickle.loads(pickle.dumps(shared)).write(columns(part))
+                shared.write(columns(part))  # by a worker that was lost afterwards
                 assert part in parts.missing and read_table_if_any(folder) == parts.rows
                 parts.adopt(part, written, notes={"sum": part.stop})
             with pytest.raises(InputError, match=r"cannot write .*part-000000.parquet: No such file"):
                 parts.adopt(range(0, 4), written)
-        assert aside.write(columns(range(4))) is None  # no longer
-        assert aside._replace(folder=str(tmp_path / "elsewhere")).write(columns(range(4))) is None
+        assert shared.write(columns(range(4))) is None  # no longer
+        assert shared._replace(folder=str(tmp_path / "elsewhere")).write(columns(range(4))) is None
     for file in (tmp_path / "whole").iterdir():
         assert (folder / file.name).read_bytes() == file.read_bytes()
     assert len(list(folder.iterdir())) == len(list((tmp_path / "whole").iterdir()))

@@ -11,9 +11,9 @@
 Gradio is loaded by `run` alone; all else works and is tested without it.
 """
 
+from nescio.app.backend import Desk
 from nescio.app.bundled import bundled
-from nescio.app.desk import Desk
-from nescio.app.opened import opened
+from nescio.app.from_model import opened
 from nescio.app.opinion import Opinion, Ruling, mapped, opinion, ruling
 from nescio.app.page import application, run
 from nescio.app.reference import Scale, measured

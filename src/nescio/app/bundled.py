@@ -10,7 +10,7 @@ import torch
 from nescio import __version__, scores
 from nescio._common.lazy_imports import need
 from nescio.app import examples, reference
-from nescio.app.desk import Desk
+from nescio.app.backend import Desk
 from nescio.data import byte_digits
 from nescio.decide import ConformalPolicy, Policy
 from nescio.scoring import fit

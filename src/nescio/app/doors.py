@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nescio.app.desk import MAX_BYTES
+from nescio.app.backend import MAX_BYTES
 from nescio.serve import callers
 from nescio.serve.bodies import Body, Budget, Message, Receive, Send, Share, announced
 from nescio.serve.errors import Problem

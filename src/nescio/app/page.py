@@ -20,7 +20,7 @@ from typing import Any
 
 from nescio._common.lazy_imports import need
 from nescio.app import cards
-from nescio.app.desk import MAX_BYTES, NOUNS, Desk
+from nescio.app.backend import MAX_BYTES, NOUNS, Desk
 from nescio.app.doors import Sealed
 from nescio.app.opinion import Opinion
 from nescio.serve.server import address, listening, server

@@ -1,7 +1,7 @@
 """The stream of `nescio.batch.streaming` on Ray: many processes, GPUs or machines, each with a model of its own.
 
     missing parts ──► read ──► score, by actors with one model each ──► parts.adopt, in this process, as they come
-                      Parquet  score_part(job, start, stop), written aside
+                      Parquet  score_part(job, start, stop), written to the folder
 
 An actor opens the job for itself, so the model and the data have to lie at the same place on every machine; this
 process opens them too, to know what they are, but fits nothing and takes no GPU. Rows of Parquet files are read by a
@@ -35,9 +35,9 @@ from nescio.batch import jobs, ray_cluster, ray_parquet, streaming
 from nescio.batch.columns import Scores
 from nescio.batch.jobs import Job, Ready
 from nescio.data import prefetch
-from nescio.data.aside import Aside, Written
 from nescio.data.parts import Parts
 from nescio.data.sources import Problem, Rows
+from nescio.data.worker_parts import WorkerFolder, WrittenPart
 from nescio.models.sources import Source
 from nescio.progress import bar
 from nescio.specs import only_network, open_guard, open_rows, open_source, open_training
@@ -108,14 +108,14 @@ def stream(
             with (
                 ray_cluster.quiet(),
                 bar(left, show=progress, description=about) as shown,
-                parts.aside() as aside,
+                parts.worker_folder() as results_folder,
                 ray_cluster.connected(address),
             ):
                 count, threads = ray_cluster.share(ray_cluster.nodes(), workers, torch.get_num_threads(), gpu)
                 if threads < (alone := torch.get_num_threads()) and not gpu:
                     tell(f"a worker has {threads} threads, one process alone has {alone}: last digits may differ")
                 usage.workers = min(count, len(todo))
-                work = _Work(_lean(ready, threads), threads, os.getcwd(), aside, parts.identity.get("weights"))
+                work = _Work(_lean(ready, threads), threads, os.getcwd(), results_folder, parts.identity.get("weights"))
                 with closing(_results(work, ready.rows, list(todo.values()), usage.workers, gpu)) as results:
                     for done in results:
                         part = todo.pop(done.start, None)
@@ -149,7 +149,7 @@ class _Work:
     threads: int
     folder: str
     """Where relative paths begin."""
-    aside: Aside
+    results: WorkerFolder
     weights: str | None = None
     """The hash of the model's weights, where it is known."""
 
@@ -162,7 +162,7 @@ class _Done:
     found: Scores | Exception
     seconds: float
     attempts: int
-    written: Written | None = None
+    written: WrittenPart | None = None
     """Where the columns are, if not in `found`."""
     machine: str = ""
     unfit: tuple[Problem, ...] = ()
@@ -202,7 +202,7 @@ class _Worker:
                 )
             with ray_parquet.lent(ready.rows, start, table):
                 found = streaming.score_part(work.job, start, stop)
-            if (written := work.aside.write(found.columns)) is not None:
+            if (written := work.results.write(found.columns)) is not None:
                 found = replace(found, columns={})
             unfit = () if ready.training is None else tuple(ready.training.problems)
             seconds = time.perf_counter() - began

@@ -13,9 +13,9 @@ piece, as time passes; so the cuts between files may be others in another run, b
 one table. `Parts.join` makes one file of it, part by part, whose bytes depend on the rows alone: the same work gives
 the same bytes, however often it was cut off, and wherever.
 
-Another process may write a part too, on this machine or on one that has the same folder: `Aside.write` there, under
-a name that counts for nothing, then `Parts.adopt` here. So parts are kept by one process alone, and what is written by
-one that was left behind does no harm.
+Another process may write a part too, on this machine or on one that has the same folder: `WorkerFolder.write` there,
+under a name that no reader takes for a part, then `Parts.adopt` here. So parts are kept by one process alone, and what
+a lost worker has written does no harm.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from nescio.data.aside import Aside, Written, sha256_of, token
 from nescio.data.atomic import replacing
 from nescio.data.joining import JOIN, rewritten
 from nescio.data.manifest import FORMAT, MANIFEST, VERSION, gaps, merged, read
 from nescio.data.sources.rows import Problem
 from nescio.data.tables import Columns, check_ending, write_table
+from nescio.data.worker_parts import WorkerFolder, WrittenPart, sha256_of, token
 from nescio.types import InputError
 
 RUNS = "_runs.jsonl"
 KEPT = 30.0
 """Seconds of work after which it is kept, if a batch can be done in less."""
 PATIENCE = 20
-"""The manifest is not written again before so many times the time that took has passed, if it can be helped."""
+"""The manifest is written again only after so many times the time that writing it took."""
 _PART = re.compile(r"part-\d{6,}(_\d{6,})?\.(parquet|csv|json)")
 _OWN = re.compile(rf"{_PART.pattern}|_manifest\.json|_runs\.jsonl")
-_CUT_OFF = re.compile(  # what `replacing`, or a process that wrote aside, leaves when it is killed
+_CUT_OFF = re.compile(  # what `replacing`, or a worker, leaves when it is killed
     r"\..*\.[a-z0-9_]{8}\.part|\.aside\.[0-9a-f]{8}(\.parquet|\.csv|\.json)?"
 )
 
@@ -140,7 +140,7 @@ class Parts:
         write_table(file, columns)
         self._keep(part, len(next(iter(columns.values()))), sha256_of(file), problems, notes)
 
-    def adopt(self, part: range, written: Written, problems: Sequence[Problem] = (), notes: Any = None) -> None:
+    def adopt(self, part: range, written: WrittenPart, problems: Sequence[Problem] = (), notes: Any = None) -> None:
         """`add` for rows that another process has written."""
         file = self._file(part)
         try:
@@ -150,15 +150,15 @@ class Parts:
         self._keep(part, written.rows, written.sha256, problems, notes)
 
     @contextmanager
-    def aside(self) -> Iterator[Aside]:
-        """Where other processes may write parts meanwhile."""
+    def worker_folder(self) -> Iterator[WorkerFolder]:
+        """Let other processes write parts within the block."""
         if self._lock is None:
             self._make()
         mark = self.folder / token()
         with replacing(mark):
             pass
         try:
-            yield Aside(str(self.folder.resolve()), self.ending, mark.name)
+            yield WorkerFolder(str(self.folder.resolve()), self.ending, mark.name)
         finally:
             for path in self._inside():
                 if _CUT_OFF.fullmatch(path.name):

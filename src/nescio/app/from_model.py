@@ -10,7 +10,7 @@ from typing import Any
 
 from nescio import scores
 from nescio.app import examples, reference
-from nescio.app.desk import Desk
+from nescio.app.backend import Desk
 from nescio.app.opinion import AnyPolicy
 from nescio.app.reference import LEAST, Scale
 from nescio.attribution.members import distribution

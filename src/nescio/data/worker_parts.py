@@ -1,4 +1,4 @@
-"""A part of a table that another process writes, under a name that counts for nothing (`nescio.data.parts`)."""
+"""Parts that another process writes for `nescio.data.parts`, under names that no reader takes for parts."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import NamedTuple
 from nescio.data.tables import Columns, write_table
 
 
-class Written(NamedTuple):
-    """A part that was written aside."""
+class WrittenPart(NamedTuple):
+    """Say where a worker has written a part."""
 
     file: str
     rows: int
     sha256: str
 
 
-class Aside(NamedTuple):
-    """Where another process may write parts; it can be sent there."""
+class WorkerFolder(NamedTuple):
+    """Name the folder where a worker may write parts; it can be sent to another process."""
 
     folder: str
     ending: str
     mark: str
     """A file by which that process knows the folder."""
 
-    def write(self, columns: Columns) -> Written | None:
-        """Write the rows of a part, for `Parts.adopt`; None where this process has not that folder."""
+    def write(self, columns: Columns) -> WrittenPart | None:
+        """Write the rows of a part, for `Parts.adopt`; return None where this process does not see the folder."""
         if not Path(self.folder, self.mark).exists():
             return None
         file = Path(self.folder, token() + self.ending)
         write_table(file, columns)
-        return Written(file.name, len(next(iter(columns.values()))), sha256_of(file))
+        return WrittenPart(file.name, len(next(iter(columns.values()))), sha256_of(file))
 
 
 def token() -> str:
-    """A name that no reader takes for a part, and nobody else has."""
+    """Return a name that no reader takes for a part, and nobody else has."""
     return f".aside.{secrets.token_hex(4)}"
 
 
 def sha256_of(file: Path) -> str:
-    """The hash of a file."""
+    """Return the hash of a file."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
