@@ -23,6 +23,14 @@ hypothesis.settings.load_profile("nescio")
 gc.disable()  # all that is loaded while tests are found stays: to look through it took a quarter of that time
 
 
+LONG = {"test_kernels.py", "test_browser.py", "test_gpu.py", "test_reproduce.py"}
+"""Files that begin with what takes long: they come first, so that no worker waits for another at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 def pytest_collection_finish() -> None:
     gc.enable()
 
