@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from nescio import evaluate, scores
-from nescio.plots import surfaces as draw
 from nescio.posteriors import DeepEnsemble, MCDropout, PosteriorBase
+from nescio_papers.know_your_limits import drawing as draw
 from nescio_papers.know_your_limits import moon_figures as figures
 from nescio_papers.know_your_limits.doubts import METRICS, reader, single
 from nescio_papers.know_your_limits.half_moons import Moons, between, half_moons
