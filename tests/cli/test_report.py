@@ -14,7 +14,7 @@ from nescio import posteriors
 from nescio.cli import main
 from nescio.data.sources import open_data
 from tests.report.reported import opened, write
-from tests.report.test_page import Reader
+from tests.report.test_comparison_page import Reader
 
 
 @pytest.fixture(scope="module")

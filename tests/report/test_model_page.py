@@ -18,7 +18,7 @@ from nescio.limits.reported import reported
 from nescio.report.model_page import model_page
 from nescio.types import InputError
 from tests.report.reported import opened, write
-from tests.report.test_page import Reader
+from tests.report.test_comparison_page import Reader
 
 HOSTILE = "'\"><script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -179,7 +179,7 @@ def _page(found: Audit, args: argparse.Namespace, count: int) -> str:
     import torch
 
     from nescio import __version__
-    from nescio.report.audit import audit_page
+    from nescio.report.audit_page import audit_page
 
     settings = {
         "command": command_line("audit", vars(args), ("directions", "score")),

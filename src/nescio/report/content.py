@@ -74,7 +74,7 @@ class Table:
 class Figure:
     """A drawing as SVG, its title, and a caption that follows the title.
 
-    `svg` goes into the page as it is, so it comes from `nescio.report.embed.svg`, which escapes every text.
+    `svg` goes into the page as it is, so it comes from `nescio.report.figure_svg.svg`, which escapes every text.
     """
 
     svg: str

@@ -13,9 +13,9 @@ from nescio import plots
 from nescio._common.formatting import number, percentage
 from nescio.evaluate import Reliability, risk_coverage
 from nescio.plots.style import legend_above
-from nescio.report.audit import AuditContent, audit_content
+from nescio.report.audit_page import AuditContent, audit_content
 from nescio.report.content import Cell, Figure, Row, Table, ascending, count_cell, descending, share_cell
-from nescio.report.embed import svg
+from nescio.report.figure_svg import svg
 
 Result = Mapping[str, Any]
 MANY = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nescio.report import embed
+from nescio.report import figure_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,4 +16,4 @@ REM = 7.5  # to an inch of the figure, at most: all figures of a page have lette
 def svg(figure: Figure, alt: str, name: str) -> str:
     """The figure as an <svg> element."""
     most = REM * figure.get_figwidth()
-    return embed.svg(figure, alt, name).replace("<svg", f'<svg style="max-width: {most:.0f}rem"', 1)
+    return figure_svg.svg(figure, alt, name).replace("<svg", f'<svg style="max-width: {most:.0f}rem"', 1)

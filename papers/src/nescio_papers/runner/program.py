@@ -33,7 +33,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture with its words: image is a data address (`nescio.report.embed`) or the text of an <svg>."""
+    """A picture with its words: image is a data address (`nescio.report.figure_svg`) or the text of an <svg>."""
 
     title: str
     text: str

@@ -13,7 +13,7 @@ from typing import Any
 from nescio._common.formatting import number, percentage
 from nescio.plots.limits import limits
 from nescio.report.content import Cell, Figure, Row, Table, ascending, descending
-from nescio.report.embed import svg
+from nescio.report.figure_svg import svg
 from nescio.report.render import render
 from nescio.types import InputError
 

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from nescio.report.audit import audit_page
+from nescio.report.audit_page import audit_page
 from nescio.types import InputError
-from tests.report.test_page import Reader
+from tests.report.test_comparison_page import Reader
 
 DISTANCES = (0.0, 1.0, 2.0, 4.0)
 

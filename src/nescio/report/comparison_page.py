@@ -16,9 +16,9 @@ from nescio._common.images import data_uri, png
 from nescio.report.answer import Answer, answer_of
 from nescio.report.comparison import Comparison, Floats, PictureSet
 from nescio.report.content import Cell, Column, Figure, Picture, Row, Table, ascending, descending, share_cell
-from nescio.report.embed import svg
+from nescio.report.figure_svg import svg
+from nescio.report.method_notes import COLUMNS, NOTES
 from nescio.report.render import render
-from nescio.report.words import COLUMNS, NOTES
 
 STRIP = 8
 """Pictures in a row of examples."""

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from nescio import plots
 from nescio.plots.style import ACCENT, FAINT, INK
-from nescio.report.embed import svg
+from nescio.report.figure_svg import svg
 
 
 def drawn(name="one"):
