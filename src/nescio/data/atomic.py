@@ -19,9 +19,24 @@ from nescio.types import InputError
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Gives a temporary path to write to; when the block ends well, that file becomes `path`.
+    """Write a file as a whole or not at all.
 
-    Errors of the file system come out as `InputError`, with the name of the wanted file.
+    Args:
+        path: The file. An older one of that name stays as it is until the block ends well.
+
+    Returns:
+        A context manager. It gives a temporary path to write to, which becomes `path` at its end.
+
+    Raises:
+        InputError: If the file system refuses; the message names the file.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "note.txt")
+        >>> with nescio.data.replacing(path) as part:
+        ...     _ = part.write_text("done")
+        >>> path.read_text()
+        'done'
     """
     target = _target(path)
     try:
@@ -44,7 +59,21 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise now, before any work is done, when `path` cannot be written."""
+    """Raise before any work is done when a file cannot be written.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputError: If it cannot be written.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "note.txt")
+        >>> nescio.data.check_writable(path)
+        >>> os.path.exists(path)
+        False
+    """
     target = _target(path)
     try:
         descriptor, name = tempfile.mkstemp(prefix=".nescio.", suffix=".part", dir=target.parent)

@@ -37,7 +37,21 @@ class Digits:
 
 
 def digits(held_out: int = 300, validation: float = 0.1, seed: int = 0) -> Digits:
-    """The digits in a seeded random split: `held_out` pictures to test with, `validation` the share of the rest."""
+    """Return the handwritten digits in a seeded random split.
+
+    Args:
+        held_out: How many pictures are held out, to test with.
+        validation: The share of the rest to choose between epochs by.
+        seed: The seed of the split.
+
+    Returns:
+        Three parts without overlap.
+
+    Example:
+        >>> split = nescio.data.digits(held_out=100)
+        >>> split.held_out.x.shape
+        torch.Size([100, 1, 8, 8])
+    """
     bunch = need("sklearn.datasets", "demo").load_digits()
     x = torch.from_numpy(bunch.images).float().div(16).unsqueeze(1)
     y = torch.from_numpy(bunch.target).long()
@@ -52,7 +66,16 @@ def digits(held_out: int = 300, validation: float = 0.1, seed: int = 0) -> Digit
 
 
 def byte_digits() -> Digits:
-    """Return the default split of `digits` with pixels rounded to the 256 values of a picture file, as k / 255."""
+    """Return the default split of `digits` with pixels rounded to the 256 values of a picture file, as k / 255.
+
+    Returns:
+        Three parts without overlap.
+
+    Example:
+        >>> x = nescio.data.byte_digits().held_out.x
+        >>> torch.equal(x, x.mul(255).round().div(255))
+        True
+    """
     split = digits()
     parts = (split.train, split.validation, split.held_out)
     return Digits(*(Split(to_float(part.x.mul(255).round().to(torch.uint8)), part.y) for part in parts))

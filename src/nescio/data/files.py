@@ -18,7 +18,25 @@ REMEDY = "write it with numpy.savez(file, x=array)"
 
 
 def read_npz(path: str | Path, key: str | None = None) -> NDArray[Any]:
-    """The array `key` of the file; without a key the array `x`, or the only one."""
+    """Read an array from a NumPy `.npz` file.
+
+    Args:
+        path: The file. It is read without pickle, so it cannot run code.
+        key: The name of the array; None for the array ``x``, or the only one there is.
+
+    Returns:
+        The array ``[N, ...]``.
+
+    Raises:
+        InputError: If there is no such file or array, or it does not hold numbers.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "data.npz")
+        >>> np.savez(path, x=np.arange(3))
+        >>> nescio.data.read_npz(path)
+        array([0, 1, 2])
+    """
     path = Path(path)
     if not path.exists():
         raise InputError(f"expected a data file at {path}, but there is none")

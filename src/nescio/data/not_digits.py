@@ -37,7 +37,19 @@ LETTERS: Mapping[str, tuple[tuple[float, float, float, float], ...]] = {
 
 
 def photo_patches(count: int, seed: int = 0) -> Tensor:
-    """`count` different windows of the two photographs, drawn at random; windows may overlap by half."""
+    """Return windows of two photographs, which are no digits.
+
+    Args:
+        count: How many different windows; two of them may overlap by half.
+        seed: The seed of the draw.
+
+    Returns:
+        Pictures ``[count, 1, 8, 8]`` in [0, 1].
+
+    Example:
+        >>> nescio.data.photo_patches(3).shape
+        torch.Size([3, 1, 8, 8])
+    """
     photos = need("sklearn.datasets", "demo").load_sample_images().images
     cells = []
     for photo in photos:
@@ -55,7 +67,19 @@ def photo_patches(count: int, seed: int = 0) -> Tensor:
 
 
 def drawn_letters(count: int, seed: int = 0) -> Tensor:
-    """`count` capitals, each of the ten about equally often, in random order."""
+    """Return drawn capitals, which are no digits.
+
+    Args:
+        count: How many; each of the ten letters comes about equally often, in random order.
+        seed: The seed of the drawing.
+
+    Returns:
+        Pictures ``[count, 1, 8, 8]`` in [0, 1].
+
+    Example:
+        >>> nescio.data.drawn_letters(3).shape
+        torch.Size([3, 1, 8, 8])
+    """
     if count < 1:
         raise InputError(f"count: expected at least one letter, but got {count}")
     random = torch.Generator().manual_seed(seed)

@@ -50,7 +50,21 @@ class PictureSet:
 
 
 def subset(pictures: PictureSet, n: int, seed: int = 0) -> PictureSet:
-    """`n` of the pictures, drawn without replacement, in their old order; a larger n keeps what a smaller one drew."""
+    """Draw some of the pictures without replacement, in their old order.
+
+    Args:
+        pictures: The set.
+        n: How many; a larger n keeps what a smaller one drew.
+        seed: The seed of the draw.
+
+    Returns:
+        The smaller set.
+
+    Example:
+        >>> x, y = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.arange(4)
+        >>> len(nescio.data.subset(nescio.data.PictureSet(x, y, "zeros", "test", tuple("abcd"), "made up"), 2))
+        2
+    """
     total = len(pictures)
     integer("n", n, at_least=1, at_most=total, hint=f"there are {total} pictures of {pictures.name} {pictures.split}")
     if n == total:
@@ -61,7 +75,18 @@ def subset(pictures: PictureSet, n: int, seed: int = 0) -> PictureSet:
 
 
 def to_float(x: Tensor) -> Tensor:
-    """uint8 0 … 255 as float32 in [0, 1]."""
+    """Convert pictures of bytes, 0 to 255, to float32 in [0, 1].
+
+    Args:
+        x: A uint8 tensor.
+
+    Returns:
+        The tensor divided by 255.
+
+    Example:
+        >>> nescio.data.to_float(torch.tensor([0, 255], dtype=torch.uint8))
+        tensor([0., 1.])
+    """
     if not isinstance(x, Tensor) or x.dtype != torch.uint8:
         kind = str(x.dtype) if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x: expected a uint8 tensor, but got {kind}; floats need no such step")

@@ -40,7 +40,22 @@ _ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
 
 
 def check_ending(path: str | Path) -> str:
-    """The ending of `path`; raises for one that is not known here, or whose package is missing."""
+    """Return the ending of a table's file name.
+
+    Args:
+        path: The file name.
+
+    Returns:
+        The ending: ``".parquet"``, ``".csv"`` or ``".json"``.
+
+    Raises:
+        InputError: If the ending is another one.
+        MissingExtra: If the package for it is missing.
+
+    Example:
+        >>> nescio.data.check_ending("scores.CSV")
+        '.csv'
+    """
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise InputError(f"expected a file name that ends in {', '.join(ENDINGS)}, but got '{path}'")
@@ -50,7 +65,22 @@ def check_ending(path: str | Path) -> str:
 
 
 def write_table(path: str | Path, columns: Columns) -> None:
-    """Write the columns to `path`, as a whole or not at all."""
+    """Write columns to a Parquet, CSV or JSON file, as a whole or not at all.
+
+    Args:
+        path: The file; its ending says which format.
+        columns: Arrays of one length, by name.
+
+    Raises:
+        InputError: If the lengths differ, or the file cannot be written.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "scores.csv")
+        >>> nescio.data.write_table(path, {"score": np.array([0.5, 0.25])})
+        >>> nescio.data.read_table(path)
+        {'score': array([0.5 , 0.25])}
+    """
     ending = check_ending(path)
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -61,10 +91,24 @@ def write_table(path: str | Path, columns: Columns) -> None:
 
 
 def read_table(path: str | Path, columns: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """The columns of the file by their names, in order; those named in `columns` must be among them.
+    """Read the columns of a Parquet, CSV or JSON file.
 
-    Text, and columns with cells that hold nothing, are arrays of objects. A folder of Parquet files, as `nescio score`
-    writes it, is one table in the order of their names.
+    Args:
+        path: The file, or a folder of Parquet files as `nescio score` writes it, which is one table.
+        columns: Names of columns that must be there.
+
+    Returns:
+        The columns by their names, in order. Text, and columns with empty cells, are arrays of objects.
+
+    Raises:
+        InputError: If there is no such file or column, or it is damaged.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "scores.json")
+        >>> nescio.data.write_table(path, {"score": np.array([0.5, 0.25])})
+        >>> nescio.data.read_table(path, ["score"])
+        {'score': array([0.5 , 0.25])}
     """
     path = Path(path)
     if path.is_dir() and any(path.glob("[!._]*.parquet")):

@@ -21,7 +21,20 @@ _TINY = 1e-300
 
 
 def binomial_cdf(k: Any, n: Any, p: Any) -> Floats:
-    """P(Bin(n, p) ≤ k) for whole numbers k and n ≥ 1, and 0 < p < 1; arrays are matched in shape."""
+    """Compute P(Bin(n, p) ≤ k), exactly and without SciPy.
+
+    Args:
+        k: How many events, whole numbers.
+        n: How many trials, whole numbers of at least 1.
+        p: The probability of an event, above 0 and below 1. The three are broadcast.
+
+    Returns:
+        The probabilities, float64.
+
+    Example:
+        >>> nescio.decide.binomial_cdf([0, 1, 2], 2, 0.5)
+        array([0.25, 0.75, 1.  ])
+    """
     k, n, p = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (k, n, p)))
     result = np.where(k >= n, 1.0, 0.0)
     inside = (k >= 0) & (k < n)
@@ -31,7 +44,20 @@ def binomial_cdf(k: Any, n: Any, p: Any) -> Floats:
 
 
 def upper_bound(k: int, n: int, error: float) -> float:
-    """A rate that the true one exceeds with a probability of at most `error`, after k events in n trials."""
+    """Return a bound on a rate after k events in n trials (Clopper and Pearson).
+
+    Args:
+        k: How many events there were.
+        n: How many trials.
+        error: The probability that the true rate is above the bound, at most.
+
+    Returns:
+        The bound, 1 where every trial was an event.
+
+    Example:
+        >>> round(nescio.decide.upper_bound(0, 100, 0.05), 4)
+        0.0295
+    """
     if k >= n:
         return 1.0
     low, high = 0.0, 1.0

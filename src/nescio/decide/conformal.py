@@ -101,9 +101,24 @@ def conformal(
     *,
     about: Mapping[str, str] | None = None,
 ) -> ConformalPolicy:
-    """Prediction sets that hold the true class with a probability of at least `coverage`.
+    """Make sets of answers that hold the true class with a promised probability.
 
-    probabilities [N, C] and labels [N] are from held-out examples that the model was not fitted on.
+    Args:
+        probabilities: Probabilities ``[N, C]`` of held-out examples that the model was not fitted on.
+        labels: The class of each example, ``[N]``.
+        coverage: The probability that the set of a new input holds its true class, at least.
+        kind: ``"split"`` for the smallest sets on average, ``"adaptive"`` for larger sets where an input is harder.
+        about: What you want to note of how the probabilities were made.
+
+    Returns:
+        The rule; its method `sets` gives the set of each input.
+
+    Example:
+        >>> p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]])
+        >>> policy = nescio.decide.conformal(p, [0, 1, 0, 1], coverage=0.8)
+        >>> policy.sets([[0.55, 0.45], [0.61, 0.39]])
+        tensor([[ True, False],
+                [ True, False]])
     """
     p = probabilities_of(probabilities)
     y = labels_of(labels, *p.shape)

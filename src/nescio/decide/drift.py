@@ -156,17 +156,17 @@ class DriftMonitor:
 
 
 def drift(reference: int, path: str | Path | None = None, false_alarm: float = 0.01) -> DriftMonitor:
-    """Watch a stream for inputs that are not like the reference: `update(p_values)` gives a `DriftVerdict`, always.
+    """Watch a stream for inputs that are not like the reference.
 
     Args:
-        reference: of how many inputs the reference was that the p-values come from. It must not have been chosen by
-            looking at the stream, and the p-values are of no more digits than it gives: 1/(n + 1) at least.
-        path: a file in which the state is kept, and from which it goes on after a crash.
-        false_alarm: the probability of ever an alarm, over reference and stream, as long as both are independent draws
-            of one distribution.
+        reference: How many inputs the reference has that the p-values come from. It must not have been chosen by
+            looking at the stream. No p-value can be below 1/(n + 1).
+        path: A file in which the state is kept, and from which the watch goes on after a crash; None for none.
+        false_alarm: The probability of ever an alarm, at most, as long as reference and stream are independent draws of
+            one distribution.
 
     Returns:
-        The monitor.
+        The watch. Its `update(p_values)` gives a `DriftVerdict`, and may be called at any time.
 
     Example:
         >>> watch = nescio.decide.drift(reference=500)
@@ -177,17 +177,18 @@ def drift(reference: int, path: str | Path | None = None, false_alarm: float = 0
 
 
 def drift_test(p_values: Any, reference: int, *, draws: int = 999, seed: int = 0) -> DriftTest:
-    """Is this batch like the reference? One p-value for all of it, valid at every size.
+    """Test whether a batch is like the reference: one p-value for all of it, valid at every size.
 
     Args:
-        p_values: of the batch, all from the same reference.
-        reference: of how many inputs that was.
-        draws: how often chance is drawn; no p-value is below 1/(draws + 1).
-        seed: of those draws.
+        p_values: The p-values of the batch, all from the same reference.
+        reference: How many inputs the reference has.
+        draws: How often chance is drawn. No p-value is below 1/(draws + 1).
+        seed: The seed of these draws.
 
     Returns:
-        The p-value. It is at most α with a probability of at most α where batch and reference are exchangeable. Of
-        several batches with one reference that holds for each, but they are not independent: `drift` watches a stream.
+        The test with its p-value. It is at most α with a probability of at most α where batch and reference are
+        exchangeable. For several batches with one reference this holds for each, but the tests are not independent:
+        `drift` watches a stream.
 
     Example:
         >>> nescio.decide.drift_test(np.full(100, 1 / 501), reference=500).p_value

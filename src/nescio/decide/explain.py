@@ -59,12 +59,29 @@ def explain(
     probabilities: Any = None,
     class_names: Sequence[str] | None = None,
 ) -> list[Explanation]:
-    """Plain words for each input of `decomposition`, by its rank within `reference` (held-out inputs of the known
-    kind).
+    """Say in plain words how doubtful each input is, beside known inputs.
 
-    With a policy, its `scores` decide whether the answer is accepted; without, an input is accepted unless a part of
-    its doubt is flagged, which happens to a known input with a probability of at most `alarm` for each part. With
-    probabilities [N, C] the two likeliest answers of an ambiguous input are named, by `class_names` if given.
+    Args:
+        decomposition: What `nescio.decompose` gives for the inputs.
+        reference: What it gives for held-out inputs of the known kind.
+        policy: A rule that decides whether an answer is accepted. Without one an input is accepted unless a part of its
+            doubt is flagged.
+        scores: The scores ``[N]`` that the policy judges; with a policy alone.
+        alarm: The probability, for each part of the doubt, that a known input is flagged, at most.
+        probabilities: Probabilities ``[N, C]``, to name the two likeliest answers of an ambiguous input.
+        class_names: Names for these answers.
+
+    Returns:
+        One explanation for each input.
+
+    Raises:
+        InputError: If the reference is too small for `alarm`.
+
+    Example:
+        >>> known = nescio.decompose(torch.rand(5, 100, 3, generator=torch.manual_seed(0)).softmax(-1))
+        >>> new = nescio.decompose(torch.tensor([[[0.9, 0.05, 0.05]], [[0.05, 0.9, 0.05]]]))
+        >>> nescio.decide.explain(new, known)[0].kind
+        'unfamiliar'
     """
     alarm = probability("alarm", alarm)
     epistemic, aleatoric = _parts(decomposition, "decomposition")

@@ -10,7 +10,24 @@ from nescio.decide.policy import Policy
 
 
 def load(path: str | Path) -> Policy | ConformalPolicy:
-    """The policy that was saved at `path`, of either kind."""
+    """Read a policy that was saved, of either kind.
+
+    Args:
+        path: The file that `Policy.save` or `ConformalPolicy.save` wrote.
+
+    Returns:
+        The policy.
+
+    Raises:
+        InputError: If there is no such file, or it is damaged.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "policy.json")
+        >>> nescio.decide.quantile(torch.arange(100.0)).save(path)
+        >>> nescio.decide.load(path).threshold
+        95.0
+    """
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -165,12 +165,25 @@ class Monitor:
 def monitor(
     policy: Policy, path: str | Path | None = None, false_alarm: float = 0.01, *, two_sided: bool = False
 ) -> Monitor:
-    """Watch the share of abstentions of a stream: `update(scores)` gives a `Verdict`, which may be asked for at any
-    time.
+    """Watch the share of inputs of a stream that a policy does not accept.
 
-    As long as inputs are like the calibration data, the probability of ever an alarm is at most `false_alarm`. With a
-    path the counts are kept in that file and go on from there after a crash. two_sided=True also warns of too few
-    abstentions.
+    Args:
+        policy: A rule of `threshold` or `quantile`.
+        path: A file in which the counts are kept, and from which the watch goes on after a crash; None for none.
+        false_alarm: The probability of ever an alarm, at most, as long as inputs are like the calibration data.
+        two_sided: Whether too few refused inputs are an alarm too.
+
+    Returns:
+        The watch. Its `update(scores)` gives a `Verdict`, and may be called at any time.
+
+    Raises:
+        InputError: If the policy promises nothing, or the file belongs to another watch.
+
+    Example:
+        >>> policy = nescio.decide.quantile(torch.arange(1000.0), keep=0.95)
+        >>> watch = nescio.decide.monitor(policy)
+        >>> watch.update(torch.arange(100.0)).alarm, watch.update(torch.full((100,), 1e6)).alarm
+        (False, True)
     """
     if not isinstance(policy, Policy):
         raise InputError(

@@ -64,12 +64,29 @@ def threshold(
     about: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> Policy:
-    """The largest coverage whose error among accepted inputs is at most `risk`, with this confidence.
+    """Find the largest share of inputs to accept such that at most `risk` of the accepted answers are wrong.
 
-    scores [N] (higher is more uncertain) and correct [N] (was the answer right) are from held-out examples that
-    neither the model nor the score was fitted on. The module's docstring has the promise and its proof. The order of
-    the examples never matters; `seed` orders equal scores for the test only: they are accepted together or not at
-    all.
+    The promise and its proof stand at the top of this file. The order of the examples never matters.
+
+    Args:
+        scores: Scores ``[N]`` of held-out examples; higher means more uncertain. Neither the model nor the score may
+            have been fitted on them.
+        correct: Whether each answer was right, ``[N]``.
+        risk: The share of wrong answers among accepted inputs, at most.
+        confidence: The probability, over the draw of the examples, with which the promise holds.
+        about: What you want to note of how the scores were made, such as ``{"score": "regrad"}``.
+        seed: Orders equal scores for the test. They are accepted together or not at all.
+
+    Returns:
+        The rule. Its threshold is None where the examples allow no such promise.
+
+    Raises:
+        InputError: If the scores are not finite, or the lengths differ.
+
+    Example:
+        >>> policy = nescio.decide.threshold(torch.arange(100.0), torch.arange(100) < 80, risk=0.1)
+        >>> policy.threshold, policy.accept([5.0, 95.0])
+        (83.0, tensor([ True, False]))
     """
     values = scores_of(scores, finite=True)
     right = truths(correct, "correct", values.size)
@@ -94,7 +111,20 @@ def threshold(
 
 
 def quantile(scores_id: Any, keep: float = 0.95, *, about: Mapping[str, str] | None = None) -> Policy:
-    """Accept the share `keep` of inputs like these, whether answers are right or not: no labels are needed."""
+    """Accept a share of the inputs that are like the examples, whether answers are right or not.
+
+    Args:
+        scores_id: Scores ``[N]`` of known inputs; higher means more uncertain. No labels are needed.
+        keep: The share of new inputs like these that is accepted, at least.
+        about: What you want to note of how the scores were made.
+
+    Returns:
+        The rule. Its threshold is None where there are too few examples.
+
+    Example:
+        >>> nescio.decide.quantile(torch.arange(100.0), keep=0.95).threshold
+        95.0
+    """
     values = np.sort(scores_of(scores_id, "scores_id", finite=True))
     keep = probability("keep", keep)
     k = rank(values.size, keep)

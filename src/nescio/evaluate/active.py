@@ -64,12 +64,32 @@ def active_learning(
     seed: int = 0,
     on_cycle: Callable[[int, Mapping[str, float]], object] | None = None,
 ) -> ActiveLearning:
-    """Run so many cycles, each of which trains once; between two of them `acquired` inputs are labelled.
+    """Run cycles of active learning: train, score what has no label, label the most doubtful, train again.
 
-    train(indices) gives a model and what was measured of it, such as {"accuracy": …}; score(model, indices) one number
-    for each, higher = more uncertain (it is not called for choose="random"). `choose="diverse"` needs
-    features(model, indices) [n, D] too. Indices are of the caller's own data; on_cycle sees the number of a cycle, from
-    1, and what was measured.
+    Args:
+        train: From the indices of labelled inputs to a model and what was measured of it, such as ``{"accuracy":
+            0.9}``.
+        score: From a model and indices to one number for each, higher means more uncertain. It is not called with
+            ``choose="random"``.
+        initial: Indices of the inputs that have labels at the beginning. Indices are of the caller's own data.
+        pool: Indices of the inputs to choose from.
+        acquired: How many inputs get labels between two cycles.
+        cycles: How many cycles are run. Each trains once.
+        choose: ``"top"`` takes the highest scores, ``"random"`` draws, ``"diverse"`` takes high scores that lie far
+            apart.
+        features: From a model and indices to features ``[n, D]``; for ``choose="diverse"`` alone.
+        seed: The seed of draws, and of the order of equal scores.
+        on_cycle: Called after each training with the number of the cycle, from 1, and what was measured.
+
+    Returns:
+        What was measured in each cycle, and which inputs were chosen.
+
+    Example:
+        >>> train = lambda indices: (None, {"labelled": len(indices)})
+        >>> score = lambda model, indices: indices  # the largest index is the most doubtful
+        >>> found = nescio.evaluate.active_learning(train, score, [0, 1], [2, 3, 4, 5], acquired=2, cycles=2)
+        >>> found.labelled, found.chosen
+        (array([2, 4]), (array([5, 4]),))
     """
     labelled, left = _indices(initial, "initial"), _indices(pool, "pool")
     if np.intersect1d(labelled, left).size:

@@ -55,24 +55,80 @@ class Reliability:
 
 
 def ece(probabilities: Values, labels: Values, bins: int = 15, mode: Mode = "width") -> float:
-    """Expected calibration error: by how much confidence and accuracy differ in a bin, on average over the inputs."""
+    """Return the expected calibration error: how much confidence and accuracy differ in a bin, on average.
+
+    Args:
+        probabilities: Probabilities ``[N, C]``, rows that sum to 1.
+        labels: The class index of each input, ``[N]``.
+        bins: The number of bins.
+        mode: ``"width"`` for bins of equal width, ``"mass"`` for bins of about as many inputs each.
+
+    Returns:
+        The error, from 0 (calibrated) to 1.
+
+    Example:
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
+        >>> round(nescio.evaluate.ece(p, [0, 0, 1]), 3)
+        0.2
+    """
     return reliability(probabilities, labels, bins, mode).ece
 
 
 def mce(probabilities: Values, labels: Values, bins: int = 15, mode: Mode = "width") -> float:
-    """Maximum calibration error: by how much confidence and accuracy differ in the worst bin."""
+    """Return the maximum calibration error: how much confidence and accuracy differ in the worst bin.
+
+    Args:
+        probabilities: Probabilities ``[N, C]``, rows that sum to 1.
+        labels: The class index of each input, ``[N]``.
+        bins: The number of bins.
+        mode: ``"width"`` for bins of equal width, ``"mass"`` for bins of about as many inputs each.
+
+    Returns:
+        The error, from 0 (calibrated) to 1.
+
+    Example:
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
+        >>> round(nescio.evaluate.mce(p, [0, 0, 1]), 3)
+        0.3
+    """
     return reliability(probabilities, labels, bins, mode).mce
 
 
 def nll(probabilities: Values, labels: Values) -> float:
-    """Negative log-likelihood, the mean of −log p of the true class; ∞ where one of those has the probability 0."""
+    """Return the negative log-likelihood: the mean of −log p of the true class.
+
+    Args:
+        probabilities: Probabilities ``[N, C]``, rows that sum to 1.
+        labels: The class index of each input, ``[N]``.
+
+    Returns:
+        The mean, 0 where all answers are right and certain; ∞ where a true class has the probability 0.
+
+    Example:
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
+        >>> round(nescio.evaluate.nll(p, [0, 0, 1]), 3)
+        0.228
+    """
     p, y = _checked(probabilities, labels)
     with np.errstate(divide="ignore"):  # −log 0 = ∞ is the answer, not an accident
         return float(np.sort(-np.log(p[np.arange(y.size), y])).mean())
 
 
 def brier(probabilities: Values, labels: Values) -> float:
-    """Brier score, the mean over inputs of Σ_c (p_c − 1[c is the true class])², between 0 and 2."""
+    """Return the Brier score: the mean over inputs of Σ_c (p_c − 1[c is the true class])².
+
+    Args:
+        probabilities: Probabilities ``[N, C]``, rows that sum to 1.
+        labels: The class index of each input, ``[N]``.
+
+    Returns:
+        The score, from 0 (right and certain) to 2.
+
+    Example:
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
+        >>> round(nescio.evaluate.brier(p, [0, 0, 1]), 3)
+        0.093
+    """
     p, y = _checked(probabilities, labels)
     p = p.copy()
     p[np.arange(y.size), y] -= 1
@@ -80,10 +136,24 @@ def brier(probabilities: Values, labels: Values) -> float:
 
 
 def reliability(probabilities: Values, labels: Values, bins: int = 15, mode: Mode = "width") -> Reliability:
-    """What a reliability diagram shows, from probabilities [N, C] and class indices [N].
+    """Compute what a reliability diagram shows: confidence and accuracy, bin by bin.
 
-    mode="width" gives `bins` bins of one width, mode="mass" up to `bins` bins with about as many inputs in each. The
-    module's docstring has the exact edges.
+    The exact edges of the bins stand at the top of this file.
+
+    Args:
+        probabilities: Probabilities ``[N, C]``, rows that sum to 1.
+        labels: The class index of each input, ``[N]``.
+        bins: The number of bins.
+        mode: ``"width"`` for bins of equal width, ``"mass"`` for bins of about as many inputs each.
+
+    Returns:
+        The bins, and the figures over all inputs.
+
+    Example:
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
+        >>> found = nescio.evaluate.reliability(p, [0, 0, 1], bins=2)
+        >>> found.count, round(found.mean_confidence, 3), found.mean_accuracy
+        (array([0, 3]), 0.8, 1.0)
     """
     p, y = _checked(probabilities, labels)
     bins = integer("bins", bins, at_least=1)

@@ -9,7 +9,19 @@ from nescio.types import InputError
 
 
 def rank_correlation(one: Values, other: Values) -> float | None:
-    """Spearman's correlation of two scores of the same inputs; None where one of them is constant."""
+    """Return Spearman's rank correlation of two scores of the same inputs.
+
+    Args:
+        one: One number for each input, ``[N]``, N at least 2.
+        other: Another number for each input, ``[N]``.
+
+    Returns:
+        The correlation, from −1 to 1; None where one of the scores is constant.
+
+    Example:
+        >>> round(nescio.evaluate.rank_correlation([1, 2, 3], [10, 20, 15]), 3)
+        0.5
+    """
     x, y = scores(one, "one"), scores(other, "other")
     if x.size != y.size or x.size < 2:
         raise InputError(f"expected two scores of one length, at least 2, but got {x.size} and {y.size} numbers")

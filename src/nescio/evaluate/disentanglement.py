@@ -55,11 +55,24 @@ def disentanglement(
     correct: Values | None = None,
     is_ood: Values | None = None,
 ) -> Disentanglement:
-    """Correlations and AUROCs of the parts of a decomposition of N inputs, N ≥ 2.
+    """Measure whether the two parts of an uncertainty differ, and whether each finds what it should.
 
-    soft_labels [N, C]: how people labelled each input, as counts or probabilities; correct, is_ood [N]: booleans or 0
-    and 1, of both kinds at least one. Every figure is over all inputs given: for errors among ID inputs alone, give
-    those alone.
+    Every figure is over all inputs that are given. For errors among ID inputs alone, give those alone.
+
+    Args:
+        decomposition: What `nescio.decompose` gives for N inputs, N at least 2.
+        soft_labels: How people labelled each input, ``[N, C]``, as counts or probabilities; None without such labels.
+        correct: Whether each answer is right, ``[N]``; some must be right and some wrong. None if it is not known.
+        is_ood: Whether each input is foreign, ``[N]``; some must be and some not. None if it is not known.
+
+    Returns:
+        Correlations and AUROCs of the parts.
+
+    Example:
+        >>> p = torch.tensor([[[0.9, 0.1], [0.5, 0.5], [0.6, 0.4]], [[0.8, 0.2], [0.5, 0.5], [0.1, 0.9]]])
+        >>> found = nescio.evaluate.disentanglement(nescio.decompose(p), correct=[True, True, False])
+        >>> round(found.spearman, 3), found.errors.epistemic
+        (-0.5, 1.0)
     """
     if not isinstance(decomposition, Decomposition):
         raise InputError(

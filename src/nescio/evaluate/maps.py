@@ -49,9 +49,19 @@ class AnomalyResult:
 
 
 def anomaly(maps: Values, mask: Values) -> AnomalyResult:
-    """Maps [N, H, W], higher where the doubt comes from, against the pixels that were corrupted, booleans [N, H, W].
+    """Measure how well maps find pixels that were corrupted.
 
-    Each mask must have pixels inside and outside.
+    Args:
+        maps: Maps ``[N, H, W]``, higher where the doubt comes from.
+        mask: Which pixels were corrupted, booleans ``[N, H, W]``; in each image some and not all.
+
+    Returns:
+        AUROC and IoU, their means and those of each image.
+
+    Example:
+        >>> found = nescio.evaluate.anomaly([[[0.9, 0.1], [0.2, 0.3]]], [[[True, False], [False, False]]])
+        >>> found.auroc, found.iou
+        (1.0, 1.0)
     """
     attribution = pixel_maps(maps, "maps")
     corrupted = _masks(mask, attribution.shape)
@@ -62,9 +72,18 @@ def anomaly(maps: Values, mask: Values) -> AnomalyResult:
 
 
 def randomised(maps_before: Values, maps_after: Values) -> float:
-    """Rank correlation of maps [N, H, W] before and after the weights were randomised, the mean over the images.
+    """Return the rank correlation of maps before and after the weights were randomised.
 
-    Near 0 is good: the maps depend on what was learned. 1 means that they do not.
+    Args:
+        maps_before: Maps ``[N, H, W]`` of the trained network.
+        maps_after: Maps ``[N, H, W]`` of the network with random weights, for the same images.
+
+    Returns:
+        The mean over the images. Near 0 is good: the maps depend on what was learned. 1 means that they do not.
+
+    Example:
+        >>> nescio.evaluate.randomised([[[1.0, 2.0], [3.0, 4.0]]], [[[1.0, 2.0], [3.0, 4.0]]])
+        1.0
     """
     before, after = _pair(maps_before, maps_after, ("maps_before", "maps_after"), "before and after")
     for name, maps in (("maps_before", before), ("maps_after", after)):
@@ -91,9 +110,19 @@ class RewrittenResult:
 
 
 def rewritten(maps: Values, maps_rewritten: Values) -> RewrittenResult:
-    """Maps [N, H, W] of a network, and those of another one that computes the same function, for the same images.
+    """Measure how much maps change when the network is written differently and computes the same function.
 
-    Round-off alone gives less than 1e-6 in float32. That the two do compute the same is for the caller to see to.
+    Args:
+        maps: Maps ``[N, H, W]`` of a network.
+        maps_rewritten: Maps ``[N, H, W]`` of another network that computes the same function, for the same images. That
+            the two compute the same is for the caller to check.
+
+    Returns:
+        The differences, 0 for equal maps; round-off alone gives less than 1e-6 in float32.
+
+    Example:
+        >>> nescio.evaluate.rewritten([[[1.0, 3.0]]], [[[1.0, 3.0]]]).difference
+        0.0
     """
     one, other = _pair(maps, maps_rewritten, ("maps", "maps_rewritten"), "of both networks")
     apart = np.abs(one - other).sum((1, 2))

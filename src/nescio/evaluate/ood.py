@@ -68,14 +68,28 @@ class ROC:
 def ood(
     id_scores: Values, ood_scores: Values, *, bootstrap: int = 1000, confidence: float = 0.95, seed: int = 0
 ) -> OODResult:
-    """Separation of OOD from ID scores; higher scores must mean more uncertain.
+    """Measure how well a score separates foreign inputs (OOD) from known ones (ID).
 
-    Both are one-dimensional arrays, tensors or lists of real numbers (±∞ may occur, NaN may not). The module's
-    docstring has the exact conventions for ties and thresholds.
+    The conventions for ties and thresholds stand at the top of this file.
 
-    The intervals come from `bootstrap` resamples and hold the middle share `confidence` of them; bootstrap=0 leaves
-    them out. They know no more than the scores at hand: with a handful of inputs, or where the sets do not overlap at
-    all, they are too narrow.
+    Args:
+        id_scores: Scores of the known inputs, ``[n]``; higher means more uncertain. ±∞ may occur, NaN may not.
+        ood_scores: Scores of the foreign inputs, ``[m]``.
+        bootstrap: How many resamples the intervals come from; 0 for no intervals. The intervals know no more than the
+            scores at hand. With a handful of inputs, or with sets that do not overlap, they are too narrow.
+        confidence: The share of the resamples that an interval holds.
+        seed: The seed of the resamples.
+
+    Returns:
+        AUROC, AUPR and FPR95 as shares from 0 to 1, each with its interval.
+
+    Raises:
+        InputError: If a score is NaN, a set is empty, or `bootstrap` is too small for `confidence`.
+
+    Example:
+        >>> result = nescio.evaluate.ood([0.1, 0.2, 0.3], [0.25, 0.5, 0.9])
+        >>> round(result.auroc, 3), round(result.fpr95, 3)
+        (0.889, 0.333)
     """
     known, foreign = scores(id_scores, "id_scores"), scores(ood_scores, "ood_scores")
     resamples, start = integer("bootstrap", bootstrap, at_least=0), integer("seed", seed, at_least=0)
@@ -92,7 +106,20 @@ def ood(
 
 
 def roc(id_scores: Values, ood_scores: Values) -> ROC:
-    """The curve of caught OOD inputs (true positives) against false alarms among ID inputs, over all thresholds."""
+    """Return the ROC curve: the share of foreign inputs that are caught against the share of false alarms.
+
+    Args:
+        id_scores: Scores of the known inputs, ``[n]``; higher means more uncertain.
+        ood_scores: Scores of the foreign inputs, ``[m]``.
+
+    Returns:
+        The curve over all thresholds.
+
+    Example:
+        >>> curve = nescio.evaluate.roc([0.1, 0.3], [0.2, 0.9])
+        >>> curve.false_positive_rate, curve.true_positive_rate
+        (array([0. , 0. , 0.5, 0.5, 1. ]), array([0. , 0.5, 0.5, 1. , 1. ]))
+    """
     known, foreign = scores(id_scores, "id_scores"), scores(ood_scores, "ood_scores")
     distinct, *places = _places(known, foreign)
     alarms, caught = (_counts(place[None], distinct.size)[0].cumsum() for place in places)

@@ -53,10 +53,21 @@ class AccuracyRejection:
 
 
 def raulc(uncertainty: Values, correct: Values) -> float:
-    """Relative area under the lift curve: 1 for the perfect order, 0 for an order by chance.
+    """Return the relative area under the lift curve: are the uncertain answers the wrong ones?
 
-    correct says for each input whether the answer is right, in booleans or 0 and 1. Some must be right and some wrong:
-    without that there is nothing to sort, and the measure is 0/0.
+    Args:
+        uncertainty: One number for each input, ``[N]``; higher means more uncertain.
+        correct: Whether each answer is right, ``[N]``, booleans or 0 and 1.
+
+    Returns:
+        1 for the perfect order, 0 for an order by chance, below 0 for worse than chance.
+
+    Raises:
+        InputError: If all answers are right or all are wrong. There is nothing to sort then, and the measure is 0/0.
+
+    Example:
+        >>> nescio.evaluate.raulc([0.1, 0.2, 0.8, 0.9], [True, True, False, False])
+        1.0
     """
     u, right = _checked(uncertainty, correct)
     total = int(right.sum())
@@ -72,9 +83,19 @@ def raulc(uncertainty: Values, correct: Values) -> float:
 
 
 def risk_coverage(uncertainty: Values, correct: Values) -> RiskCoverage:
-    """Risk among the accepted inputs against their share, for every threshold on the uncertainty.
+    """Compute the risk among the accepted inputs against their share, for every threshold.
 
-    correct says for each input whether the answer is right, in booleans or 0 and 1.
+    Args:
+        uncertainty: One number for each input, ``[N]``; higher means more uncertain.
+        correct: Whether each answer is right, ``[N]``, booleans or 0 and 1.
+
+    Returns:
+        The curve with its area.
+
+    Example:
+        >>> curve = nescio.evaluate.risk_coverage([0.1, 0.2, 0.8, 0.9], [True, True, False, False])
+        >>> curve.coverage, curve.risk, round(curve.aurc, 3)
+        (array([0.25, 0.5 , 0.75, 1.  ]), array([0.        , 0.        , 0.33333333, 0.5       ]), 0.208)
     """
     u, right = _checked(uncertainty, correct)
     thresholds, accepted, hits = _groups(u, right)
@@ -89,9 +110,19 @@ def risk_coverage(uncertainty: Values, correct: Values) -> RiskCoverage:
 
 
 def accuracy_rejection(uncertainty: Values, correct: Values) -> AccuracyRejection:
-    """Accuracy of the rest against the share of rejected inputs, for every threshold on the uncertainty.
+    """Compute the accuracy of the rest against the share of rejected inputs, for every threshold.
 
-    correct says for each input whether the answer is right, in booleans or 0 and 1.
+    Args:
+        uncertainty: One number for each input, ``[N]``; higher means more uncertain.
+        correct: Whether each answer is right, ``[N]``, booleans or 0 and 1.
+
+    Returns:
+        The curve with its area.
+
+    Example:
+        >>> curve = nescio.evaluate.accuracy_rejection([0.1, 0.2, 0.8, 0.9], [True, True, False, False])
+        >>> curve.rejected, round(curve.area, 3)
+        (array([0.  , 0.25, 0.5 , 0.75]), 0.792)
     """
     u, right = _checked(uncertainty, correct)
     thresholds, accepted, hits = (values[::-1] for values in _groups(u, right))

@@ -104,14 +104,37 @@ def lazily(model: object) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def predicting(model: object) -> Iterator[None]:
-    """Eval mode without gradients; a compiled model stays compiled."""
+    """Run a block in eval mode without gradients; a compiled model stays compiled.
+
+    Args:
+        model: A module, or anything with `roots`, the modules whose state matters.
+
+    Returns:
+        A context manager.
+
+    Example:
+        >>> model = torch.nn.Dropout()
+        >>> with predicting(model):
+        ...     model.training
+        False
+        >>> model.training
+        True
+    """
     with torch.no_grad(), _evaluating(modules_of(model)):
         yield
 
 
 @contextmanager
 def eager() -> Iterator[None]:
-    """Run whatever `torch.compile` has wrapped as plain Python."""
+    """Run whatever `torch.compile` has wrapped as plain Python.
+
+    Returns:
+        A context manager.
+
+    Example:
+        >>> with eager():
+        ...     pass
+    """
     if "torch._dynamo" not in sys.modules:  # nothing can be compiled yet, and the import takes seconds
         yield
         return
@@ -121,7 +144,16 @@ def eager() -> Iterator[None]:
 
 @contextmanager
 def full_products() -> Iterator[None]:
-    """Matrix products and convolutions of float32 with all their digits, not in TF32."""
+    """Compute matrix products and convolutions of float32 with all their digits, not in TF32.
+
+    Returns:
+        A context manager. The settings are put back at its end.
+
+    Example:
+        >>> with full_products():
+        ...     tf32_products()
+        False
+    """
     with ExitStack() as stack:
         for read, write, full in _precisions():
             before = read()
@@ -132,12 +164,29 @@ def full_products() -> Iterator[None]:
 
 
 def tf32() -> tuple[object, ...]:
-    """How products and convolutions of float32 are worked out."""
+    """Return the settings by which products and convolutions of float32 are computed.
+
+    Returns:
+        The settings, to be compared with those of another time.
+
+    Example:
+        >>> tf32() == tf32()
+        True
+    """
     return tuple(read() for read, _, _ in _precisions())
 
 
 def tf32_products() -> bool:
-    """Whether matrix products of float32 on a GPU are in TF32."""
+    """Return whether matrix products of float32 on a GPU are in TF32.
+
+    Returns:
+        True where they are.
+
+    Example:
+        >>> with full_products():
+        ...     tf32_products()
+        False
+    """
     read, _, full = _precisions()[0]
     result: bool = read() != full
     return result
@@ -167,7 +216,18 @@ def _precisions() -> list[tuple[Callable[[], Any], Callable[[Any], None], object
 
 @contextmanager
 def without_cudnn(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Turn cuDNN off if there is a recurrent layer on a GPU among the modules."""
+    """Turn cuDNN off where there is a recurrent layer on a GPU.
+
+    Args:
+        modules: The modules that the block runs.
+
+    Returns:
+        A context manager.
+
+    Example:
+        >>> with without_cudnn([torch.nn.Linear(1, 1)]):
+        ...     pass
+    """
     used = any(isinstance(m, nn.RNNBase) and any(p.is_cuda for p in m.parameters(recurse=False)) for m in modules)
     before = torch.backends.cudnn.enabled
     if not used or not before:

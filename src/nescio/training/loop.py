@@ -39,18 +39,34 @@ def train(
     progress: bool | None = None,
     on_epoch: Callable[[Epoch], object] | None = None,
 ) -> list[Epoch]:
-    """Fit `model` in place and leave it in eval mode with its best weights; returns what each epoch came to.
+    """Train a model in place, and leave it in eval mode with its best weights.
 
-    data, validation: a pair (inputs, labels) of tensors, which are moved to the model's device as a whole, or a loader
-    of such pairs that can be read again in every epoch. Without validation the last weights are kept. With it the best
-    epoch has the highest accuracy there, and of those the lowest loss (`Recipe.choose` turns this around).
+    Args:
+        model: The model. It is changed.
+        data: A pair (inputs, labels) of tensors, which are moved to the model's device as a whole, or a loader of such
+            pairs that can be read again in every epoch.
+        validation: The same, to choose the best epoch by: the highest accuracy, and of those the lowest loss
+            (`Recipe.choose` turns this around). None keeps the last weights.
+        recipe: The settings; None for the default ones.
+        loss: ``loss(output, y, step)`` gives the mean loss of a batch from what the model returned. None is the
+            cross-entropy, with the recipe's label smoothing in training.
+        seed: The seed of all random numbers. The global generators are left as they were.
+        folder: A folder in which every epoch leaves the whole state of the run. A run that was killed goes on from it
+            when it is started again with the same arguments, and ends with the same weights. A run that is finished is
+            loaded at once.
+        progress: Whether a progress bar is shown; None shows it in a terminal, after two seconds.
+        on_epoch: Called after each epoch, before its state is written.
 
-    loss(output, y, step) gives the mean loss of a batch from what the model returned; by default it is the
-    cross-entropy, with the recipe's label smoothing in training.
+    Returns:
+        What was measured in each epoch.
 
-    With a folder, every epoch leaves the whole state of the run there. A run that was killed goes on from it when it is
-    started again with the same arguments, and ends with the same weights; one that is finished is loaded at once.
-    `on_epoch` is called after each epoch, and before its state is written.
+    Example:
+        >>> x = torch.linspace(-1, 1, 64).unsqueeze(1)
+        >>> y = (x[:, 0] > 0).long()
+        >>> model = torch.nn.Linear(1, 2)
+        >>> history = nescio.training.train(model, (x, y), recipe=nescio.training.Recipe(epochs=20, lr=0.5))
+        >>> len(history), nescio.training.accuracy(model, x, y) > 0.9
+        (20, True)
     """
     recipe = Recipe() if recipe is None else recipe
     first = _check_model(model)
@@ -103,7 +119,21 @@ def train(
 
 
 def accuracy(model: nn.Module, x: Tensor, y: Tensor, batch_size: int = 512) -> float:
-    """The share of inputs whose most probable class is the label; the model's modes are left as they were."""
+    """Return the share of inputs whose most probable class is the label.
+
+    Args:
+        model: The model; its modes are left as they were.
+        x: Inputs ``[N, ...]``.
+        y: The class of each input, ``[N]``.
+        batch_size: How many inputs go through at once.
+
+    Returns:
+        The share, from 0 to 1.
+
+    Example:
+        >>> nescio.training.accuracy(torch.nn.Linear(2, 2), torch.zeros(4, 2), torch.tensor([0, 0, 1, 1]))
+        0.5
+    """
     first = _check_model(model)
     source = feed((x, y), first.device, first.dtype, batch_size, "test", False)
     with predicting(model):

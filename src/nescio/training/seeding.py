@@ -15,7 +15,22 @@ from nescio._common.seeds import derived_seed
 
 @contextmanager
 def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Inside, torch (on the CPU and on `device`), numpy and Python draw from `seed`; None changes nothing."""
+    """Run a block with random numbers of its own, and leave the global generators as they were.
+
+    Args:
+        seed: The seed for torch (on the CPU and on `device`), NumPy and Python; None changes nothing.
+        device: The device that the block works on.
+
+    Returns:
+        A context manager.
+
+    Example:
+        >>> with nescio.training.seeded(0):
+        ...     first = torch.rand(2)
+        >>> with nescio.training.seeded(0):
+        ...     torch.equal(torch.rand(2), first)
+        True
+    """
     if seed is None:
         yield
         return
@@ -37,7 +52,19 @@ def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[Non
 
 
 def spawned(seed: int, *place: int) -> int:
-    """A seed for one of several parts of a whole: parts of different wholes do not meet, as seed + part would."""
+    """Return the seed for one part of a whole.
+
+    Args:
+        seed: The seed of the whole.
+        *place: Where the part stands in the whole, whole numbers.
+
+    Returns:
+        A seed of 63 bits. Parts of different wholes do not meet, as ``seed + part`` would.
+
+    Example:
+        >>> nescio.training.spawned(0, 1) != nescio.training.spawned(1, 0)
+        True
+    """
     return derived_seed(seed, *place, bits=63)
 
 

@@ -33,11 +33,34 @@ def open_data(
     classes: Sequence[str] | None = None,
     on_error: OnError = "stop",
 ) -> Rows:
-    """The rows of what lies at the path; see the package's docstring.
+    """Open data of any form by its path; rows are read one at a time.
 
-    x: the array, the column or the columns of the input; label, name: those of labels and names, "auto" to find them by
-    their usual names, None for none. classes: the model's class names. on_error: "stop" raises at the first row that
-    cannot be used, "skip" leaves such rows out; both keep them in `Rows.problems`.
+    The forms stand in the docstring of `nescio.data.sources`.
+
+    Args:
+        path: A file or a folder.
+        preprocess: What a model does to a row, as `nescio.models.sources` gives it. None leaves numbers as they are,
+            and makes pictures tensors ``[3, H, W]`` in [0, 1].
+        x: The array, the column or the columns of the input; None finds them by their usual names.
+        label: The column of labels; ``"auto"`` finds it by its usual names, None for none.
+        name: The column of names, likewise.
+        classes: The model's class names, by which labels in words are read.
+        on_error: ``"stop"`` raises at the first row that cannot be used, ``"skip"`` leaves such rows out. Both keep
+            them in `Rows.problems`.
+
+    Returns:
+        The rows.
+
+    Raises:
+        InputError: If there is nothing at the path, or it is of no known form.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "data.npz")
+        >>> np.savez(path, x=np.zeros((5, 3), np.float32))
+        >>> rows = nescio.data.sources.open_data(path)
+        >>> len(rows), rows.read(0).shape
+        (5, torch.Size([3]))
     """
     if on_error not in ("stop", "skip"):
         raise InputError(f"on_error: expected 'stop' or 'skip', got {on_error!r}")
