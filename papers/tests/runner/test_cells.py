@@ -5,7 +5,7 @@ from torch import nn
 
 from nescio.evaluate import rank_correlation
 from nescio.types import InputError
-from nescio_papers.runner.cells import EMPTY, Cells, fingerprint, kept, read_json, write_json
+from nescio_papers.runner.cells import EMPTY, Cells, fingerprint, kept_json, kept_tensors, read_json, write_json
 from nescio_papers.runner.results import load, save
 
 
@@ -35,12 +35,12 @@ def test_tensors_are_made_once_and_their_time_is_kept(tmp_path):
         made.append(1)
         return {"w": torch.ones(2, requires_grad=True)}
 
-    first, seconds = kept(path, make, lambda: checked.append(1))
-    again, later = kept(path, make, lambda: checked.append(1))
+    first, seconds = kept_tensors(path, make, lambda: checked.append(1))
+    again, later = kept_tensors(path, make, lambda: checked.append(1))
     assert len(made) == len(checked) == 1 and later == seconds > 0
     assert list(again) == list(first) == ["w"] and torch.equal(again["w"], first["w"])
     path.write_bytes(b"cut off")
-    kept(path, make, lambda: checked.append(1))
+    kept_tensors(path, make, lambda: checked.append(1))
     assert len(made) == len(checked) == 2
 
 
@@ -83,3 +83,11 @@ def test_rank_correlation_is_that_of_scipy():
     one, other = random.integers(0, 5, 50).astype(float), random.normal(size=50)
     assert rank_correlation(one, other) == pytest.approx(spearmanr(one, other).statistic, abs=1e-12)
     assert rank_correlation(np.ones(5), np.arange(5.0)) is None
+
+
+def test_numbers_are_made_once_and_again_where_the_file_is_damaged(tmp_path):
+    path = tmp_path / "new" / "numbers.json"
+    assert kept_json(path, lambda: {"a": 1}) == {"a": 1}
+    assert kept_json(path, lambda: pytest.fail("made before")) == {"a": 1}
+    path.write_text("{")
+    assert kept_json(path, lambda: {"a": 2}) == {"a": 2} == read_json(path)

@@ -54,7 +54,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List, render or run."""
+    """List the studies, make a page of results, or run a study."""
     from nescio.types import InputError
     from nescio_papers import reproduce
 

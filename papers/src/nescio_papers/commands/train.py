@@ -40,7 +40,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, or list."""
+    """Train a network, or list the plans."""
     from nescio.progress import cheaper
     from nescio.types import InputError
     from nescio_papers import zoo

@@ -39,7 +39,7 @@ class Read(NamedTuple):
 
 
 def read_compact(folder: Path, name: str, split: str) -> Read | None:
-    """The set in the compact files of this folder; None where there is none."""
+    """Return the set in the compact files of this folder; None where there is none."""
     key = f"{name}_{split}"
     grey = folder / f"{key}.npy.xz"
     if grey.is_file():
@@ -70,13 +70,15 @@ def _grey(path: Path) -> NDArray[np.uint8]:
 
 
 def _parts(folder: Path, key: str) -> list[Path]:
-    """The zip files of a set in the order of their numbers, without a gap."""
+    """Return the zip files of a set in the order of their numbers, without a gap."""
     numbered = re.compile(re.escape(key) + r"_(\d+)\.zip")
-    found = {int(match[1]): path for path in folder.glob(f"{key}_*.zip") if (match := numbered.fullmatch(path.name))}
-    for number in range(max(found, default=-1)):
-        if number not in found:
+    path_by_number = {
+        int(match[1]): path for path in folder.glob(f"{key}_*.zip") if (match := numbered.fullmatch(path.name))
+    }
+    for number in range(max(path_by_number, default=-1)):
+        if number not in path_by_number:
             raise InputError(f"expected {key}_{number}.zip in {folder} beside the later parts, but it is missing")
-    return [found[number] for number in sorted(found)]
+    return [path_by_number[number] for number in sorted(path_by_number)]
 
 
 def _colour(parts: list[Path]) -> NDArray[np.uint8]:
@@ -99,7 +101,7 @@ def _colour(parts: list[Path]) -> NDArray[np.uint8]:
 
 
 def _column(path: Path, entry: str, blob: bytes) -> NDArray[np.uint8]:
-    """Pictures [K, 3, S, S] of one column: S wide, K·S high."""
+    """Return pictures [K, 3, S, S] of one column: S wide, K·S high."""
     try:
         with need("PIL.Image", "data").open(io.BytesIO(blob), formats=("WEBP",)) as image:
             array = np.asarray(image.convert("RGB"))

@@ -27,90 +27,68 @@ SMALLEST = 8
 CHUNK = 1024  # pictures at a time: bounds the memory, and changes nothing else
 
 
+Levels = tuple[Any, Any, Any, Any, Any]
+Distortion = Callable[[Tensor, Any, list[torch.Generator]], Tensor]
+
+
 class Corruption(NamedTuple):
     """What it does, its parameter(s) at severities 1 to 5, and the function (x, level, generators) that does it."""
 
     about: str
-    levels: tuple[Any, Any, Any, Any, Any]
-    apply: Callable[[Tensor, Any, list[torch.Generator]], Tensor]
+    levels: Levels
+    apply: Distortion
 
 
-TABLE: Mapping[str, Corruption] = {
-    "gaussian_noise": Corruption(
-        "normal noise on every value; level: its standard deviation",
-        (0.04, 0.06, 0.08, 0.09, 0.10),
-        distortions.gaussian_noise,
-    ),
-    "shot_noise": Corruption(
-        "Poisson noise, as of few photons; level: photons that make white",
-        (500, 250, 100, 75, 50),
-        distortions.shot_noise,
-    ),
-    "impulse_noise": Corruption(
-        "values set to black or white; level: their share",
-        (0.01, 0.02, 0.03, 0.05, 0.07),
-        distortions.impulse_noise,
-    ),
-    "gaussian_blur": Corruption(
-        "normal blur; level: its standard deviation in pixels",
-        (0.4, 0.6, 0.7, 0.8, 1.0),
-        distortions.gaussian_blur,
-    ),
-    "defocus_blur": Corruption(
-        "blur by a disc with a soft edge; level: its radius in pixels",
-        (0.7, 0.9, 1.1, 1.5, 2.0),
-        distortions.defocus_blur,
-    ),
-    "motion_blur": Corruption(
-        "one-sided normal blur along a line, within 45° of the horizontal; level: its deviation in pixels",
-        (1.0, 1.5, 2.0, 2.5, 3.0),
-        distortions.motion_blur,
-    ),
-    "contrast": Corruption(
-        "less contrast about the mean of each channel; level: what is left of it",
-        (0.75, 0.5, 0.4, 0.3, 0.15),
-        distortions.contrast,
-    ),
-    "brightness": Corruption(
-        "lighter, hue and saturation kept; level: what is added to the value (HSV)",
-        (0.05, 0.1, 0.15, 0.2, 0.3),
-        distortions.brightness,
-    ),
-    "saturate": Corruption(
-        "stronger colours, three channels only; level: factor of the saturation (HSV)",
-        (1.3, 1.6, 2.0, 3.0, 5.0),
-        distortions.saturate,
-    ),
-    "pixelate": Corruption(
-        "averaged to a smaller size and blown up again; level: share of the side that is kept",
-        (0.9, 0.75, 0.6, 0.5, 0.4),
-        distortions.pixelate,
-    ),
-    "jpeg": Corruption("JPEG and back (needs Pillow); level: its quality", (80, 65, 58, 50, 40), distortions.jpeg),
-    "fog": Corruption(
-        "a plasma fractal of light; level: its strength, and how fast its detail fades",
-        ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75)),
-        distortions.fog,
-    ),
-    "elastic": Corruption(
-        "bent by a smooth random field; level: mean displacement (root of squares) as a share of the side",
-        (0.01, 0.02, 0.03, 0.04, 0.05),
-        distortions.elastic,
-    ),
-    "rotation": Corruption(
-        "turned about the centre, to a random side; level: degrees", (6, 12, 18, 25, 35), distortions.rotation
-    ),
-    "translation": Corruption(
-        "shifted in a random direction; level: distance as a share of the side",
-        (0.04, 0.08, 0.12, 0.16, 0.2),
-        distortions.translation,
-    ),
-}
+_ROWS: tuple[tuple[Distortion, Levels, str], ...] = (
+    (distortions.gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10),
+     "normal noise on every value; level: its standard deviation"),
+    (distortions.shot_noise, (500, 250, 100, 75, 50),
+     "Poisson noise, as of few photons; level: photons that make white"),
+    (distortions.impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07), "values set to black or white; level: their share"),
+    (distortions.gaussian_blur, (0.4, 0.6, 0.7, 0.8, 1.0), "normal blur; level: its standard deviation in pixels"),
+    (distortions.defocus_blur, (0.7, 0.9, 1.1, 1.5, 2.0),
+     "blur by a disc with a soft edge; level: its radius in pixels"),
+    (distortions.motion_blur, (1.0, 1.5, 2.0, 2.5, 3.0),
+     "one-sided normal blur along a line, within 45° of the horizontal; level: its deviation in pixels"),
+    (distortions.contrast, (0.75, 0.5, 0.4, 0.3, 0.15),
+     "less contrast about the mean of each channel; level: what is left of it"),
+    (distortions.brightness, (0.05, 0.1, 0.15, 0.2, 0.3),
+     "lighter, hue and saturation kept; level: what is added to the value (HSV)"),
+    (distortions.saturate, (1.3, 1.6, 2.0, 3.0, 5.0),
+     "stronger colours, three channels only; level: factor of the saturation (HSV)"),
+    (distortions.pixelate, (0.9, 0.75, 0.6, 0.5, 0.4),
+     "averaged to a smaller size and blown up again; level: share of the side that is kept"),
+    (distortions.jpeg, (80, 65, 58, 50, 40), "JPEG and back (needs Pillow); level: its quality"),
+    (distortions.fog, ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75)),
+     "a plasma fractal of light; level: its strength, and how fast its detail fades"),
+    (distortions.elastic, (0.01, 0.02, 0.03, 0.04, 0.05),
+     "bent by a smooth random field; level: mean displacement (root of squares) as a share of the side"),
+    (distortions.rotation, (6, 12, 18, 25, 35), "turned about the centre, to a random side; level: degrees"),
+    (distortions.translation, (0.04, 0.08, 0.12, 0.16, 0.2),
+     "shifted in a random direction; level: distance as a share of the side"),
+)  # fmt: skip
+TABLE: Mapping[str, Corruption] = {apply.__name__: Corruption(about, levels, apply) for apply, levels, about in _ROWS}
 CORRUPTIONS: Mapping[str, str] = {kind: entry.about for kind, entry in TABLE.items()}
 
 
 def corrupt(x: Tensor, kind: str, severity: int = 1, seed: int = 0) -> Tensor:
-    """The pictures ``[N, 1 or 3, H, W]`` in [0, 1], corrupted: same shape, type and device, still in [0, 1]."""
+    """Corrupt pictures.
+
+    Args:
+        x: Pictures [N, 1 or 3, H, W], float32 or float64 in [0, 1], of at least 8 pixels a side.
+        kind: One of `CORRUPTIONS`.
+        severity: 1 to 5.
+        seed: Seed of what is drawn; each picture's draws also depend on the picture, and on nothing else.
+
+    Returns:
+        The corrupted pictures: same shape, type and device, in [0, 1].
+
+    Raises:
+        InputError: if an argument is out of range.
+
+    >>> corrupt(torch.full((1, 1, 8, 8), 0.5), "contrast", severity=5).unique()
+    tensor([0.5000])
+    """
     if kind not in TABLE:
         raise InputError(f"kind: expected one of {', '.join(TABLE)}, but got {kind!r}")
     if isinstance(severity, bool) or not isinstance(severity, int) or not 1 <= severity <= 5:

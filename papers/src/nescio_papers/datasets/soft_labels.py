@@ -19,11 +19,22 @@ SHAPES = {"cifar10h": (10000, 10)}
 
 
 def soft_labels(name: str = "cifar10h", *, root: str | Path | None = None) -> Tensor:
-    """Probabilities float64 ``[10000, 10]``, in the order of `load_set("cifar10", "test")`."""
+    """Read how people labelled the test pictures of CIFAR-10.
+
+    Args:
+        name: "cifar10h", the only one there is.
+        root: Folders as in `load_set`.
+
+    Returns:
+        Probabilities float64 [10000, 10], in the order of `load_set("cifar10", "test")`.
+
+    Raises:
+        InputError: if the file is missing or holds something else.
+    """
     if name not in SHAPES:
         raise InputError(f"name: expected one of {', '.join(SHAPES)}, but got {name!r}")
     places = folders(root)
-    path = next((found for place in places if (found := place / f"{name}.npz").is_file()), None)
+    path = next((file for place in places if (file := place / f"{name}.npz").is_file()), None)
     if path is None:
         raise InputError(
             f"expected {name}.npz, with the array 'counts', in {' or '.join(map(str, places))}, but it is not there; "

@@ -39,7 +39,7 @@ class Layout(NamedTuple):
 
 
 def _both(dataset: str, folder: str, names: tuple[str, ...], packed: str | None = None) -> Layout:
-    """The files of one folder: torchvision wants those of both splits, whichever is read."""
+    """Return the files of one folder: torchvision wants those of both splits, whichever is read."""
     files = tuple(f"{folder}/{name}" for name in names)
     return Layout(dataset, {"train": files, "test": files}, (packed,) if packed else tuple(f"{f}.gz" for f in files))
 
@@ -66,12 +66,12 @@ LAYOUTS: Mapping[str, Layout] = {
 
 
 def missing(folder: Path, name: str, split: str) -> tuple[str, ...]:
-    """The files of the set that are not in the folder."""
+    """Return the files of the set that are not in the folder."""
     return tuple(file for file in LAYOUTS[name].files[split] if not (folder / file).exists())
 
 
 def read_torchvision(folder: Path, name: str, split: str, *, download: bool = False) -> Read | None:
-    """The set in torchvision's files in this folder; None where it is not there as a whole and not to be fetched."""
+    """Read the set from torchvision's files in this folder; None where some are missing and may not be fetched."""
     if name not in LAYOUTS or (missing(folder, name, split) and not download):
         return None
     layout = LAYOUTS[name]
@@ -97,7 +97,7 @@ def read_torchvision(folder: Path, name: str, split: str, *, download: bool = Fa
 
 @contextmanager
 def _fetching(folder: Path, packed: tuple[str, ...]) -> Iterator[Path]:
-    """A folder to fetch to; what is in it when the block ends well moves to its place.
+    """Give a folder to fetch to; when the block ends well, what is in it moves to its place.
 
     Packed files that are there already are copied to it: torchvision looks at their checksums and unpacks them.
     """
@@ -122,7 +122,7 @@ def _move(made: Path, place: Path) -> None:
 
 
 def _arrays(dataset: Any) -> Read:
-    """MNIST and Fashion-MNIST hold tensors [N, H, W], the CIFAR sets arrays [N, H, W, 3]."""
+    """Read what MNIST and Fashion-MNIST hold as tensors [N, H, W] and the CIFAR sets as arrays [N, H, W, 3]."""
     x = torch.as_tensor(dataset.data)
     x = x.unsqueeze(1) if x.ndim == 3 else x.permute(0, 3, 1, 2)
     classes = None if type(dataset).__name__ == "MNIST" else tuple(dataset.classes)  # not "0 - zero"
@@ -154,6 +154,6 @@ _READERS = {"svhn": _svhn, "omniglot": _omniglot}
 
 
 def _line(error: BaseException) -> str:
-    """An error on one line; torchvision's tell of every address they tried."""
+    """Return an error on one line; those of torchvision name every address that was tried."""
     text = " ".join(str(error).split()) or "no reason given"
     return f"{type(error).__name__}: {text[:300]}".rstrip(".")

@@ -65,7 +65,7 @@ SIZES = {
 
 
 def resampled(x: Tensor, side: int = 150, quality: float = 90.0) -> Tensor:
-    """Own pictures uint8, treated as foreign ones were: enlarged, compressed as JPEG, and made small again."""
+    """Return own pictures uint8, treated as foreign ones were: enlarged, compressed as JPEG, and made small again."""
     parts = []
     for batch in x.split(500):
         large = F.interpolate(batch.float() / 255, (side, side), mode="bicubic", antialias=True).clamp(0, 1)
@@ -99,7 +99,7 @@ class Case:
             return anatomy_of(self.classifier, _floats(self.reference[:8]))
 
     def collected(self, check: Callable[[], None]) -> Table:
-        """The z of every witness for every set and size of the reference; and whether answers are right."""
+        """Return the z of every witness for every set and size of the reference; and whether answers are right."""
         needs = [request for witness in WITNESSES for request in witness.needs(self.anatomy)]
         requests = tuple(dict.fromkeys([*needs, Logits()]))
         doubts = {name: Doubt(scores.get(name)) for name in DOUBTS}
@@ -112,16 +112,16 @@ class Case:
                 for some in x.split(500):
                     answers = quantities.compute(self.classifier, _floats(some), requests)
                     logits = answers[Logits()]
-                    found: dict[str, Any] = kept(WITNESSES, self.anatomy, answers)
-                    found |= {name: doubt.rows(logits) for name, doubt in doubts.items()}
+                    statements: dict[str, Any] = kept(WITNESSES, self.anatomy, answers)
+                    statements |= {name: doubt.rows(logits) for name, doubt in doubts.items()}
                     for name, method in dearer.items():
-                        found[name] = (
+                        statements[name] = (
                             score(
                                 self.classifier, _floats(some), method, progress=False, memory_gb=MEMORY_GB
                             ).unsqueeze(1),
                         )
-                    found["answer"] = (logits.argmax(1),)
-                    parts.append(found)
+                    statements["answer"] = (logits.argmax(1),)
+                    parts.append(statements)
             return {name: tuple(map(torch.cat, zip(*(p[name] for p in parts), strict=True))) for name in parts[0]}
 
         reference = heard(self.reference)
@@ -139,7 +139,7 @@ class Case:
         return table
 
     def single(self, training: Pictures, check: Callable[[], None], say: Callable[[str], object]) -> Table:
-        """Every method of the registry on every set but the shifts; a method that fails is left out, and said."""
+        """Score every set but the shifts by every registered method; one that fails is left out, and named."""
         table: Table = {}
         sets = {name: x for name, x in self.sets.items() if not name.startswith("shift:") and name != "spare"}
         for method in map(_method, single_methods()):
@@ -169,7 +169,7 @@ class _Named(Witness):
 def _judged(
     witnesses: Sequence[Witness], reference: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any]], size: int
 ) -> Table:
-    """Tables `size/witness/set` of z, [N, M] or for several folds [folds, N, M]; `rank` is the set that gives ranks."""
+    """Return tables `size/witness/set` of z [folds, N, M]; the set `rank` is the one that gives ranks."""
     table: dict[str, list[NDArray[np.float32]]] = {}
     for fold in split.folds(torch.arange(size), torch.arange(size)):
         own = take({w.name: reference[w.name] for w in witnesses}, fold.fit)
@@ -179,16 +179,16 @@ def _judged(
             for witness in witnesses:
                 z = bench.scaled(witness, rows[witness.name])
                 table.setdefault(f"{size}/{witness.name}/{name}", []).append(z.numpy().astype(np.float32))
-    found: Table = {}
+    stacked: Table = {}
     for key, folds in table.items():  # the folds of ranks differ in size: they are filled up with NaN
         most = max(len(one) for one in folds)
         filled = [np.pad(one, ((0, most - len(one)), (0, 0)), constant_values=np.nan) for one in folds]
-        found[key] = np.stack(filled)
-    return found
+        stacked[key] = np.stack(filled)
+    return stacked
 
 
 def single_methods() -> list[str]:
-    """The names of the single scores that are compared."""
+    """Return the names of the single scores that are compared."""
     return [name for name in scores.names() if name not in LEFT_OUT]
 
 

@@ -29,7 +29,7 @@ Form = Callable[[Z], Floats]
 
 
 def guard(z: Z) -> Floats:
-    """The votes of the witnesses as they come, added up."""
+    """Return the votes of the witnesses as they come, added up."""
     return _vote(Doubt(), z.doubt) + _vote(Strangeness(), z.strangeness) + _vote(Appearance(), z.appearance)
 
 

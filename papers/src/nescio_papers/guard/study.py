@@ -42,47 +42,36 @@ NETWORKS = (
 )
 BY_NETWORK = tuple(Column(network.label) for network in NETWORKS)
 GUARD = Row("guard", "guard", note="of 2,000 unlabelled pictures")
-SINGLE = tuple(Row(name, name) for name in single_methods())
+
+
+def _named(*methods: str) -> tuple[Row, ...]:
+    return tuple(Row(name, name) for name in methods)
+
+
+def _part(title: str, rows: tuple[Row, ...], metric: str = "auroc", columns: tuple[Column, ...] = BY_NETWORK) -> Part:
+    return Part(title, "program", columns, rows, (metric,), averages="each")
+
+
+SINGLE = _named(*single_methods())
 REFERENCES = tuple(Row(f"{size:,} pictures", str(size)) for size in SIZES["quick"].references)
 
 PARTS = (
     *(
-        Part(
+        _part(
             f"{network.label}: AUROC of foreign pictures",
-            "program",
-            tuple(Column(network.known, name) for name in network.foreign),
             (GUARD, *SINGLE),
-            ("auroc",),
-            averages="each",
+            columns=tuple(Column(network.known, name) for name in network.foreign),
         )
         for network in NETWORKS
     ),
-    Part("Size of the reference: mean AUROC", "program", BY_NETWORK, REFERENCES, ("auroc",), averages="each"),
-    Part("Size of the reference: false alarms at 5 %", "program", BY_NETWORK, REFERENCES, ("share",), averages="each"),
-    Part("Forms: mean AUROC", "program", BY_NETWORK, tuple(Row(f, f) for f in FORMS), ("auroc",), averages="each"),
-    Part(
-        "Another doubt: mean AUROC",
-        "program",
-        BY_NETWORK,
-        tuple(Row(name, name) for name in (*DOUBTS, *DEARER)),
-        ("auroc",),
-        averages="each",
-    ),
-    Part(
-        "Own pictures, enlarged, compressed and made small again: share flagged at 5 %",
-        "program",
-        BY_NETWORK,
-        (GUARD,),
-        ("share",),
-        averages="each",
-    ),
-    Part(
+    _part("Size of the reference: mean AUROC", REFERENCES),
+    _part("Size of the reference: false alarms at 5 %", REFERENCES, "share"),
+    _part("Forms: mean AUROC", _named(*FORMS)),
+    _part("Another doubt: mean AUROC", _named(*DOUBTS, *DEARER)),
+    _part("Own pictures, enlarged, compressed and made small again: share flagged at 5 %", (GUARD,), "share"),
+    _part(
         "Wrong answers told from right ones: AUROC",
-        "program",
-        BY_NETWORK,
-        (GUARD, *(Row(name, name) for name in ("entropy", "max_probability", "gen", "knn", "vim", "regrad"))),
-        ("auroc",),
-        averages="each",
+        (GUARD, *_named("entropy", "max_probability", "gen", "knn", "vim", "regrad")),
     ),
 )
 NOTES = (
@@ -106,19 +95,19 @@ class Judged:
         self.network, self.table, self.sizes = network, table, sizes
 
     def z(self, size: int, name: str, doubt: str = "gen") -> Z:
-        """What the witnesses say of a set, the mean over folds."""
+        """Return what the witnesses say of a set, the mean over folds."""
         parts = [self.table[f"{size}/{witness}/{name}"] for witness in (doubt, "strangeness", "appearance")]
         doubts, strangeness, appearance = (part.astype(np.float64).mean(0) for part in parts)
         return Z(doubts[:, 0], strangeness[:, 0], appearance)
 
     def scored(self, size: int, name: str) -> Floats:
-        """The guard's score of a set in each fold, [folds, N]."""
+        """Return the guard's score of a set in each fold, [folds, N]."""
         parts = [self.table[f"{size}/{witness}/{name}"] for witness in ("gen", "strangeness", "appearance")]
         folds = zip(*(part.astype(np.float64) for part in parts), strict=True)
         return np.stack([guard(Z(d[:, 0], s[:, 0], a)) for d, s, a in folds])
 
     def flagged(self, size: int, name: str, level: float = 0.05) -> float:
-        """The share of a set with p ≤ level, by the ranks of the reference."""
+        """Return the share of a set with p ≤ level, by the ranks of the reference."""
         counts, ranks = 0.0, 0
         for own, score in zip(self.scored(size, "rank"), self.scored(size, name), strict=True):
             known = np.sort(own[~np.isnan(own)])
@@ -127,7 +116,7 @@ class Judged:
         return float(np.mean((1 + counts) / (1 + ranks) <= level))
 
     def mean(self, known: Floats, foreign: Mapping[str, Floats]) -> float:
-        """The mean AUROC over the foreign sets."""
+        """Return the mean AUROC over the foreign sets."""
         return float(np.mean([auroc(known, one) for one in foreign.values()]))
 
     @cached_property
@@ -139,18 +128,18 @@ class Judged:
         return int(key.split("/")[0]) <= self.sizes.main
 
     def of(self, form: Any, size: int, doubt: str = "gen") -> float:
-        """The mean AUROC of a form of the guard."""
+        """Return the mean AUROC of a form of the guard."""
         own = form(self.z(size, "own", doubt))
         return self.mean(own, {name: form(self.z(size, name, doubt)) for name in self.network.foreign})
 
     def single(self, method: str, name: str) -> Floats | None:
-        """A method's scores of a set; None where it was not run."""
-        found = self.table.get(f"single/{method}/{name}")
-        return None if found is None else found.astype(np.float64)
+        """Return a method's scores of a set; None where it was not run."""
+        scores = self.table.get(f"single/{method}/{name}")
+        return None if scores is None else scores.astype(np.float64)
 
 
 def auroc(known: Floats, foreign: Floats) -> float:
-    """By nescio.evaluate, without intervals."""
+    """Return the AUROC by `nescio.evaluate`, without intervals."""
     return evaluate.ood(known, foreign, bootstrap=0).auroc
 
 
@@ -212,12 +201,12 @@ def _fill(cells: list[list[dict[str, Any]]], judged: Judged, seed: int) -> None:
         for row in PARTS[-1].rows:
             score = guard(judged.z(judged.main, "own")) if row is GUARD else judged.single(row.method, "own")
             if score is not None:
-                found = {"auroc": auroc(score[right], score[~right])}
-                wrong.append({**place, "row": row.label, "metrics": found})
+                metrics = {"auroc": auroc(score[right], score[~right])}
+                wrong.append({**place, "row": row.label, "metrics": metrics})
 
 
 def _table(job: Job, network: Network, seed: int, sizes: Sizes) -> Table:
-    """What is kept of a network and seed, made where it is missing."""
+    """Read what is kept of a network and seed, or make it."""
     path = job.work / "guard" / f"{job.parts.plan(network.plan)}-{network.label.replace(' ', '')}-{seed}.npz"
     if path.exists():
         with np.load(path, allow_pickle=False) as file:

@@ -37,19 +37,19 @@ Doubt = Callable[[Tensor], Tensor]
 
 
 def single(posterior: PosteriorBase) -> bool:
-    """Whether it gives one prediction, so that there is no variance and no mutual information."""
+    """Return whether a posterior gives one prediction, so that there is no variance and no mutual information."""
     base = posterior.base if isinstance(posterior, Temperature) else posterior
     return isinstance(base, Deterministic)
 
 
 def doubt(posterior: PosteriorBase, metric: str) -> Doubt:
-    """One of the metrics, or `published`, as a differentiable function of inputs [N, D]."""
+    """Return one of the metrics, or `published`, as a differentiable function of inputs [N, D]."""
     read = reader(posterior)
     return lambda x: read(x)[metric]
 
 
 def reader(posterior: PosteriorBase) -> Callable[[Tensor], dict[str, Tensor]]:
-    """All metrics of inputs [N, D] by name, differentiable."""
+    """Return all metrics of inputs [N, D] by name, differentiable."""
     if isinstance(posterior, Evidential):
         return _evidential(posterior)
     log_samples = sampled(posterior)
@@ -57,24 +57,24 @@ def reader(posterior: PosteriorBase) -> Callable[[Tensor], dict[str, Tensor]]:
 
 
 def sampled(posterior: PosteriorBase) -> Doubt:
-    """The logarithm of the predictions [S, N, C] as a differentiable function of the input."""
+    """Return the logarithm of the predictions [S, N, C] as a differentiable function of the input."""
     held: list[object] = []  # where dropout falls is found once
 
     def value(x: Tensor) -> Tensor:
         if not held:
             held.extend(members(posterior, x.detach()))
-        found = []
+        logits = []
         with preserved(posterior), tracing(posterior), torch.set_grad_enabled(x.requires_grad):
             for member in held:
                 with member.enter(x):  # type: ignore[attr-defined]
-                    found.append(member.finish(member.network().logits(x)))  # type: ignore[attr-defined]
-        return torch.stack(found).double().log_softmax(-1)
+                    logits.append(member.finish(member.network().logits(x)))  # type: ignore[attr-defined]
+        return torch.stack(logits).double().log_softmax(-1)
 
     return value
 
 
 def of_samples(log_p: Tensor) -> dict[str, Tensor]:
-    """The metrics from log-probabilities [S, N, C]."""
+    """Return the metrics from log-probabilities [S, N, C]."""
     samples, _, classes = log_p.shape
     p = log_p.exp()
     mean, log_mean = p.mean(0), log_p.logsumexp(0) - math.log(samples)
@@ -95,12 +95,12 @@ def _evidential(posterior: Evidential) -> Callable[[Tensor], dict[str, Tensor]]:
     def value(x: Tensor) -> dict[str, Tensor]:
         with preserved(posterior), tracing(posterior), torch.set_grad_enabled(x.requires_grad):
             alpha = concentration(classifier.logits(x).double(), posterior.evidence)
-        found = decomposed(alpha)
+        parts = decomposed(alpha)
         return {
-            "max_probability": found.max_probability,
-            "entropy": found.total / math.log(2),
-            "variance": found.variance / alpha.shape[1],
-            "mutual_information": found.epistemic / math.log(2),
+            "max_probability": parts.max_probability,
+            "entropy": parts.total / math.log(2),
+            "variance": parts.variance / alpha.shape[1],
+            "mutual_information": parts.epistemic / math.log(2),
         }
 
     return value

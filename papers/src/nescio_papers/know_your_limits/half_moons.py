@@ -31,7 +31,7 @@ class Moons:
     held_y: Tensor
 
     def ring(self, radius: float, count: int) -> Tensor:
-        """Points on a circle around the training points, whose radius is in units of theirs."""
+        """Return points on a circle around the training points, whose radius is in units of theirs."""
         middle = self.x.mean(0)
         reach = float((self.x - middle).norm(dim=1).max())
         angle = torch.arange(count, dtype=torch.float64) * (2 * math.pi / count)
@@ -39,7 +39,7 @@ class Moons:
 
 
 def half_moons(seed: int, training: int = TRAINING, held_out: int = HELD_OUT, noise: float = NOISE) -> Moons:
-    """So many points of the half-moons, half of them on each, in random order."""
+    """Return so many points of the half-moons, half of them on each, in random order."""
     random = torch.Generator().manual_seed(seed)
     count = training + held_out
     upper = (count + 1) // 2
@@ -52,7 +52,7 @@ def half_moons(seed: int, training: int = TRAINING, held_out: int = HELD_OUT, no
 
 
 def between(count: int = 60) -> Tensor:
-    """Places of a grid of count × count between the moons."""
+    """Return places of a grid of count × count between the moons."""
     u, v = torch.linspace(-1, 2, count, dtype=torch.float64), torch.linspace(-0.5, 1, count, dtype=torch.float64)
     grid = torch.cartesian_prod(u, v)
     arc = _angles(200)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nescio import posteriors, training
 from nescio.posteriors import PosteriorBase
-from nescio_papers.runner.cells import State, digest, kept
+from nescio_papers.runner.cells import State, digest, kept_tensors
 
 Labelled = tuple[Tensor, Tensor]
 FILES = {"MC dropout": "dropout", "ensemble": "ensemble", "anchored ensemble": "anchored"}
@@ -49,7 +49,7 @@ class Plan:
     longer_lr: float = 5e-3
 
     def recipe(self, lr: float, epochs: int = 0, patience: int | None = None) -> training.Recipe:
-        """Adam with a constant rate, without weight decay; the best epoch has the lowest loss on the held-out data."""
+        """Return the recipe: Adam at a constant rate, no weight decay, the epoch with the lowest held-out loss."""
         return training.Recipe(
             epochs=epochs or self.epochs,
             batch_size=self.batch,
@@ -63,7 +63,7 @@ class Plan:
 
 
 def mlp(inputs: int, classes: int, net: Net) -> Callable[[], nn.Sequential]:
-    """A function that makes the network: linear, ReLU, dropout, …, linear, in float64."""
+    """Return a function that makes the network: linear, ReLU, dropout, …, linear, in float64."""
 
     def made() -> nn.Sequential:
         layers: list[nn.Module] = []
@@ -103,7 +103,7 @@ class Trainer:
         }
 
     def all(self, names: Sequence[str]) -> dict[str, PosteriorBase]:
-        """The models of these names."""
+        """Return the models of these names."""
         return {name: self.makers[name]() for name in names}
 
     @cached_property
@@ -112,11 +112,11 @@ class Trainer:
         return self.network("one", self.plan.net)
 
     def factory(self, net: Net) -> Callable[[], nn.Sequential]:
-        """A function that makes an untrained network."""
+        """Return a function that makes an untrained network."""
         return mlp(self.data[0].shape[1], self.classes, net)
 
     def network(self, name: str, net: Net) -> nn.Sequential:
-        """A network, trained."""
+        """Return a trained network."""
 
         def state() -> State:
             with training.seeded(self.seed):
@@ -131,7 +131,7 @@ class Trainer:
         return made.eval()
 
     def ensemble(self, kind: type[posteriors.DeepEnsemble], name: str) -> posteriors.DeepEnsemble:
-        """Networks that are trained apart."""
+        """Return an ensemble of networks that were trained apart."""
         factory, plan = self.factory(self.plan.net), self.plan
         more: Any = {"members": plan.members, "seed": self.seed, "progress": False}
 
@@ -144,7 +144,7 @@ class Trainer:
         return kind(networks.eval())
 
     def variational(self) -> posteriors.Variational:
-        """A network with a mean and a spread for each weight."""
+        """Return a network with a mean and a spread for each weight."""
         factory = self.factory(self.plan.net)
 
         def state() -> State:
@@ -152,14 +152,14 @@ class Trainer:
             network: Any = made.classifiers[0].module
             return {**{f"mean.{name}": value for name, value in network.state_dict().items()}, **made.stds}
 
-        found = self._kept("variational", state)
+        tensors = self._kept("variational", state)
         means = factory()
-        means.load_state_dict({name[5:]: value for name, value in found.items() if name.startswith("mean.")})
-        stds = {name: value for name, value in found.items() if not name.startswith("mean.")}
+        means.load_state_dict({name[5:]: value for name, value in tensors.items() if name.startswith("mean.")})
+        stds = {name: value for name, value in tensors.items() if not name.startswith("mean.")}
         return posteriors.Variational(means.eval(), stds, samples=self.plan.samples)
 
     def evidential(self) -> posteriors.Evidential:
-        """A network whose outputs are evidence."""
+        """Return a network whose outputs are evidence."""
         factory = self.factory(self.plan.net)
 
         def state() -> State:
@@ -178,15 +178,15 @@ class Trainer:
         return {"recipe": recipe, "seed": self.seed, "progress": False}
 
     def seconds(self, name: str) -> float:
-        """How long the networks of a model were trained; those put around the one network take its time."""
+        """Return how long the networks of a model were trained; those put around the one network take its time."""
         return self._took.get(FILES.get(name, "one"), 0.0)
 
     def _kept(self, name: str, make: Callable[[], State]) -> State:
-        found, self._took[name] = kept(self.folder / f"{name}-{self.mark}.pt", make, self.check)
-        return found
+        tensors, self._took[name] = kept_tensors(self.folder / f"{name}-{self.mark}.pt", make, self.check)
+        return tensors
 
 
 def accuracy(posterior: PosteriorBase, data: Labelled) -> float:
-    """The share of inputs whose most probable class, by the mean prediction, is the label."""
+    """Return the share of inputs whose most probable class, by the mean prediction, is the label."""
     p = posterior.predict(data[0], progress=False).mean(0)
     return float((p.argmax(1) == data[1].cpu()).double().mean())

@@ -17,7 +17,7 @@ from nescio.scoring import score
 from nescio_papers.know_your_limits import drawing as draw
 from nescio_papers.know_your_limits.doubts import METRICS, Doubt, doubt, reader, single
 from nescio_papers.know_your_limits.half_moons import WINDOW, Moons, between
-from nescio_papers.runner.cells import State, kept
+from nescio_papers.runner.cells import State, kept_tensors
 from nescio_papers.runner.drawing import svg
 from nescio_papers.runner.program import Figure
 
@@ -42,13 +42,13 @@ class Kept:
         self.folder, self.mark, self.n, self.check = folder, mark, n, check
 
     def of(self, name: str, score: Doubt) -> tuple[Tensor, Tensor]:
-        """Values and gradients [n, n] of a score."""
+        """Return values and gradients [n, n] of a score."""
 
         def made() -> State:
-            found = nescio.limits.surface(score, *WINDOW, self.n, batch=2048)
-            return {"values": found.values, "gradient": found.gradient}
+            surface = nescio.limits.surface(score, *WINDOW, self.n, batch=2048)
+            return {"values": surface.values, "gradient": surface.gradient}
 
-        state, _ = kept(self.folder / f"{name}-{self.n}-{self.mark}.pt", made, self.check)
+        state, _ = kept_tensors(self.folder / f"{name}-{self.n}-{self.mark}.pt", made, self.check)
         return state["values"], state["gradient"]
 
 
@@ -60,7 +60,7 @@ class Scores:
         self._found: dict[bytes, dict[str, Tensor]] = {}
 
     def all(self, x: Tensor) -> dict[str, Tensor]:
-        """Every score of each input, by label."""
+        """Return every score of each input, by label."""
         key = x.detach().numpy().tobytes()
         if key not in self._found:
             made = score(
@@ -70,12 +70,12 @@ class Scores:
         return self._found[key]
 
     def one(self, name: str) -> Doubt:
-        """One of them as a function."""
+        """Return one score as a function."""
         return lambda x: self.all(x)[name]
 
 
 def models_by_metric(posteriors: Mapping[str, PosteriorBase], keep: Kept, data: Moons, prefix: str = "") -> list[Any]:
-    """The surfaces of every model and metric, and their gradients, each as rows of panels."""
+    """Return the surfaces of every model and metric, and their gradients, each as rows of panels."""
     values: dict[str, dict[str, Any]] = {}
     slopes: dict[str, dict[str, Any]] = {}
     for name, posterior in posteriors.items():
@@ -84,25 +84,25 @@ def models_by_metric(posteriors: Mapping[str, PosteriorBase], keep: Kept, data: 
             if single(posterior) and metric in ("variance", "mutual_information"):
                 values[name][NAMES[metric]] = slopes[name][NAMES[metric]] = "one prediction:\n0 everywhere"
                 continue
-            found = keep.of(f"{prefix}{name}-{metric}".replace(" ", "-"), doubt(posterior, metric))
-            values[name][NAMES[metric]], slopes[name][NAMES[metric]] = found
+            surface = keep.of(f"{prefix}{name}-{metric}".replace(" ", "-"), doubt(posterior, metric))
+            values[name][NAMES[metric]], slopes[name][NAMES[metric]] = surface
     return [values, slopes]
 
 
 def grid(rows: Any, data: Moons, title: str, text: str, alt: str, name: str, **more: Any) -> Figure:
-    """Panels as a figure of the page."""
+    """Draw panels as a figure of the page."""
     limits = more.pop("limits", LIMITS)
     figure = draw.surfaces(rows, *WINDOW, limits, points=data.x, classes=data.y, **more)
     return Figure(title, text, alt, svg(figure, alt, name))
 
 
 def slope_limits(columns: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """The colours of gradients."""
+    """Return the ends of the colours of gradients, by column."""
     return dict.fromkeys(columns, SLOPES)
 
 
 def published(posteriors: Mapping[str, PosteriorBase], off: DeepEnsemble, keep: Kept, data: Moons) -> Figure:
-    """Mutual information and dropout beside what the public code computes."""
+    """Draw mutual information and dropout beside what the public code computes."""
     rows: dict[str, dict[str, Any]] = {}
     for name, posterior in (
         ("MC dropout", posteriors["MC dropout"]),
@@ -136,14 +136,14 @@ def published(posteriors: Mapping[str, PosteriorBase], off: DeepEnsemble, keep: 
 
 
 def by_score(scores: Mapping[str, Scores], shown: Sequence[str], keep: Kept, data: Moons) -> list[Figure]:
-    """Gradient scores of single networks, by row a network."""
+    """Draw gradient scores of single networks, a row for each network."""
     values: dict[str, dict[str, Any]] = {name: {} for name in scores}
     slopes: dict[str, dict[str, Any]] = {name: {} for name in scores}
     limits = {}
     for label in shown:
         for name, own in scores.items():
-            found = keep.of(f"score-{name}-{label}".replace(" ", "-").replace("×", "x"), own.one(label))
-            values[name][label], slopes[name][label] = found
+            surface = keep.of(f"score-{name}-{label}".replace(" ", "-").replace("×", "x"), own.one(label))
+            values[name][label], slopes[name][label] = surface
         every = np.concatenate([np.asarray(values[name][label]).ravel() for name in scores])
         low, high = (float(v) for v in np.percentile(every, (1, 99)))
         limits[label] = (low, high if high > low else low + 1.0)
@@ -168,35 +168,35 @@ def by_score(scores: Mapping[str, Scores], shown: Sequence[str], keep: Kept, dat
 
 
 def measured(posteriors: Mapping[str, PosteriorBase], data: Moons, count: int) -> dict[str, dict[str, Any]]:
-    """By model: means of each metric between the moons and on rings, the largest value, and the share that is sure."""
+    """Return by model the mean and largest value of each metric by place, and the share of each place that is sure."""
     places = {"between": between(), **{f"{radius:g}": data.ring(radius, count) for radius in RADII}}
     sizes = [len(x) for x in places.values()]
-    found: dict[str, dict[str, Any]] = {}
+    by_model: dict[str, dict[str, Any]] = {}
     for name, posterior in posteriors.items():
         every = reader(posterior)(torch.cat(list(places.values())))
         own = {m: dict(zip(places, every[m].detach().split(sizes), strict=True)) for m in METRICS}
-        found[name] = {
+        by_model[name] = {
             m: {place: (float(v.mean()), float(v.max())) for place, v in at.items()} for m, at in own.items()
         }
         sure = {place: float((v < 1 - SURE).double().mean()) for place, v in own["max_probability"].items()}
-        found[name] |= {"sure": sure, "single": single(posterior)}
-    return found
+        by_model[name] |= {"sure": sure, "single": single(posterior)}
+    return by_model
 
 
-def numbers(found: Mapping[str, Mapping[str, Any]], data_text: str) -> Figure:
-    """The means and largest values as a table."""
+def numbers(by_model: Mapping[str, Mapping[str, Any]], data_text: str) -> Figure:
+    """Draw the means and largest values as a table."""
     columns, highest, rows = [], [], []
     for metric in METRICS:
         word = {"max_probability": "1 − p max", "mutual_information": "MI", "variance": "var."}.get(metric, metric)
         columns += [f"{word}\nbetween", f"{word}\nfar", f"{word}\nfar, max"]
         highest += [LIMITS[NAMES[metric]][1]] * 3
-    for own in found.values():
+    for own in by_model.values():
         line = [v for metric in METRICS for v in (own[metric]["between"][0], *own[metric]["10"])]
         if own["single"]:
             line[6:] = [math.nan] * 6
         rows.append([*line, own["sure"]["10"]])
-    figure = draw.numbers(np.array(rows), list(found), [*columns, "sure\nfar"], [*highest, 1.0])
-    sure = ", ".join(f"{name} {100 * own['sure']['10']:.0f} %" for name, own in found.items())
+    figure = draw.numbers(np.array(rows), list(by_model), [*columns, "sure\nfar"], [*highest, 1.0])
+    sure = ", ".join(f"{name} {100 * own['sure']['10']:.0f} %" for name, own in by_model.items())
     alt = "Table of mean doubts between the moons and far away, by model and metric"
     return Figure(
         "In numbers: between the moons, and ten times as far away as the data reach",
@@ -207,17 +207,17 @@ def numbers(found: Mapping[str, Mapping[str, Any]], data_text: str) -> Figure:
     )
 
 
-def distances(found: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Each metric's mean over rings, by their radius."""
+def distances(by_model: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Draw each metric's mean over rings by their radius."""
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for metric in METRICS:
         panels[NAMES[metric]] = {
             name: [(radius, own[metric][f"{radius:g}"][0]) for radius in RADII]
-            for name, own in found.items()
+            for name, own in by_model.items()
             if not own["single"] or metric in METRICS[:2]
         }
     panels[f"share surer than {SURE:g}"] = {
-        name: [(radius, own["sure"][f"{radius:g}"]) for radius in RADII] for name, own in found.items()
+        name: [(radius, own["sure"][f"{radius:g}"]) for radius in RADII] for name, own in by_model.items()
     }
     alt = "Mean doubt on rings around the data, by the radius of the ring"
     figure = draw.curves(panels, "radius of the ring (data = 1)")

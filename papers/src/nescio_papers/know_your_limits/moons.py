@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from nescio_papers.know_your_limits import moon_figures as figures
 from nescio_papers.know_your_limits.doubts import METRICS, reader, single
 from nescio_papers.know_your_limits.half_moons import Moons, between, half_moons
 from nescio_papers.know_your_limits.models import Net, Plan, Trainer, accuracy
-from nescio_papers.runner.cells import read_json, write_json
+from nescio_papers.runner.cells import kept_json
 from nescio_papers.runner.program import Figure, Job, Made
 from nescio_papers.runner.study import Column, Part, Row, Study
 
@@ -62,20 +63,20 @@ SIZES = {
 
 
 def _rows() -> tuple[Row, ...]:
-    found = []
+    rows = []
     for model in TABLED:
         metrics = METRICS[:2] if model == "one network" else METRICS
         note = "" if model in PAPER else "not in the paper's figures"
-        found += [Row(f"{model}, {metric.replace('_', ' ')}", metric, note=note) for metric in metrics]
+        rows += [Row(f"{model}, {metric.replace('_', ' ')}", metric, note=note) for metric in metrics]
     code = "what the paper's public code computes"
-    found += [Row(f"{model}, public code's MI", "published", note=code) for model in PAPER[2:]]
-    found += [Row(f"{OFF}, {word}", "published", note=code) for word in ("entropy", "public code's MI")]
+    rows += [Row(f"{model}, public code's MI", "published", note=code) for model in PAPER[2:]]
+    rows += [Row(f"{OFF}, {word}", "published", note=code) for word in ("entropy", "public code's MI")]
     training = {"Mahalanobis", "KNN"}
-    found += [
+    rows += [
         Row(f"one network, {label}", label, note="needs the training data" if label in training else "")
         for label in METHODS
     ]
-    return tuple(found)
+    return tuple(rows)
 
 
 PART = Part(
@@ -102,11 +103,7 @@ def program(job: Job) -> Made:
         job.say(f"half-moons, seed {seed}: trained, {100 * models[-len(posteriors)]['accuracy']:.1f} % right")
         own = figures.Scores(trainer.one, METHODS, (data.x, data.y))
         path = job.work / "limits" / "moons" / f"table-{size.ring}-{trainer.mark}.json"
-        found = read_json(path)
-        if found is None:
-            found = _cells(posteriors, own, data, size, seed, job.check)
-            write_json(path, found)
-        cells += found
+        cells += kept_json(path, partial(_cells, posteriors, own, data, size, seed, job.check))
         if number == 0:
             printed = _trainer(job, data, size, seed, printed=True)
             as_printed = printed.all(PAPER)
@@ -123,7 +120,7 @@ def program(job: Job) -> Made:
 
 
 def _trainer(job: Job, data: Moons, size: Size, seed: int, printed: bool) -> Trainer:
-    """As the supplement prints it, or with a rate at which the moons are learned."""
+    """Return the trainer as the supplement prints it, or with a rate at which the moons are learned."""
     one, two = (0.000538, 0.000526) if printed else (0.005, 0.005)
     plan = Plan(
         Net((25, 25, 25), 0.014552, one),
@@ -149,12 +146,12 @@ def _model(name: str, trainer: Trainer, posterior: PosteriorBase, as_printed: st
 
 
 def _off(dropout: PosteriorBase) -> DeepEnsemble:
-    """The dropout network as the public code predicts with it: ten times in eval mode, dropout off."""
+    """Return the dropout network as the public code predicts with it: ten times in eval mode, dropout off."""
     return DeepEnsemble(list(dropout.roots) * 10)
 
 
 def _ten(dropout: PosteriorBase) -> PosteriorBase:
-    """With ten samples, as the public code takes them."""
+    """Return MC dropout with ten samples, as the public code takes them."""
     return MCDropout(dropout.roots[0], samples=10)
 
 
@@ -180,13 +177,13 @@ def _cells(
     off = reader(_off(posteriors["MC dropout"]))(x)
     values |= {f"{OFF}, entropy": off["entropy"], f"{OFF}, public code's MI": off["published"]}
     values |= {f"one network, {label}": value for label, value in own.all(x).items()}
-    found = []
+    cells = []
     for row, value in values.items():
         known, *rest = value.detach().split([len(data.held_x), *map(len, places.values())])
         for place, foreign in zip(places, rest, strict=True):
             auroc = evaluate.ood(known.numpy(), foreign.numpy(), bootstrap=0).auroc
-            found.append({"row": row, "column": f"moons→{place}", "seed": seed, "metrics": {"auroc": auroc}})
-    return found
+            cells.append({"row": row, "column": f"moons→{place}", "seed": seed, "metrics": {"auroc": auroc}})
+    return cells
 
 
 def _figures(
@@ -203,7 +200,7 @@ def _figures(
     keep = figures.Kept(folder, trainer.mark, size.n, job.check)
     values, slopes = figures.models_by_metric(posteriors, keep, data)
     old, _ = figures.models_by_metric(as_printed, figures.Kept(folder, printed.mark, size.n, job.check), data)
-    found = figures.measured(posteriors, data, size.ring)
+    by_model = figures.measured(posteriors, data, size.ring)
     other = figures.Scores(printed.one, METHODS, (data.x, data.y))
     shares = [accuracy(one, (data.held_x, data.held_y)) for one in as_printed.values()]
     return [
@@ -222,8 +219,8 @@ def _figures(
             "Gradient magnitudes of four uncertainties for eight models", "kyl-slopes",
             limits=figures.slope_limits(list(figures.LIMITS)), log=True, colours=draw.SLOPE,
         ),
-        figures.numbers(found, "All is of the networks of the first seed."),
-        figures.distances(found),
+        figures.numbers(by_model, "All is of the networks of the first seed."),
+        figures.distances(by_model),
         figures.published({**posteriors, "MC dropout": _ten(posteriors["MC dropout"])},
                           _off(posteriors["MC dropout"]), keep, data),
         *figures.by_score({"trained": own, "as printed": other}, SHOWN, keep, data),

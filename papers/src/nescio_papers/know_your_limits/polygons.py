@@ -40,33 +40,33 @@ class Polygons:
         return np.array([_area(corners) for corners in self.corners])
 
     def state(self) -> dict[str, torch.Tensor]:
-        """As tensors, to be kept."""
+        """Return the regions as tensors, to be kept."""
         sizes = [len(corners) for corners in self.corners]
-        found = {"corners": np.concatenate(self.corners), "sizes": np.array(sizes), "V": self.V, "a": self.a}
-        return {name: torch.from_numpy(value) for name, value in found.items()}
+        arrays = {"corners": np.concatenate(self.corners), "sizes": np.array(sizes), "V": self.V, "a": self.a}
+        return {name: torch.from_numpy(value) for name, value in arrays.items()}
 
     @classmethod
     def of_state(cls, state: dict[str, torch.Tensor]) -> Polygons:
-        """What `state` gave."""
+        """Return what `state` gave."""
         corners = state["corners"].split(state["sizes"].tolist())
         return cls([one.numpy() for one in corners], state["V"].numpy(), state["a"].numpy())
 
     def slopes(self) -> Floats:
-        """The gradient of the logit of class 1 less that of class 0, [R, 2]."""
+        """Return the gradient of the logit of class 1 less that of class 0, [R, 2]."""
         return self.V[:, 1] - self.V[:, 0]
 
     def boundary(self) -> list[Floats]:
-        """The pieces of the line on which classes 0 and 1 are equally likely: two ends each, [2, 2]."""
-        found = []
+        """Return the pieces of the line on which classes 0 and 1 are equally likely: two ends each, [2, 2]."""
+        pieces = []
         for corners, normal, offset in zip(self.corners, self.slopes(), self.a[:, 1] - self.a[:, 0], strict=True):
             ends = _crossing(corners, corners @ normal + offset)
             if ends is not None:
-                found.append(ends)
-        return found
+                pieces.append(ends)
+        return pieces
 
 
 def polygons(model: Any, window: Window, check: Callable[[], None] = lambda: None, start: int = 12) -> Polygons:
-    """All regions of a classifier of points [N, 2] in the window; the walk begins on a grid of start × start points."""
+    """Return all regions of a classifier of points [N, 2] in the window; the walk begins on a grid of start² points."""
     (left, right), (bottom, top) = window
     box = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
     u, v = (np.linspace(low, high, start + 2)[1:-1] for low, high in window)
@@ -93,14 +93,14 @@ def polygons(model: Any, window: Window, check: Callable[[], None] = lambda: Non
             maps.append((region.V[at].numpy(), region.a[at].numpy()))
             ahead.append(_behind(polygon, step))
         if ahead:
-            found = np.concatenate(ahead)
-            inside = ((found > box[0]) & (found < box[2])).all(1)
-            waiting = np.concatenate([waiting, found[inside]])
+            points_ahead = np.concatenate(ahead)
+            inside = ((points_ahead > box[0]) & (points_ahead < box[2])).all(1)
+            waiting = np.concatenate([waiting, points_ahead[inside]])
     return Polygons(corners, np.stack([V for V, _ in maps]), np.stack([a for _, a in maps]))
 
 
 def _behind(polygon: Floats, step: float) -> Floats:
-    """A point behind the middle of each edge; corners run against the clock."""
+    """Return a point behind the middle of each edge; corners run against the clock."""
     ends = np.roll(polygon, -1, 0)
     along = ends - polygon
     outward = np.stack([along[:, 1], -along[:, 0]], 1)
@@ -110,7 +110,7 @@ def _behind(polygon: Floats, step: float) -> Floats:
 
 
 def _cut(polygon: Floats, normals: Floats, offsets: Floats) -> Floats:
-    """The part of a convex polygon in which all normals · z + offsets ≥ 0; the deepest cut comes first."""
+    """Return the part of a convex polygon in which all normals · z + offsets ≥ 0; the deepest cut comes first."""
     lengths = np.linalg.norm(normals, axis=1)
     normals, offsets = normals[lengths > 0], offsets[lengths > 0]
     lengths = lengths[lengths > 0]
@@ -138,7 +138,7 @@ def _cut(polygon: Floats, normals: Floats, offsets: Floats) -> Floats:
 
 
 def _crossing(corners: Floats, side: Floats) -> Floats | None:
-    """Where the line side = 0 enters and leaves a polygon."""
+    """Return where the line side = 0 enters and leaves a polygon."""
     ends = []
     for here, there, s, t in zip(corners, np.roll(corners, -1, 0), side, np.roll(side, -1), strict=True):
         if (s > 0) != (t > 0):

@@ -16,7 +16,7 @@ from nescio_papers.know_your_limits import drawing as draw
 from nescio_papers.know_your_limits.half_moons import WINDOW, Moons, half_moons
 from nescio_papers.know_your_limits.models import Net, Plan, Trainer, mlp
 from nescio_papers.know_your_limits.polygons import Floats, Polygons, Window, polygons
-from nescio_papers.runner.cells import kept
+from nescio_papers.runner.cells import kept_tensors
 from nescio_papers.runner.drawing import svg
 from nescio_papers.runner.program import Figure, Job, Made
 from nescio_papers.runner.study import Study
@@ -56,7 +56,7 @@ class Networks:
         self.size = size
 
     def network(self, hidden: tuple[int, ...], state: str) -> tuple[nn.Sequential, str]:
-        """The network in a state, and a name that no other one has."""
+        """Return the network in a state, and a name that no other one has."""
         net = Net(hidden, 0.0, 0.005)
         data, held = (self.data.x, self.data.y), (self.data.held_x, self.data.held_y)
         trainer = Trainer(
@@ -68,9 +68,9 @@ class Networks:
             return mlp(2, 2, net)().eval(), f"before-{trainer.mark}"
 
     def regions(self, hidden: tuple[int, ...], state: str, window: Window, name: str) -> Polygons:
-        """All regions of the network in the window."""
+        """Return all regions of the network in the window."""
         network, mark = self.network(hidden, state)
-        made, _ = kept(
+        made, _ = kept_tensors(
             self.folder / f"regions-{name}-{mark}.pt",
             lambda: polygons(network, window, self.job.check).state(),
             self.job.check,
@@ -80,17 +80,17 @@ class Networks:
     def panel(
         self, hidden: tuple[int, ...], state: str, window: Window, name: str, rays: bool
     ) -> tuple[draw.Regions, int]:
-        """A panel of a picture, and the number of its regions."""
-        found = self.regions(hidden, state, window, name)
+        """Return a panel of a picture, and the number of its regions."""
+        regions = self.regions(hidden, state, window, name)
         network, _ = self.network(hidden, state)
-        count = len(found.corners)
+        count = len(regions.corners)
         paths = _rays(network, self.data, window) if rays else []
         after = state == STATES[1]
         return (
             draw.Regions(
-                found.corners,
-                found.slopes(),
-                found.boundary(),
+                regions.corners,
+                regions.slopes(),
+                regions.boundary(),
                 paths,
                 self.data.x.numpy() if after else None,
                 self.data.y.numpy(),
@@ -101,14 +101,14 @@ class Networks:
 
 
 def _rays(network: nn.Sequential, data: Moons, window: Window) -> list[Floats]:
-    """From the middle of the data, paths through every breakpoint to the edge of the window."""
+    """Return paths from the middle of the data through every breakpoint to the edge of the window."""
     middle = data.x.mean(0)
     angle = 0.3 + torch.arange(RAYS, dtype=torch.float64) * (2 * math.pi / RAYS)
     directions = torch.stack([angle.cos(), angle.sin()], 1)
-    found = limits.ray(network, middle.expand(RAYS, 2), directions)
+    rays = limits.ray(network, middle.expand(RAYS, 2), directions)
     low, high = (torch.tensor([bounds[side] for bounds in window], dtype=torch.float64) for side in (0, 1))
     paths = []
-    for d, breaks in zip(directions, found.breakpoints, strict=True):
+    for d, breaks in zip(directions, rays.breakpoints, strict=True):
         end = float(torch.where(d > 0, (high - middle) / d, (low - middle) / d).min())
         alphas = torch.cat([breaks.new_zeros(1), breaks[breaks < end], breaks.new_tensor([end])])
         paths.append((middle + alphas[:, None] * d).numpy())
@@ -116,7 +116,7 @@ def _rays(network: nn.Sequential, data: Moons, window: Window) -> list[Floats]:
 
 
 def zoomed(factor: float) -> Window:
-    """The window, so many times as wide and high around the same middle."""
+    """Return the window, so many times as wide and high around the same middle."""
     (left, right), (bottom, top) = WINDOW
     x, y, w, h = (left + right) / 2, (bottom + top) / 2, factor * (right - left) / 2, factor * (top - bottom) / 2
     return (x - w, x + w), (y - h, y + h)
@@ -183,9 +183,9 @@ def _counts(job: Job, size: Size, seeds: tuple[int, ...]) -> tuple[Any, str]:
         for width in size.widths:
             hidden = (width,) * depth
             for state in STATES:
-                found = [len(Networks(job, size, seed).regions(hidden, state, WINDOW, "1").corners) for seed in seeds]
+                counts = [len(Networks(job, size, seed).regions(hidden, state, WINDOW, "1").corners) for seed in seeds]
                 name = f"{depth} layer{'s' if depth > 1 else ''}"
-                lines[state].setdefault(name, []).append((float(width), fmean(found)))
+                lines[state].setdefault(name, []).append((float(width), fmean(counts)))
         ends = [np.round(lines[state][name][-1][1]) for state in STATES]
         words.append(f"{name} of {size.widths[-1]}: {ends[0]:.0f} before, {ends[1]:.0f} after")
     return lines, f"{'; '.join(words)}."

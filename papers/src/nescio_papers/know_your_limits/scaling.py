@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -22,7 +23,7 @@ from nescio.scoring import score
 from nescio_papers.know_your_limits import drawing as draw
 from nescio_papers.know_your_limits.doubts import METRICS, reader, single
 from nescio_papers.know_your_limits.models import Net, Plan, Trainer, accuracy
-from nescio_papers.runner.cells import read_json, write_json
+from nescio_papers.runner.cells import kept_json
 from nescio_papers.runner.drawing import svg
 from nescio_papers.runner.program import Figure, Job, Made
 from nescio_papers.runner.study import Column, Part, Row, Study
@@ -85,15 +86,15 @@ SIZES = {
 
 
 def _rows() -> tuple[Row, ...]:
-    found = []
+    rows = []
     for model in MODELS:
         own = METRICS[:2] if model == "one network" else METRICS
-        found += [Row(f"{model}: {metric.replace('_', ' ')}", metric) for metric in own]
-    found += [
+        rows += [Row(f"{model}: {metric.replace('_', ' ')}", metric) for metric in own]
+    rows += [
         Row(f"one network: {label}", label, note="needs the training data" if label in FITTED else "")
         for label in METHODS
     ]
-    return tuple(found)
+    return tuple(rows)
 
 
 PART = Part(
@@ -115,7 +116,7 @@ class Split:
 
 
 def split(name: str, seed: int) -> Split:
-    """60, 15 and 25 % of a set, by chance; standardised by the mean and spread of the training inputs."""
+    """Split a set at random into 60, 15 and 25 %, standardised by the mean and spread of the training inputs."""
     bunch = getattr(need("sklearn.datasets", "demo"), SETS[name])()
     x, y = torch.from_numpy(bunch.data).double(), torch.from_numpy(bunch.target).long()
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
@@ -126,10 +127,10 @@ def split(name: str, seed: int) -> Split:
 
 
 def scaled(x: Tensor, feature: int, factor: float) -> Tensor:
-    """The inputs with one feature multiplied."""
-    found = x.clone()
-    found[:, feature] *= factor
-    return found
+    """Return the inputs with one feature multiplied."""
+    copy = x.clone()
+    copy[:, feature] *= factor
+    return copy
 
 
 def program(job: Job) -> Made:
@@ -155,11 +156,7 @@ def program(job: Job) -> Made:
                     {"plan": f"{name}, {label}", "seed": seed, "accuracy": right, "seconds": took, "about": about}
                 )
             path = job.work / "limits" / "scaling" / f"table-{size.tests}-{size.features}-{trainer.mark}.json"
-            found = read_json(path)
-            if found is None:
-                found = _cells(name, seed, parts, trainer, made, size, job)
-                write_json(path, found)
-            cells += found
+            cells += kept_json(path, partial(_cells, name, seed, parts, trainer, made, size, job))
             job.say(f"{name}, seed {seed}: {100 * models[-len(MODELS)]['accuracy']:.1f} % right")
     sets = [
         {"name": name, "about": f"scikit-learn's {how}, standardised", "pictures": len(split(name, 0).test[0])}
@@ -190,17 +187,17 @@ def _cells(
         job.check()
         fit = parts.training if label in FITTED else None
         values[f"one network: {label}"] = score(trainer.one, every, method, fit=fit, chunk=1024, progress=False)
-    found = []
+    cells = []
     for row, value in values.items():
         known, *rest = value.split(len(x))
         for at, factor in enumerate(SCALES):
             own = rest[at * len(features) : (at + 1) * len(features)]
             aurocs = [evaluate.ood(known.numpy(), part.numpy(), bootstrap=0).auroc for part in own]
-            found.append(
+            cells.append(
                 {"row": row, "column": f"{name}→×{factor:,}", "seed": seed, "metrics": {"auroc": fmean(aurocs)},
                  "lowest": min(aurocs)}
             )  # fmt: skip
-    return found
+    return cells
 
 
 def _figure(cells: list[dict[str, Any]]) -> Figure:

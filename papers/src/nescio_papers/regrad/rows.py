@@ -18,7 +18,7 @@ TURNED = "the same number, negated: the norm is large where the network is sure"
 
 
 def norms(label: str, method: str, paper: str | None = None, note: str = "", **settings: Any) -> tuple[Row, Row]:
-    """A gradient baseline in L1 and in L2, the better of which stands for the paper's row."""
+    """Return a gradient baseline in L1 and in L2, the better of which stands for the paper's row."""
     one, two = (
         Row(f"{label}, L{norm}", method, {"norm": norm, **settings}, paper=paper, choice=paper or "", note=note)
         for norm in (1, 2)
@@ -27,14 +27,14 @@ def norms(label: str, method: str, paper: str | None = None, note: str = "", **s
 
 
 def decays(values: Mapping[str, float] = LAMBDA) -> dict[str, dict[str, float]]:
-    """λ by data set."""
+    """Return λ by data set."""
     return {known: {"layer_decay": value} for known, value in values.items()}
 
 
 def readings(
     label: str, paper: str | None, by_set: Mapping[str, Mapping[str, Any]] | None = None, **settings: Any
 ) -> tuple[Row, Row]:
-    """REGrad in both readings of Eq. 11; the default one, k = 2, is ranked among the paper's methods."""
+    """Return REGrad in both readings of Eq. 11; the default one, k = 2, is ranked among the paper's methods."""
     two, one = (
         Row(f"{label}, k = {power}", "regrad", {**settings, "power": power}, by_set or {}, paper, ranked=power == 2)
         for power in (2, 1)

@@ -20,15 +20,15 @@ LIMITS = {"0": None, "∞": 1e3}  # exp(−1000) is 0: the last layer alone
 
 
 def sweep(labels: list[str]) -> tuple[Row, ...]:
-    """Rows from labels such as `λ → ∞` and `λ = 0.3, σ = .02`."""
-    found: list[Row] = []
+    """Return rows from labels such as `λ → ∞` and `λ = 0.3, σ = .02`."""
+    rows: list[Row] = []
     for label in labels:
         decay, _, noise = label.partition(", σ = ")
         value = decay.split()[-1]
         settings: dict[str, Any] = {"layer_decay": LIMITS[value] if "→" in decay else float(value)}
         settings |= {"sigma": float(noise), "samples": "N"} if noise else {"samples": 0}
-        found += readings(label, label, **settings)
-    return tuple(found)
+        rows += readings(label, label, **settings)
+    return tuple(rows)
 
 
 STUDY = Study(

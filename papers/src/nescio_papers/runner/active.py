@@ -57,7 +57,7 @@ def cycles(
     check: Callable[[], None],
     say: Callable[[str], object],
 ) -> list[dict[str, Any]]:
-    """A cell for each row: its run of all cycles."""
+    """Return a cell for each row: its run of all cycles."""
     entries: list[dict[str, Any]] = [{"row": row.label, "column": column.key, "seed": seed} for row in rows]
     try:
         learner = Learner(column.known, seed, parts, check)
@@ -100,7 +100,7 @@ class Learner:
         self._begun: tuple[nn.Module, dict[str, float]] | None = None
 
     def run(self, method: Any) -> dict[str, list[float]]:
-        """All cycles with a method, None for a choice by chance."""
+        """Run all cycles with a method; None chooses at random."""
         done = learning.active_learning(
             self.train,
             lambda model, indices: self.score(model, indices, method),
@@ -111,10 +111,10 @@ class Learner:
             choose="top" if method is not None else "random",
             seed=self.seed,
         )
-        return {"labels": done.labelled.tolist(), **{name: found.tolist() for name, found in done.measured.items()}}
+        return {"labels": done.labelled.tolist(), **{name: values.tolist() for name, values in done.measured.items()}}
 
     def train(self, indices: Any) -> tuple[nn.Module, dict[str, float]]:
-        """A new network, trained on these pictures, and what it reaches on the test set."""
+        """Train a new network on these pictures; return it and what it reaches on the test set."""
         self.check()
         self.labelled = indices
         begins = len(indices) == len(self.split.initial)
@@ -126,13 +126,13 @@ class Learner:
             model, self._pair(indices), self._pair(self.split.validation), recipe=recipe, seed=self.seed, progress=False
         )
         p = torch.cat([Deterministic(model).predict(x, progress=False)[0] for x in self._floats(self.test.x)])
-        found = metrics.answers(p, self.test.y)
+        reached = metrics.answers(p, self.test.y)
         if begins:
-            self._begun = model, found
-        return model, found
+            self._begun = model, reached
+        return model, reached
 
     def score(self, model: nn.Module, indices: Any, method: Any) -> Tensor:
-        """How much the network doubts these pictures; methods that need training data get those with labels."""
+        """Return how much the network doubts these pictures; methods that need training data get those with labels."""
         if must_be_fitted(method):
             x, y = self._pair(self.labelled)
             method = fit(model, method, (to_floats(x), y), progress=False)

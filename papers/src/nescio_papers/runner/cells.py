@@ -1,9 +1,9 @@
-"""Scores as they are finished, in a folder: what a run that was cut off goes on from.
+"""Finished work in a folder: what a run that was cut off goes on from.
 
-A cell is one method on one set with one model: one `.npz` file with the scores (float64) of the first so many pictures
-of the set in its fixed order, and the JSON text of what they are. It grows as more pictures are scored, and is always
-there as a whole or not at all. Its name holds digests of the model's weights, of the pictures and of the settings, so
-that a cell is never taken for another one's.
+A cell is one method on one set with one model: an `.npz` file with the scores (float64) of the first pictures of the
+set in its fixed order, and the JSON text of what they are. It grows as more pictures are scored, and is always there as
+a whole or not at all. Its name holds digests of the model's weights, of the pictures and of the settings, so that no
+cell is taken for another one. `kept_json` and `kept_tensors` do the same for other numbers and for networks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Cell:
     shared: int = 1
 
     def extended(self, scores: Floats, seconds: float, shared: int) -> Cell:
-        """The cell with more pictures; shared time stays marked as shared."""
+        """Return the cell with more pictures; time that methods shared stays marked as shared."""
         return Cell(np.concatenate([self.scores, scores]), self.seconds + seconds, max(self.shared, shared))
 
 
@@ -53,12 +53,12 @@ class Cells:
         self.folder = Path(folder)
 
     def path(self, model: str, pictures: str, method: Mapping[str, Any]) -> Path:
-        """Where a cell lies."""
+        """Return where a cell lies."""
         name = f"{method['method']}-{digest(json.dumps(method, sort_keys=True))}.npz"
         return self.folder / _safe(model) / _safe(pictures) / name
 
     def read(self, path: Path) -> Cell:
-        """The cell, empty where nothing was finished; one that cannot be read is made anew."""
+        """Return the cell; an empty one where nothing was finished, or the file cannot be read."""
         try:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 about = json.loads(str(file["about"]))
@@ -67,7 +67,7 @@ class Cells:
             return EMPTY
 
     def write(self, path: Path, cell: Cell, method: Mapping[str, Any]) -> None:
-        """Keep the cell."""
+        """Write the cell."""
         path.parent.mkdir(parents=True, exist_ok=True)
         about = json.dumps({**method, "seconds": cell.seconds, "shared": cell.shared})
         with replacing(path) as part, part.open("wb") as file:
@@ -75,7 +75,7 @@ class Cells:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file, None where there is none or it cannot be read."""
+    """Return the content of a JSON file, or None where it is missing or cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -89,32 +89,43 @@ def write_json(path: Path, value: Any) -> None:
         part.write_text(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def kept(path: Path, make: Callable[[], State], check: Callable[[], None]) -> tuple[State, float]:
-    """The tensors in a file and the seconds that they took; made and written there where it is not, or unreadable."""
+def kept_json(path: Path, make: Callable[[], Any]) -> Any:
+    """Return the content of a JSON file; where it is missing or unreadable, make it and write it there."""
+    value = read_json(path)
+    if value is None:
+        value = make()
+        write_json(path, value)
+    return value
+
+
+def kept_tensors(path: Path, make: Callable[[], State], check: Callable[[], None]) -> tuple[State, float]:
+    """Return the tensors in a file and the seconds that they took; where it is missing, make them and write them.
+
+    `check` is called before they are made, and raises when the time of the run is over.
+    """
     try:
-        found: State = torch.load(path, weights_only=True)
-    except Exception:  # not there, or cut off: unpickling has many ways to fail
+        state: State = torch.load(path, weights_only=True)
+    except Exception:  # missing, or cut off: unpickling has many ways to fail
         check()
         began = time.perf_counter()
-        found = {name: value.detach().cpu() for name, value in make().items()}
-        found[SECONDS] = torch.tensor(time.perf_counter() - began)
+        state = {name: value.detach().cpu() for name, value in make().items()}
+        state[SECONDS] = torch.tensor(time.perf_counter() - began)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as part:
-            torch.save(found, part)
-    seconds = float(found.pop(SECONDS, 0.0))
-    return found, seconds
+            torch.save(state, part)
+    return state, float(state.pop(SECONDS, 0.0))
 
 
 def digest(*parts: str | bytes) -> str:
-    """A short digest of all parts."""
-    found = hashlib.sha256()
+    """Return a short digest of all parts."""
+    digester = hashlib.sha256()
     for part in parts:
-        found.update(part.encode() if isinstance(part, str) else part)
-    return found.hexdigest()[:12]
+        digester.update(part.encode() if isinstance(part, str) else part)
+    return digester.hexdigest()[:12]
 
 
 def fingerprint(model: nn.Module) -> str:
-    """A digest of the model's weights and buffers."""
+    """Return a digest of the model's weights and buffers."""
     return digest(*(bytes(_raw(value)) for value in model.state_dict().values()))
 
 

@@ -89,14 +89,14 @@ class Table:
 
 
 def table(part: Mapping[str, Any], scale: str) -> Table:
-    """The part with everything that is derived from it. At the smoke scale nothing is compared with the paper."""
+    """Return the table of a part of the results. At the smoke scale nothing is compared with the paper."""
     compared = bool(part["paper"]) and scale != "smoke"
     paper = part["paper"] if compared else {}
     keys = [column["key"] for column in part["columns"]]
     cells: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for cell in part["cells"]:
         cells.setdefault((cell["row"], cell["column"]), []).append(cell)
-    run = {column for (_, column), found in cells.items() if any("metrics" in cell for cell in found)}
+    run = {column for (_, column), some in cells.items() if any("metrics" in cell for cell in some)}
     printed = {column for line in paper.values() for column in line}
     common = [key for key in keys if key in run and (not paper or key in printed)]
     lines = [_line(row, part, cells, paper, keys, common) for row in part["rows"]]
@@ -104,8 +104,8 @@ def table(part: Mapping[str, Any], scale: str) -> Table:
     # the first sentence says why; what follows is advice to whoever ran it
     short = [f"{cell['column']}: {cell['reason'].split('. ')[0]}" for cell in part["cells"] if "reason" in cell]
     reasons = list(dict.fromkeys(short))
-    found = Table(part["title"], part["columns"], part["metrics"], lines, common, compared, "", reasons)
-    return replace(found, summary=_summary(found, scale), printed=_printed(paper, common))
+    shown = Table(part["title"], part["columns"], part["metrics"], lines, common, compared, "", reasons)
+    return replace(shown, summary=_summary(shown, scale), printed=_printed(paper, common))
 
 
 def _printed(paper: Mapping[str, Any], common: Sequence[str]) -> str:
@@ -117,7 +117,7 @@ def _printed(paper: Mapping[str, Any], common: Sequence[str]) -> str:
 
 
 def summary(part: Mapping[str, Any], scale: str) -> str:
-    """What a part of the results came to, in a sentence or two."""
+    """Return what a part of the results says, in a sentence or two."""
     return table(part, scale).summary
 
 
@@ -154,11 +154,11 @@ def _line(
 
 def _value(name: str, cells: list[Mapping[str, Any]]) -> Value:
     metric = METRICS[name]
-    found = [metric.scale * cell["metrics"][name] for cell in cells if name in cell.get("metrics", {})]
-    reason = next((cell["reason"] for cell in cells if "reason" in cell), "" if found else "not run")
-    if not found:
+    numbers = [metric.scale * cell["metrics"][name] for cell in cells if name in cell.get("metrics", {})]
+    reason = next((cell["reason"] for cell in cells if "reason" in cell), "" if numbers else "not run")
+    if not numbers:
         return Value(metric, reason=reason)
-    return Value(metric, fmean(found), stdev(found) if len(found) > 1 else None, len(found), reason=reason)
+    return Value(metric, fmean(numbers), stdev(numbers) if len(numbers) > 1 else None, len(numbers), reason=reason)
 
 
 def _average(values: list[Value]) -> Value:
@@ -168,34 +168,34 @@ def _average(values: list[Value]) -> Value:
 
 
 def _paper_average(values: list[Value]) -> float | None:
-    found = [value.paper for value in values if value.paper is not None]
-    return fmean(found) if found and len(found) == len(values) else None
+    numbers = [value.paper for value in values if value.paper is not None]
+    return fmean(numbers) if numbers and len(numbers) == len(values) else None
 
 
 def _ranked(lines: list[Line], part: Mapping[str, Any], paper: Mapping[str, Any], common: Sequence[str]) -> list[Line]:
-    """The lines with ranks, and with those marked that stand for a row of the paper."""
+    """Return the lines with ranks, and with those marked that stand for a row of the paper."""
     merits = [line.merit for line in lines if line.merit is not None]
     best: dict[str, float] = {}
     for line in lines:
         if line.choice and line.merit is not None:
             best[line.choice] = max(best.get(line.choice, -math.inf), line.merit)
     taken: set[str] = set()
-    found = []
+    ranked = []
     for line in lines:
         stands = line.paper_row is not None and line.ranked and line.merit is not None
         if stands and line.choice:
             stands = line.merit == best[line.choice] and line.choice not in taken
             taken |= {line.choice} if stands else set()
         rank = None if line.merit is None else 1 + sum(other > line.merit for other in merits)
-        found.append(replace(line, stands=stands, rank=rank))
+        ranked.append(replace(line, stands=stands, rank=rank))
     names = part["metrics"] if part["averages"] == "joint" else part["metrics"][:1]
     sign = 1 if METRICS[names[0]].higher else -1
     theirs = {}
-    for line in found:
+    for line in ranked:
         if line.stands and line.paper_row in paper:
             values = [line.values[key, name].paper for key in common for name in names]
             theirs[line.paper_row] = sign * fmean(value for value in values if value is not None)
-    ours = [line.merit for line in found if line.stands and line.merit is not None]
+    ours = [line.merit for line in ranked if line.stands and line.merit is not None]
     return [
         replace(
             line,
@@ -206,23 +206,23 @@ def _ranked(lines: list[Line], part: Mapping[str, Any], paper: Mapping[str, Any]
         )
         if line.stands
         else line
-        for line in found
+        for line in ranked
     ]
 
 
-def _summary(found: Table, scale: str) -> str:
-    """What the numbers say, in a sentence or two."""
-    ranked = [line for line in found.lines if line.merit is not None]
-    if not ranked or not found.common:
+def _summary(shown: Table, scale: str) -> str:
+    """Return what the numbers say, in a sentence or two."""
+    ranked = [line for line in shown.lines if line.merit is not None]
+    if not ranked or not shown.common:
         return "Nothing of this table could be run, or no row has all of its columns."
     first = min(ranked, key=lambda line: line.rank or 0)
-    digits = METRICS[found.metrics[0]].digits
+    digits = METRICS[shown.metrics[0]].digits
     words = []
     if scale == "smoke":
         words.append("A test of the machinery on stand-in data: the numbers say nothing about the methods.")
     standing = [line for line in ranked if line.stands]
     star = next((line for line in standing if line.paper_row in OURS), None)
-    if star is not None and found.compared:
+    if star is not None and shown.compared:
         text = f"{star.label} is {_place(star.rank_among)} of the {len(standing)} methods of the paper that were run"
         if star.paper_rank is not None:
             text += f" ({_place(star.paper_rank)} in the paper)"
@@ -230,10 +230,10 @@ def _summary(found: Table, scale: str) -> str:
         if average is not None and average.mean is not None and average.paper is not None:
             text += (
                 f", with an average of {average.mean:.{digits}f} against the paper's {average.paper:.{digits}f} "
-                f"for the same {_count(len(found.common), 'column')}"
+                f"for the same {_count(len(shown.common), 'column')}"
             )
         words.append(f"{text}.")
-    if standing and found.compared:
+    if standing and shown.compared:
         inside = sum(line.inside[0] for line in standing)
         total = sum(line.inside[1] for line in standing)
         if total:
@@ -242,19 +242,19 @@ def _summary(found: Table, scale: str) -> str:
         if gaps:
             words.append(f"The mean distance from the paper's numbers is {fmean(gaps):.{digits}f}.")
     value = abs(first.merit or 0.0)
-    sign = "" if (first.merit or 0.0) >= 0 or not METRICS[found.metrics[0]].higher else "−"
+    sign = "" if (first.merit or 0.0) >= 0 or not METRICS[shown.metrics[0]].higher else "−"
     words.append(f"Of all {len(ranked)} rows {first.label} comes out first, with {sign}{value:.{digits}f} on average.")
-    if len(found.common) > 1:
-        wins = sum(_leads(found, first, key) for key in found.common)
-        words.append(f"It is first in {wins} of the {len(found.common)} columns.")
+    if len(shown.common) > 1:
+        wins = sum(_leads(shown, first, key) for key in shown.common)
+        words.append(f"It is first in {wins} of the {len(shown.common)} columns.")
     return " ".join(words)
 
 
-def _leads(found: Table, line: Line, key: str) -> bool:
-    """Whether no row is better in a column, by the first metric."""
-    name = found.metrics[0]
+def _leads(shown: Table, line: Line, key: str) -> bool:
+    """Return whether no row is better in a column, by the first metric."""
+    name = shown.metrics[0]
     sign = 1 if METRICS[name].higher else -1
-    known = [value for other in found.lines if (value := other.values[key, name].mean) is not None]
+    known = [value for other in shown.lines if (value := other.values[key, name].mean) is not None]
     own = line.values[key, name].mean
     return own is not None and sign * own >= max(sign * value for value in known)
 

@@ -14,6 +14,6 @@ REM = 7.5  # to an inch of the figure, at most: all figures of a page have lette
 
 
 def svg(figure: Figure, alt: str, name: str) -> str:
-    """The figure as an <svg> element."""
+    """Return the figure as an <svg> element."""
     most = REM * figure.get_figwidth()
     return figure_svg.svg(figure, alt, name).replace("<svg", f'<svg style="max-width: {most:.0f}rem"', 1)

@@ -16,7 +16,7 @@ from nescio import __version__
 
 
 def git_state() -> dict[str, Any] | None:
-    """Commit of the sources and whether they were changed since; None where they are in no repository."""
+    """Return the commit of the sources and whether they were changed since; None where they are in no repository."""
     folder = Path(__file__).parent
     try:
         commit = _git(folder, "rev-parse", "HEAD")
@@ -27,19 +27,19 @@ def git_state() -> dict[str, Any] | None:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """The device and the machine around it."""
+    """Return the device and the machine around it."""
     kind = torch.device(device)
     name = torch.cuda.get_device_name(kind) if kind.type == "cuda" else _processor()
     return {"device": device, "name": name, "cores": os.cpu_count(), "platform": platform.platform()}
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that take part."""
-    found = {"nescio": __version__, "python": platform.python_version()}
+    """Return the versions of Python and of the packages that take part."""
+    numbers = {"nescio": __version__, "python": platform.python_version()}
     for package in ("torch", "numpy", "scikit-learn", "torchvision"):
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            numbers[package] = version(package)
+    return numbers
 
 
 def _git(folder: Path, *arguments: str) -> str:

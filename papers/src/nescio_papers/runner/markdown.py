@@ -10,7 +10,7 @@ from nescio_papers.runner.study import METRICS
 
 
 def markdown(results: Results | Sequence[Results]) -> str:
-    """The results as a Markdown document."""
+    """Return the results as a Markdown document."""
     several = [results] if isinstance(results, dict) else list(results)
     return "\n".join(_run(one) for one in several)
 
@@ -20,12 +20,12 @@ def _run(results: Results) -> str:
     if not results["complete"]:
         lines += ["**The run was ended before all was done.**", ""]
     for part in results["parts"]:
-        found = table(part, results["scale"])
-        lines += [f"### {found.title}", "", found.summary, "", *_table(found), ""]
-        if found.printed:
-            lines += [found.printed, ""]
-        if found.reasons:
-            lines += ["Not run, or failed:", "", *(f"- {reason}" for reason in found.reasons), ""]
+        shown = table(part, results["scale"])
+        lines += [f"### {shown.title}", "", shown.summary, "", *_table(shown), ""]
+        if shown.printed:
+            lines += [shown.printed, ""]
+        if shown.reasons:
+            lines += ["Not run, or failed:", "", *(f"- {reason}" for reason in shown.reasons), ""]
     lines += [f"**{figure['title']}** (drawn on the page): {figure['text']}\n" for figure in results.get("figures", [])]
     lines += [f"{note}\n" for note in results["notes"]]
     if results["models"]:
@@ -39,17 +39,17 @@ def _run(results: Results) -> str:
     return "\n".join(lines)
 
 
-def _table(found: Table) -> list[str]:
-    averages = list(found.lines[0].averages) if found.lines else []
+def _table(shown: Table) -> list[str]:
+    averages = list(shown.lines[0].averages) if shown.lines else []
     heads = ["method"]
-    heads += [f"{column['label']} {METRICS[name].label}" for column in found.columns for name in found.metrics]
+    heads += [f"{column['label']} {METRICS[name].label}" for column in shown.columns for name in shown.metrics]
     heads += [f"average {METRICS[name].label if name else ''}".strip() for name in averages] + ["rank"]
-    return [_cells(heads), _cells(["---"] * len(heads)), *(_row(line, found, averages) for line in found.lines)]
+    return [_cells(heads), _cells(["---"] * len(heads)), *(_row(line, shown, averages) for line in shown.lines)]
 
 
-def _row(line: Line, found: Table, averages: Sequence[str]) -> str:
+def _row(line: Line, shown: Table, averages: Sequence[str]) -> str:
     label = f"**{line.label}**" if line.stands else line.label
-    values = [line.values[column["key"], name] for column in found.columns for name in found.metrics]
+    values = [line.values[column["key"], name] for column in shown.columns for name in shown.metrics]
     rank = "–" if line.rank is None else str(line.rank)
     if line.rank_among is not None:
         rank += f" ({line.rank_among}" + (")" if line.paper_rank is None else f", paper {line.paper_rank})")

@@ -84,7 +84,7 @@ _OWN: Mapping[str, type[Score]] = {"paired_regrad": PairedREGrad, "closed": Clos
 
 
 def made(row: Row, known: str, scale: Scale, seed: int, layers: Sequence[str] = ()) -> Any:
-    """The method of a row for a known data set; `layers` are the names of the model's layers in forward order.
+    """Return the method of a row for a known data set; `layers` are the names of the model's layers in forward order.
 
     Random draws are those of `seed`, moved on by the row's own seed where it has one.
     """
@@ -103,12 +103,12 @@ def made(row: Row, known: str, scale: Scale, seed: int, layers: Sequence[str] = 
 
 
 def needs_training_data(row: Row) -> bool:
-    """Whether the method of a row has to be fitted first."""
+    """Return whether the method of a row has to be fitted first."""
     return row.method not in _OWN and bool(getattr(scores.get(row.method), "needs_training_data", False))
 
 
 def described(method: Any) -> dict[str, Any]:
-    """Name and settings of a method, as plain values."""
+    """Return name and settings of a method, as plain values."""
     values = {one.name: getattr(method, one.name) for one in fields(method)}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     return {"method": method.name, **plain}

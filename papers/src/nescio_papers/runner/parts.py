@@ -44,12 +44,17 @@ class Pictures:
     about: str
     id: str
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the results say about the set."""
+        return {"name": self.name, "about": self.about, "pictures": len(self.x)}
+
     def floats(self, start: int, stop: int) -> Tensor:
-        """Some of them as the models take them: floats in [0, 1]."""
+        """Return some of them as the models take them: floats in [0, 1]."""
         return self.x[start:stop].float() / 255
 
     def batches(self, count: int) -> Batches:
-        """The first `count` as labelled batches."""
+        """Return the first `count` as labelled batches."""
         return Batches(self, min(count, len(self.x)))
 
 
@@ -78,6 +83,11 @@ class Model:
     about: str
     id: str
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the results say about the network."""
+        return {name: getattr(self, name) for name in ("plan", "seed", "accuracy", "seconds", "about")}
+
 
 class Parts:
     """Data and models of one run, each loaded once."""
@@ -90,11 +100,11 @@ class Parts:
         self._models: dict[tuple[str, int], Model] = {}
 
     def known(self, name: str, split: str = "test") -> Pictures:
-        """Pictures of a set that a model knows, of the split "test" or "train"."""
+        """Return pictures of a set that a model knows, of the split "test" or "train"."""
         return self._load("digits" if self.scale.bundled else name, split)
 
     def validation(self, plan: str, seed: int) -> Pictures:
-        """The pictures that the network of this plan and seed was not trained on, but chosen by."""
+        """Return the pictures that the network of this plan and seed was not trained on, but chosen by."""
         chosen = zoo.RECIPES[self.plan(plan)]
         whole = data.load_set(chosen.data, "train", root=self.root)
         key = (chosen.name, "validation", str(seed))
@@ -105,20 +115,22 @@ class Parts:
         return self._sets[key]
 
     def foreign(self, name: str, known: Pictures) -> Pictures:
-        """Foreign pictures in the form of the known ones, or a shift of those."""
+        """Return foreign pictures in the form of the known ones, or a shift of those."""
         if name.startswith("shift:"):
             return self._shift(known, name.removeprefix("shift:"))
         wanted = known.x.shape[1:]
-        found = self._load(STAND_INS[name] if self.scale.bundled else name, "test")
-        if found.x.shape[1:] == wanted:
-            return found
-        key = (found.id, *map(str, wanted))
+        pictures = self._load(STAND_INS[name] if self.scale.bundled else name, "test")
+        if pictures.x.shape[1:] == wanted:
+            return pictures
+        key = (pictures.id, *map(str, wanted))
         if key not in self._sets:
-            self._sets[key] = _pictures(_formed(found.x, *wanted), found.y, found.name, f"{found.about}; resized")
+            self._sets[key] = _pictures(
+                _formed(pictures.x, *wanted), pictures.y, pictures.name, f"{pictures.about}; resized"
+            )
         return self._sets[key]
 
     def model(self, plan: str, seed: int) -> Model:
-        """The network of a training plan and a seed: read from the folder of models, or trained and kept there."""
+        """Return the network of a plan and a seed: read from the folder of models, or trained and kept there."""
         name = self.plan(plan)
         if (name, seed) not in self._models:
             epochs = self.scale.epochs_trained
@@ -131,16 +143,16 @@ class Parts:
         return self._models[name, seed]
 
     def plan(self, plan: str) -> str:
-        """The name of the plan at this scale: the fast one where there is one and it is wanted."""
+        """Return the name of the plan at this scale: the fast one where there is one and it is wanted."""
         if self.scale.bundled:
             return "digits"
         return f"{plan}-fast" if self.scale.fast and f"{plan}-fast" in zoo.RECIPES else plan
 
     def _load(self, name: str, split: str) -> Pictures:
         if (name, split) not in self._sets:
-            found = data.load_set(name, split, root=self.root)
-            order = torch.randperm(len(found.x), generator=torch.Generator().manual_seed(0))
-            self._sets[name, split] = _pictures(found.x[order], found.y[order], f"{name} {split}", found.about)
+            pictures = data.load_set(name, split, root=self.root)
+            order = torch.randperm(len(pictures.x), generator=torch.Generator().manual_seed(0))
+            self._sets[name, split] = _pictures(pictures.x[order], pictures.y[order], f"{name} {split}", pictures.about)
         return self._sets[name, split]
 
     def _shift(self, known: Pictures, kind: str) -> Pictures:
@@ -162,7 +174,7 @@ def _pictures(x: Tensor, y: Tensor, name: str, about: str) -> Pictures:
 
 
 def _formed(x: Tensor, channels: int, height: int, width: int) -> Tensor:
-    """Pictures with these channels (grey ones repeated, colours averaged) and pixels (bilinear, smoothed)."""
+    """Return pictures with these channels (grey ones repeated, colours averaged) and pixels (bilinear, smoothed)."""
     parts = []
     for batch in x.split(1000):
         part: Any = batch.float()

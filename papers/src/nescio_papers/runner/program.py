@@ -57,12 +57,12 @@ class Made:
 
 
 def why_not(error: Exception) -> str:
-    """Why a part, or a column of it, was not run."""
+    """Return why a part, or a column of it, was not run."""
     return f"not run: {' '.join(str(error).split())}" if isinstance(error, NescioError) else failure(error)
 
 
 def not_run(part: Part, reason: str) -> list[dict[str, Any]]:
-    """Cells for a part of which nothing was run."""
+    """Return cells for a part of which nothing was run."""
     return [
         {"row": row.label, "column": column.key, "seed": "all", "reason": reason}
         for column in part.columns

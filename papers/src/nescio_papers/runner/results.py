@@ -41,20 +41,20 @@ def save(results: Results, folder: str | Path = FOLDER) -> Path:
 
 
 def load(path: str | Path) -> Results:
-    """Results that `save` wrote."""
+    """Read results that `save` wrote."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        results = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"expected results at {path}, but they cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"expected results as JSON, but {path} is none: {error}") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT or "parts" not in found:
+    if not isinstance(results, dict) or results.get("format") != FORMAT or "parts" not in results:
         raise InputError(f"expected results of `nescio reproduce` (format {FORMAT}) in {path}, but it holds other JSON")
-    return found
+    return results
 
 
 def joined(runs: Sequence[Results]) -> list[Results]:
-    """Runs of the same study and scale as one, in the order in which they were started; others stay by themselves.
+    """Join runs of the same study and scale, in the order in which they were started; others stay by themselves.
 
     A cell is that of the latest run that has numbers for it, a figure the latest of its title. What is told of the
     machine is that of the latest run; "earlier" has the rest.
@@ -79,7 +79,7 @@ def _join(old: Results, new: Results) -> Results:
         kept = [cell for cell in cells.values() if cell["row"] in labels]
         parts.append({**part, "cells": [cell for cell in kept if "metrics" in cell or not _done(cell, kept)]})
     models = {(model["plan"], model["seed"]): model for run in (old, new) for model in run["models"]}
-    sets = {found["name"]: found for run in (old, new) for found in run["sets"]}
+    sets = {one["name"]: one for run in (old, new) for one in run["sets"]}
     figures = {figure["title"]: figure for run in (old, new) for figure in run.get("figures", [])}
     seeds = {
         plan: sorted({*old["settings"]["seeds"].get(plan, ()), *new["settings"]["seeds"].get(plan, ())})
@@ -103,5 +103,5 @@ def _place(cell: Any) -> tuple[str, str, str]:
 
 
 def _done(cell: Any, cells: list[Any]) -> bool:
-    """Whether another seed of the same row and column has numbers: then a reason why one has none says nothing."""
+    """Return whether another seed of the same row and column has numbers: the reason for this one then says little."""
     return any("metrics" in other and _place(other)[:2] == _place(cell)[:2] for other in cells)

@@ -97,7 +97,7 @@ def run(
         "sets": list(job.sets.values()) if extra is None else list(extra.sets),
         "complete": not job.over,
         "figures": [] if extra is None else [asdict(figure) for figure in extra.figures],
-        "parts": [_declaration(part, cells) for part, cells in zip(study.parts, job.found, strict=True)],
+        "parts": [_declaration(part, cells) for part, cells in zip(study.parts, job.results, strict=True)],
     }
 
 
@@ -110,7 +110,7 @@ class _Run:
         self.end = None if minutes is None else time.monotonic() + 60 * minutes
         self.over = False
         self.plans = list(dict.fromkeys(column.plan for part in study.parts for column in part.columns))
-        self.found: list[list[dict[str, Any]]] = [[] for _ in study.parts]
+        self.results: list[list[dict[str, Any]]] = [[] for _ in study.parts]
         self.models: dict[str, dict[str, Any]] = {}
         self.sets: dict[str, dict[str, Any]] = {}
         self.made: Made | None = None
@@ -143,10 +143,10 @@ class _Run:
     def _program(self, program: Callable[[Job], Made]) -> None:
         try:
             self.made = program(Job(self.parts, self.seeds, self.cells.folder.parent, self.check, self.say))
-            self.found = [[dict(cell) for cell in cells] for cells in self.made.cells]
+            self.results = [[dict(cell) for cell in cells] for cells in self.made.cells]
         except (TimeOver, NescioError) as error:
             self.say(f"{self.study.name}: {why_not(error)}")
-            self.found = [not_run(part, why_not(error)) for part in self.study.parts]
+            self.results = [not_run(part, why_not(error)) for part in self.study.parts]
 
     def _plan(self, plan: str, columns: list[tuple[int, Part, Column]]) -> None:
         """Every column of one training plan: seed after seed, then all seeds as an ensemble."""
@@ -185,13 +185,7 @@ class _Run:
             reason = f"not run: {error}"
         else:
             if model.id not in self.models:  # at the smoke scale one network stands for several
-                self.models[model.id] = {
-                    "plan": model.plan,
-                    "seed": seed,
-                    "accuracy": model.accuracy,
-                    "seconds": model.seconds,
-                    "about": model.about,
-                }
+                self.models[model.id] = model.facts
                 self.say(
                     f"{model.plan}, seed {seed}: {100 * model.accuracy:.2f} % right on the test set "
                     f"({time.perf_counter() - began:.0f} s)"
@@ -217,7 +211,7 @@ class _Run:
         count = min(count, MOST) if column.foreign is not None else count
         count = min(count, part.most) if part.most else count
         for pictures in sets:
-            self.sets[pictures.id] = {"name": pictures.name, "about": pictures.about, "pictures": len(pictures.x)}
+            self.sets[pictures.id] = pictures.facts
         chosen: dict[str, tuple[Row, Any]] = {}
         for row in rows:
             if reason := self.scale.skipped.get((column.plan, row.settings.get("norm", 2)), ""):
@@ -241,7 +235,7 @@ class _Run:
         for label, (row, method) in chosen.items():
             entry = {"row": row.label, "column": column.key, "seed": seed, "settings": described(method)}
             key = json.dumps(described(method), sort_keys=True)
-            self.found[at].append(entry | _measured(cells[label], count, right, reference, scorer, sets, key))
+            self.results[at].append(entry | _measured(cells[label], count, right, reference, scorer, sets, key))
 
     def _pictures(self, column: Column, seed: int | str) -> list[Pictures]:
         if column.split == "validation" and seed != "all":
@@ -266,7 +260,7 @@ class _Run:
 
     def _runtime(self, at: int, part: Part, column: Column, model: Model, seed: int) -> None:
         rows = [row for row in part.rows if row.method != ENSEMBLE]
-        self.found[at] += runtime.measure(rows, column, model, seed, self.parts, self.cells.folder.parent, self.check)
+        self.results[at] += runtime.measure(rows, column, model, seed, self.parts, self.cells.folder.parent, self.check)
 
     def _active(self, at: int, part: Part, column: Column) -> None:
         if column.known not in self.scale.active:
@@ -274,12 +268,12 @@ class _Run:
             return
         given = self.seeds or self.scale.seeds_of(column.known)[: self.scale.active_seeds]
         for seed in given:
-            self.found[at] += active.cycles(
+            self.results[at] += active.cycles(
                 list(part.rows), column, seed, self.parts, self.cells.folder.parent, self.check, self.say
             )
 
     def _not_run(self, at: int, column: Column, rows: list[Row], seed: int | str, reason: str) -> None:
-        self.found[at] += [
+        self.results[at] += [
             {"row": row.label, "column": column.key, "seed": seed, "reason": " ".join(reason.split())} for row in rows
         ]
 
@@ -293,7 +287,7 @@ def _measured(
     sets: list[Pictures],
     key: str,
 ) -> dict[str, Any]:
-    """The numbers of a cell, or the reason why there are none."""
+    """Return the numbers of a cell, or the reason why there are none."""
     for pictures in sets:
         if (pictures.id, key) in scorer.errors:
             return {"reason": f"failed: {scorer.errors[pictures.id, key]}"}
@@ -301,21 +295,21 @@ def _measured(
         return {"reason": OVER}
     scores = [cell.scores[:count] for cell in cells]
     try:
-        found = metrics.detection(*scores) if right is None else metrics.calibration(scores[0], right)
+        numbers = metrics.detection(*scores) if right is None else metrics.calibration(scores[0], right)
     except NescioError as error:
         return {"reason": f"failed: {error}"}
     total = sum(len(cell.scores) for cell in cells)
-    found["seconds"] = 1000 * sum(cell.seconds for cell in cells) / total
+    numbers["seconds"] = 1000 * sum(cell.seconds for cell in cells) / total
     if reference and all(len(cell.scores) >= count for cell in reference):
         rho = evaluate.rank_correlation(
             np.concatenate(scores), np.concatenate([cell.scores[:count] for cell in reference])
         )
-        found |= {} if rho is None else {"rho": rho}
-    return {"pictures": count, "shared": max(cell.shared for cell in cells), "metrics": found}
+        numbers |= {} if rho is None else {"rho": rho}
+    return {"pictures": count, "shared": max(cell.shared for cell in cells), "metrics": numbers}
 
 
 def _declaration(part: Part, cells: list[dict[str, Any]]) -> dict[str, Any]:
-    """A part as plain values, with its cells: all that the page needs."""
+    """Return a part as plain values, with its cells: all that the page needs."""
     return {
         "title": part.title,
         "task": part.task,
@@ -325,14 +319,7 @@ def _declaration(part: Part, cells: list[dict[str, Any]]) -> dict[str, Any]:
         "reference": part.reference,
         "columns": [{"key": column.key, "label": column.label} for column in part.columns],
         "rows": [
-            {
-                "label": row.label,
-                "method": row.method,
-                "paper": row.paper,
-                "choice": row.choice,
-                "ranked": row.ranked,
-                "note": row.note,
-            }
+            {name: getattr(row, name) for name in ("label", "method", "paper", "choice", "ranked", "note")}
             for row in part.rows
         ],
         "paper": {

@@ -14,7 +14,7 @@ from typing import Any
 from nescio.scores.base import must_be_fitted
 from nescio.scoring import fit, score
 from nescio_papers.runner import facts
-from nescio_papers.runner.cells import digest, read_json, write_json
+from nescio_papers.runner.cells import digest, kept_json
 from nescio_papers.runner.methods import described, made
 from nescio_papers.runner.parts import Model, Parts
 from nescio_papers.runner.scoring import attempted
@@ -35,7 +35,7 @@ def measure(
     work: Path,
     check: Callable[[], None],
 ) -> list[dict[str, Any]]:
-    """A cell for each row, for 1,000 pictures."""
+    """Return a cell for each row: the seconds for 1,000 pictures."""
     pictures = parts.known(column.known)
     count = min(PICTURES, len(pictures.x), parts.scale.pictures or PICTURES)
     machine = facts.machine(parts.device)["name"]
@@ -44,11 +44,12 @@ def measure(
         method = made(row, column.known, parts.scale, seed)
         about = described(method)
         path = work / "runtime" / f"{digest(model.id, pictures.id, repr(sorted(about.items())), machine)}.json"
-        kept = read_json(path)
-        if kept is None:
+
+        def timed() -> dict[str, Any]:
             check()
-            kept = {"seconds": _seconds(method, model, column, parts, count), "pictures": count, **about}
-            write_json(path, kept)
+            return {"seconds": _seconds(method, model, column, parts, count), "pictures": count, **about}
+
+        kept = kept_json(path, timed)
         values = {"seconds": 1000 * kept["seconds"] / kept["pictures"]}
         return {"settings": about, "pictures": kept["pictures"], "shared": 1, "metrics": values}
 

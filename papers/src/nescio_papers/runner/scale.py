@@ -43,30 +43,24 @@ class Scale:
     fewer: Mapping[str, int] = field(default_factory=dict)
 
     def seeds_of(self, plan: str, given: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """The seeds of a training plan."""
-        if given is not None:
-            return given
-        return self.seeds.get(plan, self.seeds[""])
+        """Return the seeds of a training plan, or those that were given."""
+        return self.seeds.get(plan, self.seeds[""]) if given is None else given
 
     def pictures_of(self, plan: str) -> int | None:
-        """How many pictures of each set (None: all)."""
+        """Return how many pictures of each set are used (None: all)."""
         return self.fewer.get(plan, self.pictures)
 
     def samples(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings with numbers in the place of "N" and "draws", none above `most`."""
-        stands: dict[Any, Any] = {"N": self.copies, "draws": self.draws}
-        found = dict(settings)
-        for name in ("samples", "copies"):
-            value = found.get(name)
-            if value in stands:
-                value = stands[value]
-            if self.most and isinstance(value, int):
-                value = min(value, self.most)
-            if value is not None:
-                found[name] = value
-        return found
+        """Return the settings with numbers in the place of "N" and "draws", none above `most`."""
+        numbers: dict[Any, Any] = {"N": self.copies, "draws": self.draws}
+        filled = dict(settings)
+        for name in {"samples", "copies"} & settings.keys():
+            value = numbers.get(settings[name], settings[name])
+            filled[name] = min(value, self.most) if self.most and isinstance(value, int) else value
+        return filled
 
 
+_LARGE = ("cifar100", "vit-cifar10", "vit-cifar100")
 _L1 = "not run: the L1 norm writes every gradient down, which takes too long at this scale"
 
 SCALES: Mapping[str, Scale] = {
@@ -74,52 +68,29 @@ SCALES: Mapping[str, Scale] = {
         "smoke",
         "a test of the machinery: bundled 8×8 digits and things that are no digits stand in for every data set, with "
         "small networks and few samples; the numbers say nothing about the methods",
-        pictures=60,
-        copies=4,
-        draws=10,
-        seeds={"": (0, 1)},
-        most=10,
-        training=200,
-        bundled=True,
-        cycles=2,
-        epochs=3,
-        pool=100,
-        active_seeds=1,
-        epochs_trained=8,
+        pictures=60, copies=4, draws=10, most=10, training=200, seeds={"": (0, 1)}, bundled=True, epochs_trained=8,
+        cycles=2, epochs=3, pool=100, active_seeds=1,
     ),
     "quick": Scale(
         "quick",
         "fast training schedules, 2,000 pictures of each set (1,000 for CIFAR-100 and ViTs), eight paired noisy "
         "copies with layers of little weight estimated to 2 %; of 100 classes 16 are computed",
-        pictures=2000,
-        copies="auto",
-        draws=100,
+        pictures=2000, copies="auto", draws=100, classes=16, training=20_000, fast=True,
         seeds={"": (0, 1, 2), "cifar100": (0,), "vit-cifar10": (0,), "vit-cifar100": (0,)},
-        training=20_000,
-        fast=True,
-        skipped={("cifar100", 1): _L1, ("vit-cifar10", 1): _L1, ("vit-cifar100", 1): _L1},
-        epochs=50,
-        pool=5000,
-        active_seeds=1,
-        active=("mnist", "cifar10"),
-        classes=16,
-        fewer={"cifar100": 1000, "vit-cifar10": 1000, "vit-cifar100": 1000},
+        skipped={(plan, 1): _L1 for plan in _LARGE}, fewer=dict.fromkeys(_LARGE, 1000),
+        epochs=50, pool=5000, active_seeds=1, active=("mnist", "cifar10"),
     ),
     "paper": Scale(
         "paper",
         "the paper's training schedules, whole test sets (at most 10,000 pictures each for detection), 100 noisy "
         "copies, nothing estimated",
-        pictures=None,
-        copies=100,
-        draws=100,
-        seeds={"": (0, 1, 2)},
-        exact=True,
+        pictures=None, copies=100, draws=100, seeds={"": (0, 1, 2)}, exact=True,
     ),
-}
+}  # fmt: skip
 
 
 def get(name: str) -> Scale:
-    """The scale of that name."""
+    """Return the scale of that name."""
     if name not in SCALES:
         raise InputError(f"expected a scale of {', '.join(SCALES)}, got '{name}'")
     return SCALES[name]

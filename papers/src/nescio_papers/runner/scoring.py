@@ -34,17 +34,17 @@ class TimeOver(Exception):
 
 
 def failure(error: Exception) -> str:
-    """Why a cell has no numbers."""
+    """Return why a cell has no numbers."""
     return OVER if isinstance(error, TimeOver) else f"failed: {worded(error)}"
 
 
 def worded(error: Exception) -> str:
-    """An error in one line."""
+    """Return an error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def attempted(entry: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """The cell with what `measure` gives, or with the reason why there is nothing."""
+    """Return the cell with what `measure` gives, or with the reason why there is nothing."""
     try:
         return {**entry, **measure()}
     except Exception as error:
@@ -67,21 +67,21 @@ class Scorer:
 
     @classmethod
     def of(cls, model: Model, cells: Cells, **more: Any) -> Scorer:
-        """For one model."""
+        """Return the scorer of one model."""
         return cls(cells, model.id, model.network, **more)
 
     @classmethod
     def ensemble(cls, models: list[Model], cells: Cells, **more: Any) -> Scorer:
-        """For all models together."""
+        """Return the scorer of all models together."""
         name = "+".join(model.id.rpartition("-")[2][:8] for model in models)
         return cls(cells, f"{models[0].plan}-ensemble-{name}", DeepEnsemble([m.network for m in models]), **more)
 
     def about(self, method: Any, alone: bool = False) -> dict[str, Any]:
-        """Name and settings of a method, and all else that its scores depend on."""
-        found = described(method)
+        """Return name and settings of a method, and all else that its scores depend on."""
+        about = described(method)
         if getattr(method, "needs_training_data", False) and self.training is not None:
-            found |= {"training": self.training.id, "count": self.fit_count}
-        return found | ({"alone": True} if alone else {})
+            about |= {"training": self.training.id, "count": self.fit_count}
+        return about | ({"alone": True} if alone else {})
 
     def fill(self, pictures: Pictures, count: int, methods: Mapping[str, Any], alone: bool = False) -> None:
         """Score the first `count` pictures with every method, as far as that is not done yet."""
@@ -95,11 +95,11 @@ class Scorer:
             self._group(pictures, have, count, group, alone)
 
     def read(self, pictures: Pictures, method: Any, alone: bool = False) -> Cell:
-        """The cell of a method."""
+        """Return the cell of a method."""
         return self.cells.read(self.cells.path(self.id, pictures.id, self.about(method, alone)))
 
     def right(self, pictures: Pictures, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Whether each of the first answers is right, as 1 and 0."""
+        """Return whether each of the first answers is right, as 1 and 0."""
         path = self.cells.path(self.id, pictures.id, RIGHT)
         have = self.cells.read(path)
         if len(have.scores) < count:
@@ -132,16 +132,16 @@ class Scorer:
 
     def _shard(self, pictures: Pictures, start: int, stop: int, ready: Mapping[str, Any], alone: bool) -> None:
         began = time.perf_counter()
-        found = score(self.network, pictures.floats(start, stop), list(ready.values()), progress=False)
+        score_by_method = score(self.network, pictures.floats(start, stop), list(ready.values()), progress=False)
         seconds = time.perf_counter() - began
-        for method, values in zip(ready.values(), found.values(), strict=True):
+        for method, values in zip(ready.values(), score_by_method.values(), strict=True):
             about = self.about(method, alone)
             path = self.cells.path(self.id, pictures.id, about)
             before = self.cells.read(path) if start else EMPTY
             self.cells.write(path, before.extended(values.numpy(), seconds, len(ready)), about)
 
     def _ready(self, group: Mapping[str, Any]) -> dict[str, Any]:
-        """The methods, fitted where they have to be, once for this model."""
+        """Return the methods, fitted where they have to be, once for this model."""
         waiting = {key: method for key, method in group.items() if must_be_fitted(method) and key not in self._fitted}
         if waiting and self.training is not None:
             self.check()
@@ -152,12 +152,12 @@ class Scorer:
 
 
 def _heavy(method: Any) -> tuple[Any, ...]:
-    """What methods of a group have in common: the quantities they need beyond logits; fitted ones stay together."""
+    """Return what groups methods: the quantities they need beyond logits; fitted methods stay together."""
     if must_be_fitted(method):
         return ("fitted",)
     return tuple(request for request in method.needs if request != Logits())
 
 
 def ensemble_method() -> MutualInformation:
-    """What an ensemble is scored with."""
+    """Return the method that an ensemble is scored with."""
     return MutualInformation()

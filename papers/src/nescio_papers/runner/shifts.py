@@ -76,5 +76,5 @@ SHIFTS: Mapping[str, Shift] = {
 
 
 def shifted(x: Tensor, y: Tensor, kind: str, seed: int = 0) -> Tensor:
-    """The pictures after the shift."""
+    """Return the pictures after the shift."""
     return SHIFTS[kind](x, y, torch.Generator().manual_seed(seed)).contiguous()

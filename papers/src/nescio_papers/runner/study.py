@@ -89,12 +89,12 @@ class Column:
 
 
 def pairs(text: str, model: str = "", split: Literal["test", "validation"] = "test") -> tuple[Column, ...]:
-    """Columns from words such as `mnist→omniglot cifar10→svhn`; `model` stands before the known set's name."""
-    found = []
+    """Return columns from words such as `mnist→omniglot cifar10→svhn`; `model` stands before the known set's name."""
+    columns = []
     for word in text.split():
         known, _, foreign = word.partition("→")
-        found.append(Column(known, foreign or None, f"{model}{known}" if model else "", split))
-    return tuple(found)
+        columns.append(Column(known, foreign or None, f"{model}{known}" if model else "", split))
+    return tuple(columns)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Row:
     note: str = ""
 
     def settings_for(self, known: str) -> dict[str, Any]:
-        """All settings for a known data set."""
+        """Return all settings for a known data set."""
         return {**self.settings, **self.by_set.get(known, {})}
 
 
@@ -155,18 +155,18 @@ class Study:
 
 
 def paper_table(text: str) -> Paper:
-    """The paper's numbers from a text: a line of columns, then a line for each row, cells between bars.
+    """Return the paper's numbers from a text: a line of columns, then a line for each row, cells between bars.
 
     method | mnist→omniglot | avg
     REGrad* | 98.19±0.02 97.95±0.06 | 94.56
     """
     head, *lines = [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines() if line.strip()]
-    found: dict[str, dict[str, tuple[Number, ...]]] = {}
+    rows: dict[str, dict[str, tuple[Number, ...]]] = {}
     for label, *cells in lines:
         if len(cells) != len(head) - 1:
             raise InputError(f"expected {len(head) - 1} cells in the paper's row '{label}', got {len(cells)}")
-        found[label] = {key: tuple(map(_number, cell.split())) for key, cell in zip(head[1:], cells, strict=True)}
-    return found
+        rows[label] = {key: tuple(map(_number, cell.split())) for key, cell in zip(head[1:], cells, strict=True)}
+    return rows
 
 
 def _number(word: str) -> Number:

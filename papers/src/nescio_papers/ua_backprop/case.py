@@ -67,7 +67,7 @@ class Case:
 
     @classmethod
     def of(cls, job: Job, known: str) -> Case:
-        """With the networks of its training plan; those of CIFAR-100 are taken where they are, but not trained."""
+        """Return the case with the networks of its training plan; those of CIFAR-100 are read, but never trained."""
         sizes = sizes_of(job.parts.scale)
         seeds = range(sizes.members) if job.seeds is None else job.seeds
         if len(seeds) < 2:
@@ -86,7 +86,7 @@ class Case:
         return sizes_of(self.job.parts.scale)
 
     def vae(self) -> VAE:
-        """The auto-encoder of the training pictures, read or trained."""
+        """Return the auto-encoder of the training pictures, read or trained."""
         if self._vae is None:
             began = time.perf_counter()
             train = self.job.parts.known(self.known, "train")
@@ -106,7 +106,7 @@ class Case:
         return self._vae
 
     def maps(self, row: Row, x: Tensor, of: str = "epistemic", **more: Any) -> Maps:
-        """The maps of pictures [N, C, H, W] in [0, 1] by a method, made or read; `more` are further settings."""
+        """Return the maps of pictures [N, C, H, W] in [0, 1] by a method, made or read; `more` are further settings."""
         if row.method == SHUFFLED:  # the pictures are in random order: the next one is any other one
             return Maps(np.roll(self.maps(OURS, x, of, **more).values, 1, axis=0), 0.0)
         if row.method.startswith(UNSIGNED):
@@ -116,15 +116,15 @@ class Case:
         if needs_vae(row):
             about["vae"] = [self.known, *self.sizes.vae, LATENT.get(self.known, WIDE)]
         path = self._path("maps", row.method, x, about, ".npz")
-        found = _read(path)
-        if found is None:
+        maps = _read(path)
+        if maps is None:
             self.job.check()
-            found = self._made(row, x, of, chosen)
+            maps = self._made(row, x, of, chosen)
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as part, part.open("wb") as file:
-                np.savez(file, maps=found.values.astype(np.float32), seconds=np.array(found.seconds))
-            found = Maps(found.values.astype(np.float32).astype(np.float64), found.seconds)  # as it will be read
-        return found
+                np.savez(file, maps=maps.values.astype(np.float32), seconds=np.array(maps.seconds))
+            maps = Maps(maps.values.astype(np.float32).astype(np.float64), maps.seconds)  # as it will be read
+        return maps
 
     def _made(self, row: Row, x: Tensor, of: str, chosen: Mapping[str, Any]) -> Maps:
         shape = (len(x), *x.shape[2:])
@@ -139,8 +139,8 @@ class Case:
             explain(posterior, there[:2], row.method, **more)
         self._warm.add(called)
         began = time.perf_counter()
-        found = explain(posterior, there, row.method, **more)
-        return Maps(found.maps.numpy(), time.perf_counter() - began)
+        attribution = explain(posterior, there, row.method, **more)
+        return Maps(attribution.maps.numpy(), time.perf_counter() - began)
 
     def numbers(
         self,
@@ -151,17 +151,17 @@ class Case:
         about: Mapping[str, Any],
         **more: Any,
     ) -> dict[str, Any]:
-        """Numbers about a method on pictures, made or read; `about` says what else they depend on."""
+        """Return numbers about a method on pictures, made or read; `about` says what else they depend on."""
         told = described(row, self.sizes, **more)
         path = self._path(what, row.method, x, {**told, "about": about}, ".json")
-        found = read_json(path)
-        if found is None:
+        numbers = read_json(path)
+        if numbers is None:
             self.job.check()
             began = time.perf_counter()
-            found = {"settings": told, **made()}
-            write_json(path, found)
+            numbers = {"settings": told, **made()}
+            write_json(path, numbers)
             self.job.say(f"{NAMES[self.known]}, {what}: {row.label} ({time.perf_counter() - began:.1f} s)")
-        return found
+        return numbers
 
     def _path(self, what: str, method: str, x: Tensor, about: Mapping[str, Any], ending: str) -> Any:
         pictures = digest(bytes(x.contiguous().numpy().data), repr(tuple(x.shape)))
@@ -170,7 +170,7 @@ class Case:
 
 
 def picked(pictures: Pictures, indices: Tensor) -> Tensor:
-    """Some pictures as floats in [0, 1]."""
+    """Return some pictures as floats in [0, 1]."""
     return pictures.x[indices].float() / 255
 
 

@@ -23,12 +23,8 @@ class Told:
 
     def add(self, case: Case, *pictures: Pictures) -> None:
         """Tell of an ensemble's networks and of sets, each once."""
-        for model in case.models:
-            facts = {name: getattr(model, name) for name in ("plan", "seed", "accuracy", "seconds", "about")}
-            self.models += [facts] if facts not in self.models else []
-        for one in pictures:
-            about = {"name": one.name, "about": one.about, "pictures": len(one.x)}
-            self.sets += [about] if about not in self.sets else []
+        self.models += [model.facts for model in case.models if model.facts not in self.models]
+        self.sets += [one.facts for one in pictures if one.facts not in self.sets]
 
     @property
     def seeds(self) -> dict[str, list[int]]:
@@ -39,15 +35,15 @@ class Told:
 def by_column(
     job: Job, parts: Sequence[Part], columns: Sequence[Column], run: Callable[[Column], Sequence[Cells]]
 ) -> list[Cells]:
-    """The cells of every part, from a function that gives those of one column."""
+    """Return the cells of every part, from a function that gives those of one column."""
     cells: list[Cells] = [[] for _ in parts]
     for column in columns:
         try:
-            found = run(column)
+            column_cells = run(column)
         except Exception as error:  # the other columns go on
             reason = why_not(error)
             job.say(f"{column.label}: {reason.split('. ')[0]}")
-            found = [not_run(replace(part, columns=(column,)), reason) for part in parts]
-        for kept, new in zip(cells, found, strict=True):
+            column_cells = [not_run(replace(part, columns=(column,)), reason) for part in parts]
+        for kept, new in zip(cells, column_cells, strict=True):
             kept += new
     return cells

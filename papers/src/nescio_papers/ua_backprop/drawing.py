@@ -26,7 +26,7 @@ SIDE, LEFT, WIDE = 0.9, 0.9, 5.4  # inches of one small picture, of the names be
 
 
 def kinds(name: str, known: str, x: Floats, maps: Mapping[str, Floats]) -> Figure:
-    """Pictures [N, C, H, W] and their maps [N, H, W] by kind of uncertainty, one scale of colours for each picture."""
+    """Draw pictures [N, C, H, W] and their maps [N, H, W] by kind of uncertainty, on one scale for a picture."""
     reach = np.max([np.abs(one).max((1, 2)) for one in maps.values()], axis=0)
     sums = {kind: [f"{value:.2f}" for value in one.sum((1, 2))] for kind, one in maps.items()}
     text = (
@@ -39,7 +39,7 @@ def kinds(name: str, known: str, x: Floats, maps: Mapping[str, Floats]) -> Figur
 
 
 def methods(name: str, known: str, x: Floats, maps: Mapping[str, Floats]) -> Figure:
-    """Pictures and the maps of each method, each map by its own scale of colours."""
+    """Draw pictures and the maps of each method, each map by its own scale of colours."""
     reach = {label: np.abs(one).max((1, 2)) for label, one in maps.items()}
     text = (
         f"Maps of the epistemic uncertainty of the same pictures of {name} by every method, each from its own 0 to its "
@@ -57,7 +57,7 @@ def _grid(
     alt: str,
     name: str,
 ) -> str:
-    """A column for each picture: itself, then its maps, one row each with its name on the left."""
+    """Draw a column for each picture: itself, then its maps, one row each with its name on the left."""
     wide, high = LEFT + SIDE * len(x), (SIDE + (0.14 if below else 0.0)) * (len(maps) + 1)
     figure, every = panels(wide, high, len(maps) + 1, len(x))
     rows = np.array(every, dtype=object).reshape(len(maps) + 1, -1)
@@ -78,7 +78,7 @@ def _grid(
 
 
 def curves(name: str, known: str, lines: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> Figure:
-    """URR by number of blurred pixels, by method; the first is drawn thick and the last, chance, dotted."""
+    """Draw URR by number of blurred pixels, by method; the first is drawn thick and the last, chance, dotted."""
     figure, (ax,) = panels(WIDE, 4.6)
     for at, (label, (pixels, values)) in enumerate(lines.items()):
         look: dict[str, Any] = {"color": COLOURS[at % len(COLOURS)], "linestyle": STYLES[at // len(COLOURS)]}
@@ -97,7 +97,7 @@ def curves(name: str, known: str, lines: Mapping[str, tuple[Sequence[int], Seque
 
 
 def heat_map(means: Mapping[tuple[float, float], float]) -> Figure:
-    """Numbers by τ₁ and τ₂, the lowest marked."""
+    """Draw numbers by τ₁ and τ₂, the lowest marked."""
     ones, twos = (sorted({place[at] for place in means}) for at in (0, 1))
     values = np.array([[means.get((one, two), np.nan) for two in twos] for one in ones])
     wide = 1.1 + 0.75 * len(twos)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from nescio import training
 from nescio.posteriors.ensemble import DeepEnsemble
 from nescio_papers import zoo
-from nescio_papers.runner.cells import State, digest, fingerprint, kept
+from nescio_papers.runner.cells import State, digest, fingerprint, kept_tensors
 from nescio_papers.runner.parts import Model, Parts, Pictures
 from nescio_papers.runner.program import Job
 from nescio_papers.zoo.trained import FACTS
@@ -40,35 +40,35 @@ class Ensemble:
         return DeepEnsemble(self.networks)
 
     def first(self, count: int) -> Ensemble:
-        """The ensemble of its first members."""
+        """Return the ensemble of its first members."""
         return Ensemble(self.networks[:count], f"{self.id}-first{count}", self.device)
 
     @torch.no_grad()
     def logs(self, x: Tensor) -> Tensor:
-        """The log p^s of pictures, float64 [S, N, C] on the device."""
+        """Return the log p^s of pictures, float64 [S, N, C] on the device."""
         x = x.to(self.device)
         return torch.stack([network(x).double() for network in self.networks]).log_softmax(-1)
 
     def epistemic(self, x: Tensor) -> Tensor:
-        """U of pictures, float64 [N] on the device."""
+        """Return U of pictures, float64 [N] on the device."""
         logs = self.logs(x)
         p = logs.exp()
         mean = p.mean(0)
         return (-torch.xlogy(mean, mean).sum(-1) + (p * logs).sum(-1).mean(0)).clamp(min=0.0)
 
     def accuracies(self, pictures: Pictures) -> list[float]:
-        """The share of these pictures that each member gets right."""
+        """Return the share of these pictures that each member gets right."""
         parts = range(0, len(pictures.x), BATCH)
         answers = [self.logs(pictures.floats(at, at + BATCH)).argmax(-1).cpu() for at in parts]
         return (torch.cat(answers, 1) == pictures.y).double().mean(1).tolist()
 
     def right(self, x: Tensor, y: Tensor) -> Tensor:
-        """Whether the mean prediction is right, booleans [N] on the CPU."""
+        """Return whether the mean prediction is right, booleans [N] on the CPU."""
         return self.logs(x).exp().mean(0).argmax(1).cpu() == y
 
 
 def of_plan(parts: Parts, plan: str, seeds: Sequence[int], check: Callable[[], None]) -> tuple[Ensemble, list[Model]]:
-    """The networks of a training plan and these seeds, read or trained."""
+    """Return the networks of a training plan and these seeds, read or trained."""
     models = []
     for seed in seeds:
         check()
@@ -78,7 +78,7 @@ def of_plan(parts: Parts, plan: str, seeds: Sequence[int], check: Callable[[], N
 
 
 def at_hand(parts: Parts, plan: str, seeds: Sequence[int]) -> bool:
-    """Whether those networks are trained already."""
+    """Return whether those networks are trained already."""
     name = parts.plan(plan)
     return all((parts.models / f"{name}-{seed}" / FACTS).exists() for seed in seeds)
 
@@ -92,7 +92,7 @@ def trained_on(
     folder: str,
     tests: Pictures,
 ) -> tuple[Ensemble, list[Model]]:
-    """Networks of a plan trained on these pictures, each from weights of its own; those in the folder are read.
+    """Train networks of a plan on these pictures, each from weights of its own; those in the folder are read.
 
     They are small or trained for a short time: each is kept when it is finished, and not after every epoch.
     """
@@ -104,8 +104,8 @@ def trained_on(
             training.train(network, data, recipe=recipe, seed=seed, progress=job.parts.progress)
             return dict(network.state_dict())
 
-        found, seconds = kept(job.work / "maps" / folder / f"member-{seed}.pt", state, job.check)
-        network.load_state_dict(found)
+        state_dict, seconds = kept_tensors(job.work / "maps" / folder / f"member-{seed}.pt", state, job.check)
+        network.load_state_dict(state_dict)
         networks.append(network.eval())
         took.append(seconds)
     ids = [fingerprint(network) for network in networks]
@@ -116,7 +116,7 @@ def trained_on(
 
 
 def doubtful(ensemble: Ensemble, pictures: Pictures, pool: int | None, count: int) -> Tensor:
-    """Which of the first `pool` pictures it doubts most, [count], the most doubtful first; U = 0 is no doubt."""
+    """Return which of the first `pool` pictures it doubts most, [count], the most doubtful first; U = 0 is no doubt."""
     end = min(len(pictures.x), pool or len(pictures.x))
     starts = range(0, end, BATCH)
     u = torch.cat([ensemble.epistemic(pictures.floats(at, min(at + BATCH, end))) for at in starts]).cpu()

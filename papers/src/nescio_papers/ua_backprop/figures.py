@@ -38,8 +38,8 @@ def program(job: Job) -> Made:
             figures.append(drawing.kinds(name, known, few.double().numpy(), kinds))
             maps = {row.label: case.maps(row, x).values[: len(few)] for row in METHODS}
             figures.append(drawing.methods(name, known, few.double().numpy(), maps))
-            found = {row.label: blurred(case, row, x)["curve"] for row in (*METHODS, FLOOR)}
-            lines = {label: (curve["pixels"], curve["urr"]) for label, curve in found.items()}
+            curves = {row.label: blurred(case, row, x)["curve"] for row in (*METHODS, FLOOR)}
+            lines = {label: (curve["pixels"], curve["urr"]) for label, curve in curves.items()}
             figures.append(drawing.curves(name, known, lines))
         except Exception as error:  # the other sets are drawn
             notes.append(f"{name} is not drawn, or not all of it: {why_not(error)}")

@@ -27,38 +27,38 @@ TRIED = 4
 
 
 def blurred(case: Case, row: Row, x: Tensor, **more: Any) -> dict[str, Any]:
-    """MURR and AUC-URR of a method's maps, their curve, and the seconds for 1,000 maps."""
+    """Return MURR and AUC-URR of a method's maps, their curve, and the seconds for 1,000 maps."""
 
     def made() -> dict[str, Any]:
         maps = case.maps(row, x, **more)
         there = x.to(case.ensemble.device)
-        found = evaluate.blurring(
+        result = evaluate.blurring(
             case.ensemble.epistemic, there, maps.values, share=SHARES[1], sigma=SIGMA, batch=BATCH
         )
-        less = found.at(SHARES[0])
-        values = {"murr2": less.murr, "urr2": less.auc, "murr5": found.murr, "urr5": found.auc}
+        less = result.at(SHARES[0])
+        values = {"murr2": less.murr, "urr2": less.auc, "murr5": result.murr, "urr5": result.auc}
         seconds = {"seconds": 1000 * maps.seconds / len(x)} if maps.seconds else {}
         return {
             "metrics": values | seconds,
             "pictures": len(x),
-            "curve": {"pixels": found.counts.tolist(), "urr": found.curve.tolist()},
+            "curve": {"pixels": result.counts.tolist(), "urr": result.curve.tolist()},
         }
 
     return case.numbers("blurring", row, x, made, {"shares": SHARES, "sigma": SIGMA}, **more)
 
 
 def found_patches(case: Case, row: Row, x: Tensor, masks: Tensor) -> dict[str, Any]:
-    """How well a method's maps find the patches."""
+    """Return how well a method's maps find the patches."""
 
     def made() -> dict[str, Any]:
-        found = evaluate.anomaly(case.maps(row, x).values, masks.numpy())
-        return {"metrics": {"auroc": found.auroc, "iou": found.iou}, "pictures": len(x)}
+        result = evaluate.anomaly(case.maps(row, x).values, masks.numpy())
+        return {"metrics": {"auroc": result.auroc, "iou": result.iou}, "pictures": len(x)}
 
     return case.numbers("anomaly", row, x, made, {})
 
 
 def patched(case: Case, pictures: Pictures, count: int) -> tuple[Tensor, Tensor]:
-    """Pictures with a corrupted patch, [N, C, H, W] in [0, 1], and where it is, booleans [N, H, W]."""
+    """Return pictures with a corrupted patch, [N, C, H, W] in [0, 1], and where it is, booleans [N, H, W]."""
     candidates = min(len(pictures.x), TRIED * count)
     clean = pictures.floats(0, candidates)
     right = case.ensemble.right(clean, pictures.y[:candidates])
@@ -72,7 +72,7 @@ def patched(case: Case, pictures: Pictures, count: int) -> tuple[Tensor, Tensor]
 
 
 def noise_patches(x: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Pictures with noise from [0, 1] in a square of a quarter of the shorter side, and booleans where it is."""
+    """Return pictures with noise from [0, 1] in a square of a quarter of the shorter side, and booleans where it is."""
     random = np.random.default_rng(seed)
     high, wide = x.shape[2:]
     side = max(2, min(high, wide) // 4)

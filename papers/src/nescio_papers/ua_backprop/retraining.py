@@ -51,7 +51,7 @@ class Few:
 
     @classmethod
     def of(cls, job: Job, known: str, pictures: Pictures, tests: Pictures) -> Few:
-        """The first of these pictures, and the ensemble trained on them; `tests` say how good its networks are."""
+        """Take the first of these pictures and train an ensemble on them; `tests` say how good its networks are."""
         sizes = sizes_of(job.parts.scale)
         plan = zoo.RECIPES[job.parts.plan(known)]
         count = sizes.few.get(known, sizes.few.get("", 0))
@@ -65,16 +65,16 @@ class Few:
         return cls(Case(job, known, ensemble, models), plan, recipe, x, y)
 
     def maps(self, row: Row, x: Tensor) -> Any:
-        """Maps of pictures of bytes by a row's method; None for the row without attention."""
+        """Return maps of pictures of bytes by a row's method; None for the row without attention."""
         return None if row.method == NONE else self.case.maps(row, to_floats(x)).values
 
     def _mean_attention(self, flat: Any) -> float:
-        """The mean attention of our maps, in units of that of flat maps by their softmax, which is one number."""
+        """Return the mean attention of our maps, in units of that of flat maps by their softmax."""
         ours = mitigate.attention(self.maps(OURS, self.x)).mean()
         return float(ours / mitigate.attention(flat[:1], "softmax").mean())
 
     def retrained(self, row: Row, seed: int, tests: Pictures, tested: int, attended: int, alpha: float) -> Any:
-        """Accuracy and likelihood of a network trained with a row's maps, without and with maps of test pictures."""
+        """Train a network with a row's maps; return its accuracy and NLL without and with maps of test pictures."""
 
         def made() -> dict[str, Any]:
             device = self.case.ensemble.device
@@ -90,12 +90,12 @@ class Few:
                 progress=False,
             )
             plain = network.predict(list(tests.x[:tested].split(BATCH)), None, progress=False)[0]
-            found = {"plain": metrics.answers(plain, tests.y[:tested])}
+            answers = {"plain": metrics.answers(plain, tests.y[:tested])}
             if attended:
                 x = tests.x[:attended]
                 with_maps = network.predict(x, self.maps(row, x), progress=False)[0]
-                found["attended"] = metrics.answers(with_maps, tests.y[:attended])
-            return found
+                answers["attended"] = metrics.answers(with_maps, tests.y[:attended])
+            return answers
 
         about = {"alpha": alpha, "seed": seed, "epochs": self.recipe.epochs, "tests": tests.id}
         about |= {"tested": tested, "attended": attended}

@@ -45,7 +45,7 @@ CONTROLS = (
 
 
 def settings(row: Row, sizes: Sizes) -> dict[str, Any]:
-    """The settings of a row at a scale; UA-Backprop over noisy copies has as many of them as SmoothGrad.
+    """Return the settings of a row at a scale; UA-Backprop over noisy copies has as many of them as SmoothGrad.
 
     It takes every class by itself, however many, as the paper has it.
     """
@@ -55,7 +55,7 @@ def settings(row: Row, sizes: Sizes) -> dict[str, Any]:
 
 
 def described(row: Row, sizes: Sizes, **more: Any) -> dict[str, Any]:
-    """Everything that a row's maps depend on but the networks and the pictures: its defaults of today too."""
+    """Return all that a row's maps depend on besides networks and pictures, with today's defaults."""
     if row.method in (SHUFFLED, FLAT):
         return described(OURS, sizes, **more) | {"method": row.method}
     if row.method.startswith(UNSIGNED):
@@ -67,10 +67,10 @@ def described(row: Row, sizes: Sizes, **more: Any) -> dict[str, Any]:
 
 
 def signed(row: Row) -> Row:
-    """The row whose maps have signs, of one with their magnitudes."""
+    """Return the row whose maps have signs, of one with their magnitudes."""
     return replace(row, method=row.method.removeprefix(UNSIGNED))
 
 
 def needs_vae(row: Row) -> bool:
-    """Whether it looks for less doubtful pictures in an auto-encoder."""
+    """Return whether the method looks for less doubtful pictures in an auto-encoder."""
     return row.method in ("clue", "delta_clue")

@@ -48,85 +48,41 @@ ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0)
 
 SIZES: Mapping[str, Sizes] = {
     "smoke": Sizes(
-        members=2,
-        pool=60,
-        pictures=8,
-        patched=6,
-        drawn=2,
-        vae=(100, 1),
-        few={"": 60},
-        runs=2,
-        epochs=2,
-        tested=40,
-        attended=8,
-        held=6,
-        trained={"": (3, 2)},
-        taus=((0.1, 1.0), (0.1, 1.0)),
-        alphas=(0.0, 4.0),
-        alpha_runs=1,
+        members=2, pool=60, pictures=8, patched=6, drawn=2, vae=(100, 1),
+        few={"": 60}, runs=2, epochs=2, tested=40, attended=8,
+        held=6, trained={"": (3, 2)}, taus=((0.1, 1.0), (0.1, 1.0)), alphas=(0.0, 4.0), alpha_runs=1,
         settings={
-            "smoothgrad": {"copies": 2},
-            "integrated_gradients": {"steps": 2},
-            "blur_ig": {"steps": 2},
-            "clue": {"steps": 2},
-            "delta_clue": {"steps": 2, "starts": 1},
+            "smoothgrad": {"copies": 2}, "integrated_gradients": {"steps": 2}, "blur_ig": {"steps": 2},
+            "clue": {"steps": 2}, "delta_clue": {"steps": 2, "starts": 1},
         },
     ),
     "quick": Sizes(
-        members=5,
-        pool=None,
-        pictures=200,
-        patched=100,
-        drawn=5,
-        vae=(20_000, 15),
-        few=FEW,
-        runs=3,
-        epochs=30,
-        tested=10_000,
-        attended=200,
-        held=80,
-        trained={"mnist": (10, 8), "svhn": (5, 10), "cifar10": (5, 8), "": (5, 10)},
-        taus=(TAU1, TAU2),
-        alphas=ALPHAS,
-        alpha_runs=2,
+        members=5, pool=None, pictures=200, patched=100, drawn=5, vae=(20_000, 15),
+        few=FEW, runs=3, epochs=30, tested=10_000, attended=200,
+        held=80, trained={"mnist": (10, 8), "svhn": (5, 10), "cifar10": (5, 8), "": (5, 10)},
+        taus=(TAU1, TAU2), alphas=ALPHAS, alpha_runs=2,
         settings={
-            "smoothgrad": {"copies": 10},
-            "integrated_gradients": {"steps": 20},
-            "blur_ig": {"steps": 20},
-            "clue": {"steps": 30},
-            "delta_clue": {"steps": 20, "starts": 2},
+            "smoothgrad": {"copies": 10}, "integrated_gradients": {"steps": 20}, "blur_ig": {"steps": 20},
+            "clue": {"steps": 30}, "delta_clue": {"steps": 20, "starts": 2},
         },
     ),
     "paper": Sizes(
-        members=5,
-        pool=None,
-        pictures=1000,
-        patched=500,
-        drawn=8,
-        vae=(None, 30),
-        few=FEW,
-        runs=5,
-        epochs=30,
-        tested=None,
-        attended=2000,
-        held=500,
-        trained={"": (10, None)},
-        taus=(TAU1, TAU2),
-        alphas=ALPHAS,
-        alpha_runs=5,
+        members=5, pool=None, pictures=1000, patched=500, drawn=8, vae=(None, 30),
+        few=FEW, runs=5, epochs=30, tested=None, attended=2000,
+        held=500, trained={"": (10, None)}, taus=(TAU1, TAU2), alphas=ALPHAS, alpha_runs=5,
     ),
-}
+}  # fmt: skip
 
 
 def sizes_of(scale: Scale) -> Sizes:
-    """The sizes that belong to a scale."""
+    """Return the sizes that belong to a scale."""
     return SIZES[scale.name]
 
 
 def words(scale: Scale) -> str:
-    """How maps are made at a scale, for a note."""
+    """Return how maps are made at a scale, for a note."""
     sizes = sizes_of(scale)
-    own = [f"{method} {_listed(found)}" for method, found in sizes.settings.items()]
+    own = [f"{method} {_listed(settings)}" for method, settings in sizes.settings.items()]
     count, epochs = sizes.vae
     return (
         f"At the scale {scale.name} ensembles have {sizes.members} members; by method, where it is not the default of "

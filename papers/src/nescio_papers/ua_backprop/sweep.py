@@ -86,8 +86,8 @@ def program(job: Job) -> Made:
 
     def part(at: int, measure: Callable[[Row, Prepared], dict[str, Any]]) -> Cells:
         def run(column: Column) -> list[Cells]:
-            found = prepared(column)
-            return [_measured(PARTS[at].rows, column, lambda row: measure(row, found))]
+            data = prepared(column)
+            return [_measured(PARTS[at].rows, column, lambda row: measure(row, data))]
 
         return by_column(job, PARTS[at : at + 1], COLUMNS, run)[0]
 
@@ -95,8 +95,8 @@ def program(job: Job) -> Made:
     tau1, tau2 = best(grid)
     taus = {"tau1": tau1, "tau2": tau2}
     job.say(f"best of the grid: τ₁ = {tau1:g}, τ₂ = {tau2:g}")
-    paths = part(1, lambda row, found: blurred(found.five, row, found.x, **taus))
-    members = part(2, lambda row, found: _members(row, found, taus))
+    paths = part(1, lambda row, data: blurred(data.five, row, data.x, **taus))
+    members = part(2, lambda row, data: _members(row, data, taus))
     attention = by_column(
         job, PARTS[3:], COLUMNS, lambda column: [_attention(job, column, prepared(column), taus, told)]
     )[0]
@@ -118,7 +118,7 @@ def program(job: Job) -> Made:
 
 
 def best(cells: Cells) -> tuple[float, float]:
-    """The smallest τ₂ that comes within `MARGIN` of the lowest mean AUC-URR over the sets, with the τ₁ that does best.
+    """Return τ₁ and τ₂: the smallest τ₂ within `MARGIN` of the lowest mean AUC-URR, with the τ₁ that does best.
 
     The blurring test sees the order of the pixels alone, but people see a map that a large τ₂ makes flat. The defaults
     of today where nothing was run.
@@ -131,14 +131,14 @@ def best(cells: Cells) -> tuple[float, float]:
 
 
 def strength(cells: Cells) -> Row | None:
-    """The α with the lowest mean negative log-likelihood of those that cost no more than `COST` of accuracy."""
+    """Return the α with the lowest mean negative log-likelihood of those that cost no more than `COST` of accuracy."""
     right = _means(cells, STRENGTHS, "acc")
     least = right.get(STRENGTHS[0].label, 0.0) - COST
     return _lowest(cells, [row for row in STRENGTHS if right.get(row.label, -1.0) >= least], "nll")
 
 
 def part_of(pictures: Pictures, start: int, stop: int, what: str) -> Pictures:
-    """Pictures from `start` to `stop`, as a set of its own."""
+    """Return pictures from `start` to `stop`, as a set of its own."""
     name, about = f"{pictures.name}, {what}", f"{pictures.about}; {stop - start} of the training pictures, {what}"
     return Pictures(pictures.x[start:stop], pictures.y[start:stop], name, about, f"{pictures.id}-{start}-{stop}")
 
@@ -169,49 +169,53 @@ def _measured(rows: Sequence[Row], column: Column, measure: Callable[[Row], dict
     return [attempted(entry, lambda row=row: measure(row)) for row, entry in zip(rows, entries, strict=True)]  # type: ignore[misc]
 
 
-def _grid(row: Row, found: Prepared) -> dict[str, Any]:
-    tau1, tau2 = found.five.sizes.taus
+def _grid(row: Row, data: Prepared) -> dict[str, Any]:
+    tau1, tau2 = data.five.sizes.taus
     if row.settings["tau1"] not in tau1 or row.settings["tau2"] not in tau2:
         return {"reason": NOT_HERE}
-    return blurred(found.five, row, found.x)
+    return blurred(data.five, row, data.x)
 
 
-def _members(row: Row, found: Prepared, taus: Mapping[str, float]) -> dict[str, Any]:
-    size, most = row.settings["members"], len(found.all.ensemble.networks)
+def _members(row: Row, data: Prepared, taus: Mapping[str, float]) -> dict[str, Any]:
+    size, most = row.settings["members"], len(data.all.ensemble.networks)
     if size > most:
         return {"reason": f"not run: {most} networks were trained for this set"}
-    fewer = replace(found.all, ensemble=found.all.ensemble.first(size))
-    values = blurred(fewer, OURS, found.x, **taus)
-    maps = [case.maps(OURS, found.x, **taus).values for case in (fewer, found.all)]  # type: ignore[arg-type]
+    fewer = replace(data.all, ensemble=data.all.ensemble.first(size))
+    values = blurred(fewer, OURS, data.x, **taus)
+    maps = [case.maps(OURS, data.x, **taus).values for case in (fewer, data.all)]  # type: ignore[arg-type]
     return values | {"metrics": values["metrics"] | {"rho": evaluate.randomised(*maps)}}
 
 
-def _attention(job: Job, column: Column, found: Prepared, taus: Mapping[str, float], told: Told) -> Cells:
-    few = Few.of(job, column.known, found.rest, found.held)
+def _attention(job: Job, column: Column, data: Prepared, taus: Mapping[str, float], told: Told) -> Cells:
+    few = Few.of(job, column.known, data.rest, data.held)
     told.add(few.case)
     sizes = few.case.sizes
-    tested = min(len(found.held.x), sizes.tested or len(found.held.x))
+    tested = min(len(data.held.x), sizes.tested or len(data.held.x))
 
     def cell(row: Row, seed: int) -> dict[str, Any]:
         entry, alpha = {"row": row.label, "column": column.key, "seed": seed}, row.settings["alpha"]
         if alpha not in sizes.alphas:
             return entry | {"reason": NOT_HERE}
         tuned = replace(OURS, label=row.label, settings={**OURS.settings, **taus})
-        made = attempted(entry, lambda: few.retrained(tuned, seed, found.held, tested, 0, alpha))
+        made = attempted(entry, lambda: few.retrained(tuned, seed, data.held, tested, 0, alpha))
         return made if "reason" in made else entry | {"metrics": made["plain"]}
 
     return [cell(row, seed) for seed in range(sizes.alpha_runs) for row in STRENGTHS]
 
 
 def _means(cells: Cells, rows: Sequence[Row], metric: str) -> dict[str, float]:
-    """The mean of a metric by row, over those sets and seeds for which every row has a number that has any."""
+    """Return the mean of a metric by row, over those sets and seeds for which every row has a number that has any."""
     values: dict[str, dict[tuple[str, object], float]] = {}
     for cell in cells:
         if "metrics" in cell:
             values.setdefault(cell["row"], {})[cell["column"], cell["seed"]] = cell["metrics"][metric]
     run = {row.label: values[row.label] for row in rows if row.label in values}
     shared = set.intersection(*map(set, run.values())) if run else set()
-    return {label: fmean(found[place] for place in shared) for label, found in run.items()} if shared else {}
+    return (
+        {label: fmean(values_by_place[place] for place in shared) for label, values_by_place in run.items()}
+        if shared
+        else {}
+    )
 
 
 def _lowest(cells: Cells, rows: Sequence[Row], metric: str) -> Row | None:

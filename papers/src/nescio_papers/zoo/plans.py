@@ -28,7 +28,7 @@ STATISTICS: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 
 def to_floats(x: Tensor) -> Tensor:
-    """Pictures of bytes as floats in [0, 1]."""
+    """Return pictures of bytes as floats in [0, 1]."""
     return x.float() / 255
 
 
@@ -46,7 +46,7 @@ class TrainingPlan:
     """The share of the training pictures, drawn by the seed, that chooses between epochs."""
 
     def model(self, seed: int) -> Normalised:
-        """The network with random weights, taking pictures in [0, 1]."""
+        """Return the network with random weights, taking pictures in [0, 1]."""
         return Normalised(self.network(seed=seed), *STATISTICS[self.data])
 
 

@@ -101,7 +101,7 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, channels, H, W] → logits [N, classes]."""
+        """Return the logits [N, classes] of pictures [N, channels, H, W]."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(self.avgpool(x).flatten(1))
@@ -120,17 +120,24 @@ class ResNet18(ResNet):
 
 
 def resnet18(classes: int = 10, channels: int = 3, stem: Stem = "cifar", seed: int | None = None) -> ResNet18:
-    """ResNet-18 with random weights: from `seed`, or from torch's global generator when it is None."""
+    """Build ResNet-18 with random weights.
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of a picture.
+        stem: "cifar" for 32×32 pictures, "imagenet" for large ones.
+        seed: Seed of the weights; None draws them from torch's global generator.
+    """
     with seeded(seed):
         return ResNet18(classes, channels, stem)
 
 
 def resnet18_cifar(classes: int = 10, seed: int | None = None) -> ResNet18:
-    """ResNet-18 for 32×32 colour pictures."""
+    """Build ResNet-18 for 32×32 colour pictures; `seed` as for `resnet18`."""
     return resnet18(classes, stem="cifar", seed=seed)
 
 
 def resnet152_cifar(classes: int = 100, seed: int | None = None) -> ResNet:
-    """ResNet-152 for 32×32 colour pictures."""
+    """Build ResNet-152 for 32×32 colour pictures; `seed` as for `resnet18`."""
     with seeded(seed):
         return ResNet(Bottleneck, (3, 8, 36, 3), classes)

@@ -26,6 +26,8 @@ from nescio_papers.datasets import load_set
 from nescio_papers.zoo.plans import RECIPES, TrainingPlan, to_floats
 
 WEIGHTS, FACTS = "weights.pt", "trained.json"
+RENAMED = ("nescio.zoo.plans.", "nescio_papers.zoo.plans.")
+"""Folders that were written before the papers were a package of their own name functions by the first."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,20 @@ def trained(
     limit: int | None = None,
     epochs: int | None = None,
 ) -> Trained:
-    """The network of this plan and seed: read from the folder, or trained and kept there.
+    """Return the network of a plan and a seed: read from its folder, or trained and kept there.
 
-    The validation pictures are drawn by the seed. limit: how many training pictures are used; epochs: other than the
-    plan's. Both are for trying things out, and such a network has a folder of its own.
+    Args:
+        plan: A plan, or the name of one of `RECIPES`.
+        seed: Seed of the weights, of the order of pictures, and of which of them choose between epochs.
+        folder: The folder of all networks; this one lies in `folder/PLAN-SEED`.
+        root: The folder of the data sets, as `load_set` takes it.
+        device: Where to train.
+        progress: Whether to show a bar; None shows it in a terminal.
+        limit: Use so many training pictures, to try things out; such a network has a folder of its own.
+        epochs: Other than the plan's, to try things out; such a network has a folder of its own.
+
+    Raises:
+        InputError: if the data are not there, or the folder holds a network that was trained with other settings.
     """
     plan = named(plan)
     if epochs is not None:
@@ -81,7 +93,7 @@ def trained(
 
 
 def named(plan: TrainingPlan | str) -> TrainingPlan:
-    """The plan of this name; a plan is taken as it is."""
+    """Return the plan of this name; a plan is returned as it is."""
     if isinstance(plan, TrainingPlan):
         return plan
     if plan not in RECIPES:
@@ -95,7 +107,7 @@ Labelled = tuple[Tensor, Tensor]
 def _parts(
     plan: TrainingPlan, seed: int, root: str | Path | None, limit: int | None
 ) -> tuple[Labelled, Labelled, Labelled]:
-    """Training, validation and test pictures of a plan."""
+    """Return the training, validation and test pictures of a plan."""
     train, test = load_set(plan.data, "train", root=root), load_set(plan.data, "test", root=root)
     order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))[:limit]
     held = max(1, math.floor(plan.validation * len(order)))
@@ -107,8 +119,8 @@ def _parts(
 def _accuracy(model: Normalised, x: Tensor, y: Tensor) -> float:
     right = 0
     for some, labels in zip(x.split(1000), y.split(1000), strict=True):
-        found = model(to_floats(some.to(model.mean.device))).argmax(1)
-        right += int((found.cpu() == labels).sum())
+        answers = model(to_floats(some.to(model.mean.device))).argmax(1)
+        right += int((answers.cpu() == labels).sum())
     return right / len(y)
 
 
@@ -116,7 +128,8 @@ def _read(place: Path, model: Normalised, identity: dict[str, Any]) -> Trained:
     try:
         facts = json.loads((place / FACTS).read_text())
         weights = torch.load(place / WEIGHTS, map_location="cpu", weights_only=True)
-        if facts["identity"] != identity:
+        kept = {name: str(value).replace(*RENAMED) for name, value in facts["identity"].items()}
+        if kept != {name: str(value) for name, value in identity.items()}:
             raise InputError(
                 f"expected the network of plan {identity['plan']} and seed {identity['seed']} in {place}, but it was "
                 "trained with other settings; delete that folder or name another one"

@@ -26,7 +26,7 @@ class Layer(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, ratio * width), nn.GELU(), nn.Linear(ratio * width, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens in, tokens out."""
+        """Return the tokens after attention and MLP."""
         inner = self.norm1(x)
         x = x + self.attention(inner, inner, inner, need_weights=False)[0]
         return x + self.mlp(self.norm2(x))
@@ -61,7 +61,7 @@ class SmallViT(nn.Module):
         nn.init.trunc_normal_(self.token, std=0.02)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, channels, size, size] → logits [N, classes]."""
+        """Return the logits [N, classes] of pictures [N, channels, size, size]."""
         tokens = self.embed(x).flatten(2).transpose(1, 2)
         tokens = torch.cat([self.token.expand(len(x), -1, -1), tokens], dim=1) + self.position
         return self.head(self.norm(self.layers(tokens))[:, 0])
@@ -77,6 +77,20 @@ def small_vit(
     heads: int = 3,
     seed: int | None = None,
 ) -> SmallViT:
-    """The transformer with random weights: from `seed`, or from torch's global generator when it is None."""
+    """Build the transformer with random weights.
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of a picture.
+        size: Pixels of a side, a multiple of `patch`.
+        patch: Pixels of a patch's side.
+        width: Numbers of a token, a multiple of `heads`.
+        depth: Number of layers.
+        heads: Heads of the attention.
+        seed: Seed of the weights; None draws them from torch's global generator.
+
+    >>> small_vit(10, width=12, depth=1, seed=0)(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
+    """
     with seeded(seed):
         return SmallViT(classes, channels, size, patch, width, depth, heads)
