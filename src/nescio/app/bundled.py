@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -13,6 +12,7 @@ from nescio.app import examples, reference
 from nescio.app.backend import Desk
 from nescio.data import byte_digits
 from nescio.decide import ConformalPolicy, Policy
+from nescio.scores.base import must_be_fitted
 from nescio.scoring import fit
 from nescio.serve import bundled as service
 from nescio.serve.engine import Engine
@@ -45,8 +45,8 @@ def bundled(
     digits = byte_digits()
     train, test = digits.train, digits.held_out
     assert made.network is not None
-    chosen: list[Any] = [scores.get(name) for name in names]
-    if learning := [method for method in chosen if method.needs_training_data]:
+    chosen = [scores.get(name) for name in names]
+    if learning := [method for method in chosen if must_be_fitted(method)]:
         fitted = {m.name: m for m in fit(made.network, learning, (train.x, train.y), progress=False)}
         chosen = [fitted.get(method.name, method) for method in chosen]
     rule = None if policy is None else policy[1]

@@ -13,11 +13,10 @@ import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from nescio.app.backend import MAX_BYTES
 from nescio.serve import callers
-from nescio.serve.bodies import Body, Budget, Message, Receive, Send, Share, announced
+from nescio.serve.bodies import Application, Body, Budget, Message, Receive, Send, Share, announced
 from nescio.serve.errors import Problem
 from nescio.serve.settings import Settings
 
@@ -49,7 +48,7 @@ POLICY = [
 class Sealed:
     """An ASGI application around Gradio's; folder: where it keeps uploads."""
 
-    def __init__(self, app: Any, settings: Settings, folder: Path) -> None:
+    def __init__(self, app: Application, settings: Settings, folder: Path) -> None:
         self.app, self.settings, self.folder = app, settings, folder
         self._budget = Budget(AT_ONCE)
 
@@ -156,7 +155,7 @@ def make_room(folder: Path, most: int) -> None:
         total -= size
 
 
-def _paths(value: Any) -> Iterator[Any]:
+def _paths(value: object) -> Iterator[object]:
     """What is named "path" anywhere in a call."""
     if isinstance(value, dict):
         yield from (inner for name, inner in value.items() if name == "path")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -79,7 +78,7 @@ def digits_and_others() -> list[Example]:
 
 def written(row: Inputs) -> str:
     """A row of numbers as text."""
-    values: Any = row if isinstance(row, Tensor) else next(iter(row.values()))
+    values = row if isinstance(row, Tensor) else next(iter(row.values()))
     return ", ".join(f"{value:.6g}" for value in values.flatten().tolist())
 
 

@@ -6,7 +6,9 @@ its total doubt alone: nothing that is put around it could tell what it does not
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+
+from torch import Tensor
 
 from nescio import scores
 from nescio.app import examples, reference
@@ -21,10 +23,14 @@ from nescio.guard import Guard
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
+from nescio.scores import Method
+from nescio.scores.base import must_be_fitted
 from nescio.scoring import fit
 from nescio.serve.engine import Engine
 from nescio.types import InputError, ModelError
 
+Pairs = Sequence[tuple[Inputs, Tensor]]
+"""Labelled batches."""
 METHODS = ("energy", "entropy", "max_probability", "mutual_information")
 """What is shown beside the first, and quick with a thousand classes too; dearer ones are there when asked for."""
 AT_ONCE = 16
@@ -35,7 +41,7 @@ def opened(
     source: Source,
     rows: Rows | None = None,
     known: Rows | None = None,
-    training: Any = None,
+    training: Pairs | None = None,
     methods: list[str] | None = None,
     policy: tuple[str, AnyPolicy] | None = None,
     guard: Guard | None = None,
@@ -63,7 +69,7 @@ def opened(
 
 def _engine(
     source: Source,
-    training: Any,
+    training: Pairs | None,
     methods: list[str] | None,
     policy: tuple[str, AnyPolicy] | None,
     guard: Guard | None,
@@ -80,15 +86,15 @@ def _engine(
     return words, Engine(source, chosen, posterior=posterior, policy=rule, guard=guard, rows=1)
 
 
-def _possible(methods: list[str] | None, source: Source, training: Any, alone: bool) -> list[Any]:
+def _possible(methods: list[str] | None, source: Source, training: Pairs | None, alone: bool) -> list[Method]:
     """The methods that were asked for, or those of the usual ones that can be done, fitted."""
     single = isinstance(source.model, Classifier) or len(getattr(source.model, "classifiers", ())) == 1
     if methods is None:
         beside = METHODS if single else ("mutual_information", "entropy", "max_probability")
         usual = (scores.default_method().name, *beside)
         methods = [name for name in usual if not (alone and name == "mutual_information")]
-    chosen: list[Any] = [scores.get(name) for name in methods]
-    learning = [method for method in chosen if method.needs_training_data]
+    chosen = [scores.get(name) for name in methods]
+    learning = [method for method in chosen if must_be_fitted(method)]
     if not learning:
         return chosen
     if training is None:
@@ -97,7 +103,7 @@ def _possible(methods: list[str] | None, source: Source, training: Any, alone: b
     return [found.get(method.name, method) for method in chosen]
 
 
-def _taken(known: Rows, most: int) -> tuple[list[Inputs], Any]:
+def _taken(known: Rows, most: int) -> tuple[list[Inputs], Tensor | None]:
     """Known inputs, drawn by a seed, and their labels where all have one."""
     inputs, places = [], []
     for place in examples.chosen(len(known), most):
@@ -109,7 +115,7 @@ def _taken(known: Rows, most: int) -> tuple[list[Inputs], Any]:
     return inputs, None if labels is None or not places else labels[places]
 
 
-def _scale(engine: Engine, inputs: list[Inputs], labels: Any, progress: bool | None) -> Scale:
+def _scale(engine: Engine, inputs: list[Inputs], labels: Tensor | None, progress: bool | None) -> Scale:
     alone, engine.rows = engine.rows, AT_ONCE
     try:
         return reference.measured(engine, inputs, labels=labels, progress=progress)

@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +135,7 @@ def opinion(engine: Engine, row: Inputs, scale: Scale | None = None) -> Opinion:
 
 def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | None = None) -> Maps:
     """Where each kind of doubt comes from; names: of features."""
-    kinds: Any = KINDS if samples > 1 else KINDS[:1]
+    kinds = KINDS if samples > 1 else KINDS[:1]
     try:
         found = explain(engine.predicts, stacked([row], 1), of=kinds, progress=False)
     except (NescioError, RuntimeError) as error:  # a model without gradients still has an answer

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nescio._common.lazy_imports import need
 from nescio.app import cards
@@ -27,6 +27,7 @@ from nescio.serve.server import address, listening, server
 from nescio.serve.settings import Settings
 from nescio.types import NescioError
 
+T = TypeVar("T")
 TAKES = {
     "pictures": "Drop a picture here, or choose an example.",
     "texts": "Write a text, or choose an example.",
@@ -61,10 +62,10 @@ def blocks(desk: Desk) -> Any:
     return _looped(lambda: _blocks(gradio(), desk))
 
 
-def _looped(make: Callable[[], Any]) -> Any:
+def _looped(make: Callable[[], T]) -> T:
     """What `make` gives while an event loop is running: where none is, Gradio makes some and leaves them open."""
 
-    async def made() -> Any:
+    async def made() -> T:
         return make()
 
     try:
@@ -172,12 +173,12 @@ class Answers:
             yield [None, cards.message_card(words), "", "", ""]
 
 
-def application(desk: Desk, settings: Settings) -> Any:
+def application(desk: Desk, settings: Settings) -> Sealed:
     """The page as an ASGI application."""
     return _looped(lambda: _application(gradio(), desk, settings))
 
 
-def _application(gr: Any, desk: Desk, settings: Settings) -> Any:
+def _application(gr: Any, desk: Desk, settings: Settings) -> Sealed:
     fastapi = need("fastapi", "app")
     page = _blocks(gr, desk)
     theme = gr.themes.Base(

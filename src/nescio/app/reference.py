@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nescio.attribution.uncertainty import Of
 from nescio.data import replacing
 from nescio.inputs import Inputs
 from nescio.progress import bar
@@ -30,7 +31,7 @@ from nescio.serve.engine import Engine
 from nescio.types import InputError
 
 Floats = NDArray[np.float64]
-KINDS = ("total", "aleatoric", "epistemic")
+KINDS: tuple[Of, ...] = ("total", "aleatoric", "epistemic")
 ADJECTIVES = {"aleatoric": "ambiguous", "epistemic": "unfamiliar"}
 ALARM = 0.05
 LEAST = math.ceil(1 / ALARM - 1e-9) - 1
@@ -91,7 +92,7 @@ def measured(
     rows: Sequence[Inputs],
     *,
     known: str = "the known inputs",
-    labels: Any = None,
+    labels: Tensor | NDArray[np.int64] | None = None,
     progress: bool | None = None,
 ) -> Scale:
     """The scale of these rows, by every method of the engine."""
@@ -102,7 +103,7 @@ def measured(
         for start in range(0, len(rows), 32):
             found += engine.assess(rows[start : start + 32], names)
             shown.update(len(rows[start : start + 32]))
-    values = {kind: np.array([getattr(one, kind) for one in found]) for kind in KINDS}
+    values: dict[str, Floats] = {kind: np.array([getattr(one, kind) for one in found]) for kind in KINDS}
     values |= {name: np.array([one.scores[name] for one in found]) for name in names}
     p = torch.stack([one.probabilities for one in found]).numpy()
     shapes = {tuple(row.shape) if isinstance(row, Tensor) else None for row in rows}

@@ -1,6 +1,7 @@
 """A model behind HTTP: answers, scores and maps for whoever can send a picture, numbers or a text.
 
-    engine = Engine(open_source("torchvision:resnet18", "w.safetensors"), ["regrad", "entropy"], policy=policy)
+    source = nescio.specs.open_source(ModelSpec("torchvision:resnet18", "w.safetensors"))
+    engine = Engine(source, ["regrad", "entropy"], policy=policy)
     run(engine, Settings(port=8000, token="…"))                        # until SIGTERM or Ctrl-C
     application(engine, Settings())                                    # the ASGI application, for a server of one's own
 
@@ -14,7 +15,8 @@ Nothing of what is sent is logged or kept, and nothing is fetched from outside.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nescio._common.lazy_imports import need
 from nescio.serve.engine import Engine
@@ -27,10 +29,23 @@ if TYPE_CHECKING:
 __all__ = ["Ended", "Engine", "Settings", "application", "listening", "run"]
 
 
-def application(engine: Engine, settings: Settings | None = None, **more: Any) -> FastAPI:
-    """The ASGI application; its lifespan starts and ends the thread that owns the model. more: see `serve.app.make`."""
+def application(
+    engine: Engine,
+    settings: Settings | None = None,
+    *,
+    drift_path: str | Path | None = None,
+    watch_path: str | Path | None = None,
+) -> FastAPI:
+    """Return the ASGI application; its lifespan starts and ends the thread that owns the model.
+
+    Args:
+        engine: The model, with what it is asked by.
+        settings: What the service allows; None means the usual.
+        drift_path: Where the monitor of the policy keeps what it has seen; None: it is forgotten at the end.
+        watch_path: Where the watch of the guard keeps what it has seen; None: it is forgotten at the end.
+    """
     for package in ("fastapi", "prometheus_client", "python_multipart", "PIL"):
         need(package, "serve")
     from nescio.serve.app import make  # its types are FastAPI's own, so it cannot be loaded without
 
-    return make(engine, settings or Settings(), **more)
+    return make(engine, settings or Settings(), drift_path, watch_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from nescio._common.formatting import percent
 from nescio.decide import ConformalPolicy, Policy
@@ -61,7 +60,7 @@ def checked(engine: Engine, found: Sequence[Assessed], level: float) -> list[Che
                 predicted=place,
                 predicted_class=engine.name(place),
                 confidence=float(one.verdict.confidence[0]),
-                **_of_verdict(one.verdict, level),
+                **dict(_judged(one.verdict, level)),
             )
         )
     return results
@@ -71,24 +70,24 @@ def judged(engine: Engine, one: Assessed) -> Judged | None:
     """The verdict at the usual level; None without a guard."""
     if one.verdict is None or engine.level is None:
         return None
-    return Judged(**_of_verdict(one.verdict, engine.level))
+    return _judged(one.verdict, engine.level)
 
 
-def _of_verdict(one: Verdict, level: float) -> dict[str, Any]:
-    """The fields of `Judged`, of a verdict on one input."""
+def _judged(one: Verdict, level: float) -> Judged:
+    """Return a verdict on one input as callers get it."""
     wrong = None
     if one.wrong is not None:
         parts = (one.wrong.probability, one.wrong.low, one.wrong.high)
         wrong = Wrong(**dict(zip(("probability", "low", "high"), (float(part[0]) for part in parts), strict=True)))
-    return {
-        "p_value": float(one.p_value[0]),
-        "level": level,
-        "foreign": bool(one.foreign(level)[0]),
-        "state": one.states(level)[0],
-        "witnesses": {name: float(z[0]) for name, z in one.witnesses.items()},
-        "words": one.words(level)[0],
-        "wrong": wrong,
-    }
+    return Judged(
+        p_value=float(one.p_value[0]),
+        level=level,
+        foreign=bool(one.foreign(level)[0]),
+        state=one.states(level)[0],
+        witnesses={name: float(z[0]) for name, z in one.witnesses.items()},
+        words=one.words(level)[0],
+        wrong=wrong,
+    )
 
 
 def scored(engine: Engine, found: Sequence[Assessed], methods: Sequence[str]) -> list[Scored]:

@@ -3,28 +3,31 @@
 This module is loaded when a service is made (`nescio.serve.application`): its functions are typed with FastAPI's own.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from nescio import __version__
+from nescio.attribution.uncertainty import Of
 from nescio.guard.promise import LEVEL, check_level
 from nescio.inputs import Inputs
 from nescio.serve import answers, drawing, schemas
-from nescio.serve.engine import MAPS, Engine
+from nescio.serve.bodies import Application
+from nescio.serve.engine import MAPS, Assessed, Engine, Explained
 from nescio.serve.errors import KINDS, Problem, ending, of_input
 from nescio.serve.gate import Gate
 from nescio.serve.metrics import Drift
 from nescio.serve.page import page
-from nescio.serve.service import Service, first, sent
+from nescio.serve.service import Assess, Explain, Service, first, sent
 from nescio.serve.settings import Settings
 from nescio.serve.watch import Watch
 from nescio.types import InputError
@@ -47,7 +50,7 @@ BODY = {
 }
 LAST = 1.0
 """Seconds that an ended service waits for the model to stop; nobody waits for its answers by then."""
-_Of = Literal["epistemic", "aleatoric", "total"]
+Route = TypeVar("Route", bound=Callable[..., Awaitable[Response]])
 _Show = Literal["overlay", "numbers", "both"]
 
 
@@ -76,7 +79,7 @@ def make(
         title="nescio", version=__version__, description=ABOUT, lifespan=lifespan, docs_url=None, redoc_url=None
     )
 
-    def gated(inner: Any) -> Gate:
+    def gated(inner: Application) -> Gate:
         gate.append(Gate(inner, settings, service.metrics))
         return gate[0]
 
@@ -105,14 +108,12 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
         if code not in (404, 405)
     }
     gets: dict[int | str, dict[str, Any]] = {code: errors[code] for code in (401, 403, 421, 500)}
-    posts: dict[str, Any] = {"responses": errors, "openapi_extra": {"requestBody": BODY}}
 
-    @app.post(
-        "/check",
-        summary="Whether each input is of the kind that the model is meant for",
-        response_model=schemas.Verdicts,
-        **posts,
-    )
+    def post(path: str, summary: str, answer: type[BaseModel]) -> Callable[[Route], Route]:
+        body = {"requestBody": BODY}
+        return app.post(path, summary=summary, response_model=answer, responses=errors, openapi_extra=body)
+
+    @post("/check", "Whether each input is of the kind that the model is meant for", schemas.Verdicts)
     async def check(
         request: Request,
         level: Annotated[
@@ -128,40 +129,30 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
         except InputError as error:
             raise of_input(f"query.level: {error}") from None
 
-        def made(rows: list[Inputs], found: list[Any]) -> schemas.Verdicts:
+        def made(rows: list[Inputs], found: list[Assessed]) -> schemas.Verdicts:
             return schemas.Verdicts(results=answers.checked(engine, found, share), reference=ranks)
 
-        verdicts = await service.answer(request, ("assess",), made)
+        verdicts = await service.answer(request, Assess(), made)
         await service.judged(verdicts.results)
         return await sent(verdicts)
 
-    @app.post(
-        "/predict",
-        summary="The answer to each input, and how doubtful it is",
-        response_model=schemas.Predictions,
-        **posts,
-    )
+    @post("/predict", "The answer to each input, and how doubtful it is", schemas.Predictions)
     async def predict(
         request: Request,
         top: Annotated[int, Query(ge=1, le=1000, description="How many of the likeliest classes to name")] = 5,
     ) -> Response:
-        def made(rows: list[Inputs], found: list[Any]) -> schemas.Predictions:
+        def made(rows: list[Inputs], found: list[Assessed]) -> schemas.Predictions:
             note = answers.SINGLE if found[0].samples == 1 else None
             return schemas.Predictions(results=answers.predicted(engine, found, top), note=note)
 
-        predictions = await service.answer(request, ("assess", *service.judges), made)
+        predictions = await service.answer(request, Assess(service.judges), made)
         await service.decided(predictions.results)
         await service.judged([one.verdict for one in predictions.results if one.verdict is not None])
         return await sent(predictions)
 
     known = Literal[tuple(engine.methods)]  # type: ignore[valid-type]
 
-    @app.post(
-        "/score",
-        summary="How uncertain the model is of each input, by one or several methods",
-        response_model=schemas.Scores,
-        **posts,
-    )
+    @post("/score", "How uncertain the model is of each input, by one or several methods", schemas.Scores)
     async def score(
         request: Request,
         method: Annotated[
@@ -171,27 +162,25 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
     ) -> Response:
         wanted = tuple(dict.fromkeys(method or engine.methods))
 
-        def made(rows: list[Inputs], found: list[Any]) -> schemas.Scores:
+        def made(rows: list[Inputs], found: list[Assessed]) -> schemas.Scores:
             return schemas.Scores(results=answers.scored(engine, found, wanted))
 
-        scores = await service.answer(request, ("assess", *dict.fromkeys((*wanted, *service.judges))), made)
+        scores = await service.answer(request, Assess(tuple(dict.fromkeys((*wanted, *service.judges)))), made)
         await service.decided(scores.results)
         return await sent(scores)
 
-    @app.post(
-        "/explain", summary="Which part of each input causes its doubt", response_model=schemas.Explanations, **posts
-    )
+    @post("/explain", "Which part of each input causes its doubt", schemas.Explanations)
     async def explain(
         request: Request,
-        of: Annotated[_Of | None, Query(description="The part of the doubt; epistemic, or total alone")] = None,
+        of: Annotated[Of | None, Query(description="The part of the doubt; epistemic, or total alone")] = None,
         method: Annotated[Literal[MAPS], Query(description="How it is found")] = "ua_backprop",  # type: ignore[valid-type]
         show: Annotated[_Show, Query(description="A picture, numbers, or both")] = "both",
     ) -> Response:
-        def made(rows: list[Inputs], found: list[Any]) -> schemas.Explanations:
-            results, one = _explained(engine, rows, found, show), found[0][1]
+        def made(rows: list[Inputs], found: list[Explained]) -> schemas.Explanations:
+            results, one = _explained(engine, rows, found, show), found[0].attribution
             return schemas.Explanations(results=results, of=one.of, method=one.method, about=one.about)
 
-        return await sent(await service.answer(request, ("explain", of, method), made))
+        return await sent(await service.answer(request, Explain(of, method), made))
 
     @app.get("/health", summary="Whether the service works, and what it serves", responses={**gets, 503: errors[503]})
     async def health(request: Request) -> schemas.Health:
@@ -250,7 +239,7 @@ def _documents(app: FastAPI, engine: Engine, settings: Settings) -> None:
         return HTMLResponse(page(described(), base, None if secret else served, engine.kind, secret))
 
 
-def _explained(engine: Engine, rows: list[Inputs], found: list[Any], show: str) -> list[schemas.Explained]:
+def _explained(engine: Engine, rows: list[Inputs], found: list[Explained], show: _Show) -> list[schemas.Explained]:
     results = []
     for row, (known, one) in zip(rows, found, strict=True):
         names = drawing.places(engine.source, row)

@@ -20,6 +20,8 @@ DRAINED = 4
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+"""An ASGI application."""
 
 
 class Budget:

@@ -6,25 +6,25 @@ import base64
 import io
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
 
 from nescio import plots
 from nescio.attribution.source import Source
 from nescio.inputs import Inputs
+from nescio.models import sources
 from nescio.serve.engine import stacked
 
 _one_at_a_time = threading.Lock()  # matplotlib keeps fonts and caches for the whole process
 
 
-def places(engine_source: Any, row: Inputs) -> list[str] | None:
-    """What the places of a map are called: the tokens of a text; None for others."""
-    preprocess = engine_source.preprocess
+def places(model: sources.Source, row: Inputs) -> list[str] | None:
+    """Return what the places of a map are called: the tokens of a text; None for others."""
+    preprocess = model.preprocess
     if preprocess is None or preprocess.kind != "texts" or isinstance(row, Tensor):
         return None
-    found: list[str] = preprocess.tokenizer.convert_ids_to_tokens(row["input_ids"].tolist())
-    return found
+    tokens: list[str] = preprocess.tokenizer.convert_ids_to_tokens(row["input_ids"].tolist())  # type: ignore[attr-defined]
+    return tokens
 
 
 def overlay(map_: Tensor, row: Inputs, of: str, uncertainty: float, names: Sequence[str] | None) -> str | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from nescio import attribution, inputs, scores
 from nescio._common.formatting import percent
 from nescio._common.lazy_imports import need
 from nescio.attribution import Attribution
+from nescio.attribution.uncertainty import Of
 from nescio.decide import ConformalPolicy, Policy
 from nescio.guard import Guard, Verdict, joined
 from nescio.guard.promise import usual_level
@@ -48,6 +49,9 @@ _FOLDERS = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?[/\\](?:[^/\\,;:]+[/\\])*")
 """The folders of a path that begins at a root."""
 
 
+_Shape = tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
+
+
 @dataclass(frozen=True)
 class Assessed:
     """What is known of one input: probabilities ``[C]``, doubt in nats, scores by method, and the guard's verdict.
@@ -62,6 +66,13 @@ class Assessed:
     samples: int
     scores: Mapping[str, float]
     verdict: Verdict | None = None
+
+
+class Explained(NamedTuple):
+    """What is known of an input, and the map of its doubt."""
+
+    known: Assessed
+    attribution: Attribution
 
 
 class Engine:
@@ -144,7 +155,7 @@ class Engine:
 
     def assess(self, rows: Sequence[Inputs], methods: Sequence[str] = ()) -> list[Assessed]:
         """What is known of each of the rows, the scores of these methods, and the verdict where there is a guard."""
-        groups: dict[Any, list[int]] = {}
+        groups: dict[_Shape, list[int]] = {}
         for place, row in enumerate(rows):
             groups.setdefault(_shape(row), []).append(place)
         found: dict[int, Assessed] = {}
@@ -154,8 +165,14 @@ class Engine:
                 found.update(zip(some, self._pass([rows[place] for place in some], methods), strict=True))
         return [found[place] for place in range(len(rows))]
 
-    def explain(self, row: Inputs, of: Any = None, method: str = "ua_backprop") -> tuple[Assessed, Attribution]:
-        """What is known of an input, and the map of its doubt; of None: epistemic, or total where that is all."""
+    def explain(self, row: Inputs, of: Of | None = None, method: str = "ua_backprop") -> Explained:
+        """Find where the doubt of an input comes from.
+
+        Args:
+            row: The input.
+            of: The kind of doubt; None means epistemic, or total where that is all.
+            method: One of `MAPS`.
+        """
         if method not in MAPS:
             raise InputError(f"expected method to be one of {', '.join(MAPS)}, got {method!r}")
         known = self.assess([row], () if self.decider is None else (self.decider,))[0]
@@ -164,8 +181,8 @@ class Engine:
                 f"expected of to be total, got {of}: the model is a single network, whose doubt cannot be told apart; "
                 "give a distribution over it (--posterior)"
             )
-        of = of or ("total" if known.samples == 1 else "epistemic")
-        return known, attribution.explain(self.predicts, stacked([row], 1), method, of=of, progress=False)
+        kind: Of = of or ("total" if known.samples == 1 else "epistemic")
+        return Explained(known, attribution.explain(self.predicts, stacked([row], 1), method, of=kind, progress=False))
 
     def warm_up(self) -> str | None:
         """Score a blank input, so that the first request need not wait for what is loaded once.
@@ -301,6 +318,6 @@ def stacked(rows: Sequence[Inputs], count: int) -> Inputs:
     return {name: torch.stack([row[name] for row in full if isinstance(row, Mapping)]) for name in first}
 
 
-def _shape(row: Inputs) -> Any:
+def _shape(row: Inputs) -> _Shape:
     names = [""] if isinstance(row, Tensor) else list(row)
     return tuple((name, tuple(t.shape), t.dtype) for name, t in zip(names, inputs.tensors(row), strict=True))

@@ -13,7 +13,7 @@ from typing import Any
 
 from nescio._common.lazy_imports import need
 from nescio.serve import callers
-from nescio.serve.bodies import Body, Budget, Message, Receive, Send, Share, announced
+from nescio.serve.bodies import Application, Body, Budget, Message, Receive, Send, Share, announced
 from nescio.serve.errors import Problem, ending, of_failure
 from nescio.serve.metrics import Metrics
 from nescio.serve.settings import Settings
@@ -30,7 +30,7 @@ log = logging.getLogger("nescio.serve")
 class Gate:
     """An ASGI application around another."""
 
-    def __init__(self, app: Any, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, app: Application, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
         self.budget = Budget(settings.max_memory)
         self.broken_off = 0

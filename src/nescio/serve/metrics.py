@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nescio._common.lazy_imports import need
-from nescio.decide import Monitor, Policy, Verdict, monitor
+from nescio.decide import ConformalPolicy, Monitor, Policy, Verdict, monitor
 from nescio.serve.watch import Watch
 from nescio.types import InputError
 
@@ -19,7 +19,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 class Drift:
     """The monitor over the policy's scores, for requests that end at the same time; or why there is none."""
 
-    def __init__(self, policy: Any, path: str | Path | None = None) -> None:
+    def __init__(self, policy: Policy | ConformalPolicy | None, path: str | Path | None = None) -> None:
         self._lock, self._monitor, self.why = threading.Lock(), None, "no policy was given"
         if isinstance(policy, Policy):
             try:

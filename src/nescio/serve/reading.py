@@ -11,7 +11,7 @@ import binascii
 import io
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,10 +20,13 @@ from nescio._common.lazy_imports import need
 from nescio.data.sources.decode import FORMATS, decode
 from nescio.data.sources.opening import Plain
 from nescio.inputs import Inputs
-from nescio.models.sources import Source
+from nescio.models.sources import Preprocess, Source
 from nescio.serve.errors import Problem, of_input
 from nescio.serve.tags import honest
 from nescio.types import InputError
+
+if TYPE_CHECKING:
+    from nescio.serve.schemas import Item
 
 LONG = 200
 """So many times its shorter side a picture may be long: pre-processing that brings the shorter side to a size would
@@ -48,7 +51,7 @@ class Reader:
         """What the model takes, in words."""
         return _EITHER.get(str(self.kind), "numbers, as {'numbers': […]}")
 
-    def items(self, items: Sequence[Any], most: int) -> list[Inputs]:
+    def items(self, items: Sequence[Item], most: int) -> list[Inputs]:
         """The rows of a request in JSON, at most so many: items with one of image, numbers and text."""
         _count(len(items), most)
         pixels = _Pixels(self.max_pixels)
@@ -73,7 +76,7 @@ class Reader:
         if self.kind in ("texts", "numbers"):
             raise of_input(f"{what}expected {self.expected}, got a picture, which this model does not take")
         pixels.add(data, what)
-        preprocess: Any = self.preprocess or Plain("pictures")
+        preprocess = self.preprocess or Plain("pictures")
         try:
             picture = decode(data)
         except InputError as error:
@@ -103,7 +106,8 @@ class Reader:
         return row if self.preprocess is None else self._ready(self.preprocess, row, what)
 
     @staticmethod
-    def _ready(preprocess: Any, row: Any, what: str) -> Inputs:
+    def _ready(preprocess: Preprocess | Plain | None, row: Any, what: str) -> Inputs:
+        assert preprocess is not None
         try:
             ready: Inputs = preprocess(row)
         except InputError as error:

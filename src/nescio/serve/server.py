@@ -6,9 +6,11 @@ import os
 import socket
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 from nescio._common.lazy_imports import need
+from nescio.serve.bodies import Application
 from nescio.serve.connections import protocol
 from nescio.serve.engine import Engine
 from nescio.serve.settings import Settings
@@ -43,7 +45,7 @@ def address(place: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def server(app: Any, settings: Settings) -> Any:
+def server(app: Application, settings: Settings) -> Any:
     """A uvicorn server for the application, which logs no request."""
     uvicorn = need("uvicorn", "serve")
     config = uvicorn.Config(
@@ -74,15 +76,28 @@ class Ended(KeyboardInterrupt):
         """Requests without an answer; whether the model is still at work for one of them."""
 
 
-def run(engine: Engine, settings: Settings | None = None, **more: Any) -> None:
-    """Serve until the process is told to end, by Ctrl-C or SIGTERM; `Ended` then says how it went.
+def run(
+    engine: Engine,
+    settings: Settings | None = None,
+    *,
+    drift_path: str | Path | None = None,
+    watch_path: str | Path | None = None,
+) -> None:
+    """Serve until the process is told to end, by Ctrl-C or SIGTERM. Others can connect once the model is ready.
 
-    Others can connect once the model is ready, and not before. more: see `nescio.serve.app.make`.
+    Args:
+        engine: The model, with what it is asked by.
+        settings: What the service allows; None means the usual.
+        drift_path: Where the monitor of the policy keeps what it has seen; None: it is forgotten at the end.
+        watch_path: Where the watch of the guard keeps what it has seen; None: it is forgotten at the end.
+
+    Raises:
+        Ended: The service has ended; it says how that went.
     """
     from nescio.serve import application
 
     settings = settings or Settings()
-    app = application(engine, settings, **more)
+    app = application(engine, settings, drift_path=drift_path, watch_path=watch_path)
     if wrong := engine.warm_up():
         warnings.warn(wrong, UserWarning, stacklevel=2)
     with listening(settings) as place:

@@ -8,9 +8,10 @@ This module is loaded when a service is made: its functions are typed with FastA
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -22,11 +23,12 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
 from nescio import inputs
+from nescio.attribution.uncertainty import Of
 from nescio.inputs import Inputs
 from nescio.serve import schemas
 from nescio.serve.batching import Batcher, Closed, Full
 from nescio.serve.bodies import Share
-from nescio.serve.engine import Engine
+from nescio.serve.engine import Assessed, Engine, Explained
 from nescio.serve.errors import Problem, ending, of_input
 from nescio.serve.gate import SHARE
 from nescio.serve.metrics import Drift, Metrics
@@ -38,6 +40,41 @@ TYPES = "application/json, multipart/form-data with files, or a picture itself (
 READERS = 2
 """Requests that are read at a time."""
 T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Task(Hashable, Protocol[R]):
+    """Work on the inputs of requests, for the thread that owns the model; equal tasks are done together."""
+
+    slow: ClassVar[bool]
+
+    def __call__(self, engine: Engine, rows: list[Inputs]) -> list[R]:
+        """Return one result for each row."""
+
+
+@dataclass(frozen=True)
+class Assess:
+    """Find probabilities, doubt, the verdict, and the scores of these methods."""
+
+    methods: tuple[str, ...] = ()
+    slow: ClassVar[bool] = False
+
+    def __call__(self, engine: Engine, rows: list[Inputs]) -> list[Assessed]:
+        """Return what is known of each row."""
+        return engine.assess(rows, self.methods)
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Make a map of the doubt; of None: epistemic, or total where that is all."""
+
+    of: Of | None
+    method: str
+    slow: ClassVar[bool] = True
+
+    def __call__(self, engine: Engine, rows: list[Inputs]) -> list[Explained]:
+        """Return what is known of each row, with its map."""
+        return [engine.explain(row, self.of, self.method) for row in rows]
 
 
 class Service:
@@ -55,15 +92,24 @@ class Service:
         self.batcher = Batcher(self._work, s.batch_size, s.batch_wait, s.max_waiting, self.metrics.batch)
         self._reading, self._drawing = CapacityLimiter(READERS), CapacityLimiter(1)
 
-    def _work(self, key: Any, rows: list[Inputs]) -> list[Any]:
-        what, *settings = key
-        if what == "assess":
-            return self.engine.assess(rows, settings)
-        return [self.engine.explain(row, *settings) for row in rows]
+    def _work(self, task: Task[R], rows: list[Inputs]) -> list[R]:
+        return task(self.engine, rows)
 
-    async def answer(self, request: Request, key: tuple[Any, ...], then: Callable[[list[Inputs], list[Any]], T]) -> T:
-        """What `then` makes of the inputs of a request and of what the model's thread found for them."""
-        slow = key[0] == "explain"
+    async def answer(self, request: Request, task: Task[R], then: Callable[[list[Inputs], list[R]], T]) -> T:
+        """Answer a request.
+
+        Args:
+            request: What was sent.
+            task: What the model's thread does with its inputs.
+            then: From the inputs and what was found for each to the answer.
+
+        Returns:
+            What `then` gives.
+
+        Raises:
+            Problem: The request cannot be used, or there is no answer in time.
+        """
+        slow = task.slow
         seconds, most, flag = self.settings.timeout, self.settings.max_inputs, "--timeout"
         if slow:
             seconds, most, flag = self.settings.explain_timeout, self.settings.max_explained, "--explain-timeout"
@@ -81,7 +127,7 @@ class Service:
                     f"expected an answer within {seconds:g} s, but the model was not done with {len(rows)} inputs; "
                     f"send fewer at once, try later, or allow more ({flag})",
                 )
-                found = await _while_there(request, self.batcher.submit(key, rows, slow))
+                found: list[R] = await _while_there(request, self.batcher.submit(task, rows, slow))
                 made = await run_sync(then, rows, found, limiter=self._drawing if slow else None)
         except TimeoutError:
             raise late from None
@@ -94,7 +140,7 @@ class Service:
         self.metrics.inputs.labels(request.url.path).inc(len(rows))
         return made
 
-    async def decided(self, results: Any) -> None:
+    async def decided(self, results: Sequence[schemas.Known]) -> None:
         """Count what the policy said, and let the monitor see it."""
         made = [one.decision for one in results if one.decision is not None]
         for one in made:
