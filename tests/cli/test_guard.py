@@ -80,6 +80,16 @@ def test_a_guard_is_fitted_and_says_how_to_go_on(folder, capsys):
     assert json.loads(Path("guard/model.json").read_text())["model"] == "guarded:build"
 
 
+@pytest.mark.parametrize("names", [["low", "high"], ["low", "middle", "high", "higher"]])
+def test_names_that_are_not_one_for_each_class_are_refused(folder, capsys, names):
+    Path("names.txt").write_text("\n".join(names))
+    assert guard() == 0
+    assert check("--class-names", "names.txt") != 0
+    said = f"--class-names: expected 3 names, one for each class, but got {len(names)}"
+    assert said in capsys.readouterr().err
+    assert not Path("v.csv").exists()
+
+
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
 @pytest.mark.parametrize("reference", ["ref.npz", "labelled.npz"])
 def test_the_table_is_what_the_library_says(folder, capsys, ending, reference):

@@ -52,6 +52,9 @@ class Gathered:
         self.labels: list[Tensor] = []
         self.found: dict[str, list[Scored]] = {key: [] for key in (*self.keys, _Predicted.name, _Probability.name)}
         self.verdicts: list[Verdict] = []
+        self.named = len(ready.source.classes or ()) if ready.job.model.class_names is not None else None
+        if ready.guard is not None:
+            _check_names(self.named, ready.guard.fitted.classes)
 
     def take(self, read: Read) -> None:
         """Score a batch that was read."""
@@ -68,9 +71,8 @@ class Gathered:
         self.labels += [] if batch.labels is None else [batch.labels]
 
     def _score(self, x: Inputs) -> None:
-        model, source = self.ready.source.model, self.ready.source
-        named = len(source.classes or ()) if self.ready.job.model.class_names is not None else None
-        methods: list[Any] = [*self.ready.methods, _Predicted(named), _Probability()]
+        model = self.ready.source.model
+        methods: list[Any] = [*self.ready.methods, _Predicted(self.named), _Probability()]
         output: Any = model.output if isinstance(model, Classifier) else None
         for key, one in score(model, x, methods, output=output, progress=False, report=True).items():
             self.found[key].append(one)
@@ -112,10 +114,7 @@ class _Predicted:
     needs: tuple[Request, ...] = field(default=(Logits(),), init=False)
 
     def __call__(self, logits: Tensor) -> Tensor:
-        if self.names not in (None, logits.shape[1]):
-            raise InputError(
-                f"--class-names: expected {logits.shape[1]} names, one for each class, but got {self.names}"
-            )
+        _check_names(self.names, logits.shape[1])
         return logits.softmax(1).max(1).indices.double()
 
 
@@ -128,6 +127,12 @@ class _Probability:
 
     def __call__(self, logits: Tensor) -> Tensor:
         return logits.softmax(1).max(1).values
+
+
+def _check_names(names: int | None, classes: int) -> None:
+    """Raise an InputError where names of classes were given, but not one for each class."""
+    if names not in (None, classes):
+        raise InputError(f"--class-names: expected {classes} names, one for each class, but got {names}")
 
 
 def _whole(parts: list[Tensor]) -> Column:

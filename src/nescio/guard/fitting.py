@@ -57,6 +57,8 @@ class Fitted:
     """Changed copies that the model answers as it answers the input."""
     weights: str | None
     """The fingerprint of the model."""
+    classes: int
+    """How many classes the model has."""
 
     @property
     def ranks(self) -> int:
@@ -162,6 +164,7 @@ def fit(classifier: Classifier, heard: Heard, groups: Sequence[Hashable] | None 
         count=len(order),
         copies=int(originals_kept.sum()),
         weights=fingerprint(classifier),
+        classes=heard.logits[0].shape[1],
     )
 
 

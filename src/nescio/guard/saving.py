@@ -40,6 +40,7 @@ def save(guard: Guard, folder: str | os.PathLike[str]) -> None:
         "form": None if found.form is None else list(found.form),
         "count": found.count,
         "copies": found.copies,
+        "classes": found.classes,
         "juries": len(found.juries),
         "labelled": found.mistakes is not None,
     }
@@ -136,4 +137,5 @@ def _fitted(record: Mapping[str, Any], tensors: Mapping[str, Tensor], witnesses:
         count=record["count"],
         copies=record["copies"],
         weights=record["weights"],
+        classes=record["classes"],
     )
