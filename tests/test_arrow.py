@@ -55,6 +55,9 @@ ARROW["__init__"] = set(ARROW) - {"__main__"}  # the public names, loaded on dem
 for room in set(ARROW) - {"types", "_common"}:
     ARROW[room].add("_common")
 
+# the stages of the engine: each may import those before it
+STAGES = ("runtime", "backward", "norms", "rules", "probe", "estimate")
+
 CORE = {
     *("types", "_common", "inputs", "progress", "modes", "models", "trace", "training", "posteriors", "quantities"),
     *("scores", "scoring", "evaluate", "decide", "specs", "batch", "cli"),
@@ -141,6 +144,22 @@ def violations(package: Path, arrow: dict[str, set[str]]) -> list[str]:
     return found
 
 
+def stage_violations(package: Path) -> list[str]:
+    """Gives a line for every import of a stage of the engine that comes later, or of what is outside of all stages."""
+    lines = []
+    for room, path, tree in sources(package):
+        stage = Path(path).parts[1] if room == "trace" else ""
+        if stage not in STAGES:
+            continue
+        for line, name in imported_modules(tree, path):
+            if not name.startswith("nescio.trace."):
+                continue
+            target = name.split(".")[2]
+            if target not in STAGES[: STAGES.index(stage) + 1]:
+                lines.append(f"{path}:{line}: {stage} may not import {target} ({name})")
+    return lines
+
+
 def loaded_with_module(tree: ast.Module) -> Iterator[ast.stmt]:
     """Gives the import statements that run when the module is loaded: not those in functions or under TYPE_CHECKING."""
     todo: list[ast.AST] = list(tree.body)
@@ -186,6 +205,10 @@ def test_the_table_has_no_circle() -> None:
             assert room not in ARROW[other], f"{room} and {other} may import each other"
 
 
+def test_the_stages_of_the_engine_import_only_those_before_them() -> None:
+    assert stage_violations(PACKAGE) == []
+
+
 def test_core_loads_with_torch_and_numpy_alone() -> None:
     assert heavy_imports(PACKAGE, CORE) == []
 
@@ -229,6 +252,15 @@ def test_an_import_against_the_arrow_is_found(house: Path, text: str) -> None:
     (line,) = violations(house, ARROW)
     assert line.startswith("scores/bad.py:")
     assert "scores may not import batch" in line
+
+
+def test_a_stage_that_imports_a_later_one_is_found(house: Path) -> None:
+    write(house, "trace/rules/good.py", "from nescio.trace import norms\nfrom nescio.trace.rules import base\n")
+    write(house, "trace/api.py", "from nescio.trace.estimate import table\n")
+    assert stage_violations(house) == []
+    write(house, "trace/rules/bad.py", "def late():\n    from nescio.trace.probe import graph\n")
+    write(house, "trace/norms/bad.py", "from nescio.trace import api\n")
+    assert [line.split(":")[0] for line in stage_violations(house)] == ["trace/norms/bad.py", "trace/rules/bad.py"]
 
 
 @pytest.mark.parametrize("text", ["import nescio\n", "from nescio import score\n", "from .. import methods\n"])

@@ -27,6 +27,7 @@ COMPLETE = (
     "posteriors",
     "quantities",
     "scores",
+    "trace",
 )
 """The rooms whose public names all have a summary, the sections Args and Returns, and an example."""
 

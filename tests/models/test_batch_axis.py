@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nescio.models.batch_axis import Layout, candidates, find_layout
+from nescio.models.batch_axis import Layout, axes_from_shapes, axis_of_size, candidates, find_layout, grown
 
 LAYOUTS = {
     "batch first": lambda each: torch.stack(each),  # [N, 4, 5]
@@ -117,3 +117,31 @@ def test_only_named_dimensions_are_looked_at() -> None:
     assert not Layout(0, True, 3).fits((4, 3))
     assert not Layout(2, True, 3).fits((3, 3))
     assert not Layout(0, True, 3).fits((0, 3))
+
+
+def test_the_dimension_that_grows_with_the_batch() -> None:
+    one = [torch.Size([1, 4]), torch.Size([4, 1, 5]), torch.Size([3, 3]), torch.Size([6, 2])]
+    axes = (0, 1, None, 0)  # the third is shared by all inputs, the last has six rows an input
+    many = [grown(shape, axis, 3) for shape, axis in zip(one, axes, strict=True)]
+    assert many == [torch.Size([3, 4]), torch.Size([4, 3, 5]), torch.Size([3, 3]), torch.Size([18, 2])]
+    assert axes_from_shapes(one, many, 3) == list(zip(one, axes, strict=True))
+
+
+@pytest.mark.parametrize(
+    "one, many",
+    [
+        ([(1, 4)], [(3, 4), (3, 4)]),  # another number of tensors
+        ([(1, 4)], [(2, 4)]),  # not as many as there are inputs
+        ([(1, 4)], [(3, 12)]),  # along two dimensions
+        ([(1, 4)], [(3, 4, 1)]),  # another number of dimensions
+        ([(0, 4)], [(0, 4)]),  # nothing
+    ],
+)
+def test_shapes_that_do_not_tell(one: list[tuple[int, ...]], many: list[tuple[int, ...]]) -> None:
+    assert axes_from_shapes([torch.Size(s) for s in one], [torch.Size(s) for s in many], 3) is None
+
+
+def test_the_dimension_that_has_the_size_of_the_batch() -> None:
+    assert axis_of_size((3, 7), 3) == axis_of_size((3, 3, 5), 3) == 0
+    assert axis_of_size((7, 3, 5), 3) == 1
+    assert axis_of_size((7, 3), 3) is None and axis_of_size((7, 5, 3), 3) is None and axis_of_size((), 3) is None

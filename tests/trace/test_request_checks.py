@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+import nescio
 from nescio import trace
-from nescio.types import InputError, ModelError, NescioError
+from nescio.models import Classifier
+from nescio.types import InputError, ModelError, NescioError, NormSettings
 from tests.trace.test_model_kinds import net, pictures
 
 ERRORS: dict[str, tuple[Any, Any, type[Exception], str]] = {
@@ -39,14 +41,17 @@ def test_errors_say_what_was_expected_and_what_to_do(name: str) -> None:
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"norm": 3}, "expected norm=1 or norm=2; got 3"),
+        ({"norm": 3}, "expected norm to be 1 or 2, got 3"),
         ({"layers": "block"}, "expected layers='module' or layers='tensor'; got 'block'"),
         ({"select": ["conv9"]}, "select='conv9' matches no layer; the layers are: conv, norm, head"),
         ({"select": []}, "expected at least one layer in select"),
-        ({"sigma": -1.0, "samples": 2}, "expected a finite sigma of 0 or more; got -1.0"),
+        ({"sigma": -1.0, "samples": 2}, "expected sigma to be a finite number of at least 0, got -1.0"),
         ({"sigma": 0.1, "samples": 1.5}, "expected samples to be a whole number"),
-        ({"smoothing": "median"}, "expected smoothing='log' or smoothing='mean'"),
-        ({"chunk": 0}, "expected chunk to be a whole number of 1 or more"),
+        ({"classes": 2}, "expected classes to be a whole number of at least 3, got 2; or give 'exact' or 'auto'"),
+        ({"precision": "float16"}, "expected precision to be None or 'bfloat16', got 'float16'"),
+        ({"memory_gb": 0}, "expected memory_gb to be a finite number above 0, got 0"),
+        ({"smoothing": "median"}, "expected smoothing to be 'log' or 'mean', got 'median'"),
+        ({"chunk": 0}, "expected chunk to be a whole number of at least 1, got 0"),
     ],
     ids=str,
 )
@@ -55,3 +60,25 @@ def test_wrong_settings_are_named(settings: dict[str, Any], message: str) -> Non
         trace.class_gradients(net(), pictures(), **settings)
     with pytest.raises(NescioError):
         trace.class_gradients(net(), pictures(), **settings)
+
+
+def test_pairs_are_even() -> None:
+    request = NormSettings("classes", sigma=0.1, samples=3, pairs=True)
+    with pytest.raises(InputError, match="expected samples to be even, since copies come in pairs, got 3"):
+        trace.gradient_norms(Classifier(net()), pictures(), request)
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"tolerance": -1}, "expected tolerance to be a finite number of at least 0 and below 1"),
+        ({"tolerance": 1.0}, "expected tolerance to be"),
+        ({"classes": 1}, "expected classes to be a whole number of at least 3"),
+        ({"samples": "many"}, "expected samples to be a whole number of at least 0"),
+        ({"precision": "float16"}, "expected precision to be None or 'bfloat16'"),
+    ],
+)
+def test_settings_of_scores_are_checked(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        nescio.scores.REGrad(**settings)
+    assert words in str(error.value)

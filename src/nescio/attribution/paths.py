@@ -23,6 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from nescio.attribution.passes import Call, Run
 from nescio.attribution.places import FEATURES_LAST, Places
+from nescio.trace.backward.substitutes.batch_norm import scale_and_shift
 from nescio.trace.runtime.precision import round_off
 from nescio.types import InputError
 
@@ -41,9 +42,8 @@ def bias_of(module: nn.Module, y: Tensor | None = None) -> Tensor | None:
         mean, variance = module._buffers["running_mean"], module._buffers["running_var"]
         if mean is None or variance is None:
             return None
-        scale = (variance + module.eps).rsqrt()
-        scale = scale if module.weight is None else scale * module.weight.detach()
-        return -mean * scale if module.bias is None else module.bias.detach() - mean * scale
+        weight, bias = (None if p is None else p.detach() for p in (module.weight, module.bias))
+        return scale_and_shift(weight, bias, mean, variance, module.eps)[1]
     if isinstance(module, nn.MultiheadAttention):
         inner, out = module._parameters["in_proj_bias"], module.out_proj
         if inner is None or out.bias is None:  # both are there, or none is

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nescio.limits.pieces import Elementwise, MaxPool, Site
+from nescio.trace.backward.substitutes.batch_norm import by_channel, scale_and_shift
 
 if TYPE_CHECKING:
     from nescio.limits.passes import Pass, Tracked
@@ -104,9 +105,7 @@ def _batch_norm(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
     if named["training"] or named["running_mean"] is None:
         raise NotLinear("with the batch's own statistics")
     mean, var, weight, bias = (run.cast(named[n]) for n in ("running_mean", "running_var", "weight", "bias"))
-    gain = (var + named["eps"]).rsqrt() * (1.0 if weight is None else weight)
-    shift = (0.0 if bias is None else bias) - mean * gain
-    gain, shift = (v.view(1, -1, *[1] * (given.raw.ndim - 2)) for v in (gain, shift))
+    gain, shift = (by_channel(v, given.raw) for v in scale_and_shift(weight, bias, mean, var, named["eps"]))
     read = _reader(given)
     return run.operation(lambda rows: run.added(read(rows) * gain, shift), [given])
 

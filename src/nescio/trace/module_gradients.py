@@ -1,8 +1,8 @@
-"""Other readers of the same trace: gradients at the input, and values and gradients at the outputs of modules.
+"""Gradients at the input, and values and gradients at the outputs of modules, for given cotangents.
 
-The cotangents are [R, N, C], or a function of the logits [N, C] that gives them; each row is pulled back for the
-whole batch at once. Saliency maps read the input gradient, Grad-CAM and FullGrad the outputs of modules with their
-gradients.
+Cotangents are [R, N, C], or a function of the logits [N, C] that gives them; each of the R rows is pulled back for the
+whole batch at once. Saliency maps read the gradient at the input, Grad-CAM and FullGrad the outputs of modules with
+their gradients.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ Vectors = Tensor | Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class ModuleTrace:
-    """What one call of a module gave: its ``output`` and, for each cotangent, the ``gradient`` [R, *output shape]
-    there.
-    """
+    """One call of a module: its ``output`` and, for each cotangent, the ``gradient`` [R, *output shape] there."""
 
     module: str
     output: Tensor
@@ -49,15 +47,57 @@ class Trace:
 
 
 def input_gradients(model: Any, x: Any, cotangents: Vectors) -> Any:
-    """Gradients of ``Σ cotangent·logits`` at the input, [R, *shape of x] (a mapping gives a mapping)."""
+    """Compute the gradients of ``Σ cotangent·logits`` at the input. The model stays as it was.
+
+    Args:
+        model: an ``nn.Module`` or a `nescio.Classifier`; it is run in eval mode.
+        x: a batch of inputs [N, ...], or a mapping of argument names to tensors.
+        cotangents: [R, N, C], or a function from the logits [N, C] to them.
+
+    Returns:
+        Gradients [R, *shape of x]; for a mapping a mapping of those of its floating-point entries.
+
+    Raises:
+        InputError: the cotangents have another shape.
+        ModelError: autograd has no path from the logits to the input.
+
+    Example:
+        >>> import torch
+        >>> from nescio import trace
+        >>> likeliest = lambda logits: torch.nn.functional.one_hot(logits.argmax(1), 3).unsqueeze(0)
+        >>> trace.input_gradients(torch.nn.Linear(4, 3), torch.randn(5, 4), likeliest).shape
+        torch.Size([1, 5, 4])
+    """
     return output_gradients(model, x, cotangents, modules=()).inputs
 
 
 def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[str] | None = None) -> Trace:
-    """Values and gradients at the outputs of the named modules (None: every module without children), and at the input.
+    """Compute values and gradients at the outputs of modules, and gradients at the input. The model stays as it was.
 
     A module that is called more than once gives one entry a call; one whose output does not reach the logits gets
     zeros.
+
+    Args:
+        model: an ``nn.Module`` or a `nescio.Classifier`; it is run in eval mode.
+        x: a batch of inputs [N, ...], or a mapping of argument names to tensors.
+        cotangents: [R, N, C], or a function from the logits [N, C] to them.
+        modules: names of modules; None takes every module without children.
+
+    Returns:
+        A `Trace` with ``logits`` [N, C], the gradients at the ``inputs`` [R, *shape of x], and ``calls``: for each its
+        ``module``, ``output`` and ``gradient`` [R, *shape of the output].
+
+    Raises:
+        InputError: there is no module of that name, or the cotangents have another shape.
+        ModelError: autograd has no path from the logits to the input.
+
+    Example:
+        >>> import torch
+        >>> from nescio import trace
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> found = trace.output_gradients(model, torch.randn(5, 4), torch.ones(2, 5, 3), modules=["1"])
+        >>> [(call.module, call.output.shape, call.gradient.shape) for call in found.calls]
+        [('1', torch.Size([5, 8]), torch.Size([2, 5, 8]))]
     """
     classifier = Classifier.of(model)
     with modes.preserved(classifier), modes.tracing(classifier), CorrectedOps():
@@ -81,12 +121,12 @@ def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[
                 f"expected cotangents [R, {logits.shape[0]}, {logits.shape[1]}] (rows, inputs, classes) with R >= 1; "
                 f"got {list(vectors.shape)}"
             )
-        found = pull(logits, [*roots, *(edge for _, _, edge in seen)], vectors)
+        pulled = pull(logits, [*roots, *(edge for _, _, edge in seen)], vectors)
         zeros = [
             torch.zeros((len(vectors), *t.shape), dtype=t.dtype, device=t.device)
             for t in (*roots, *(y for _, y, _ in seen))
         ]
-        grads = [z if g is None else g.detach() for g, z in zip(found, zeros, strict=True)]
+        grads = [z if g is None else g.detach() for g, z in zip(pulled, zeros, strict=True)]
         calls = tuple(ModuleTrace(name, y, g) for (name, y, _), g in zip(seen, grads[len(roots) :], strict=True))
     return Trace(logits.detach(), _like(x, grads[: len(roots)]), calls)
 

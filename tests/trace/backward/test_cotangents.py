@@ -169,3 +169,17 @@ def test_a_probability_that_is_known_exactly() -> None:
 def test_an_unknown_row_is_named() -> None:
     with pytest.raises(ValueError, match="expected rows from classes, uniform, expected; got 'each'"):
         build("each", logits(1, 1, 2), 1, "log")
+
+
+def test_every_input_can_have_its_own_classes() -> None:
+    z = torch.randn(3 * 2, 5, dtype=torch.float64)
+    own = torch.tensor([[0, 4, 2], [3, 3, 1]])
+    for smoothing in ("log", "mean"):
+        found = cotangents.build("classes", z, 2, smoothing, own)
+        every = cotangents.build("classes", z, 2, smoothing)
+        for k in range(2):
+            for i in range(3):
+                torch.testing.assert_close(found.scale[k, i], every.scale[own[k, i], i])
+                torch.testing.assert_close(
+                    found.vectors[k, 2 * i : 2 * i + 2], every.vectors[own[k, i], 2 * i : 2 * i + 2]
+                )

@@ -26,37 +26,8 @@ from torch.autograd.graph import Node
 
 from nescio.trace import rules
 from nescio.trace.probe.row_moving_ops import constant, looks_up, moves
+from nescio.trace.runtime import autograd_names as names
 from nescio.types import ModelError
-
-CHAIN = {
-    "TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0", "SplitBackward0",
-    "SplitWithSizesBackward0", "UnbindBackward0", "UnsafeSplitBackward0", "TransposeBackward0",
-    "TransposeBackward1", "PermuteBackward0", "ViewBackward0", "ReshapeAliasBackward0", "UnsafeViewBackward0",
-    "UnsqueezeBackward0", "UnsqueezeBackward1", "SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2",
-    "SliceBackward0", "SelectBackward0",
-}  # fmt: skip
-"""Operations that only re-arrange one tensor."""
-
-UNARY = {
-    "SigmoidBackward0", "TanhBackward0", "ExpBackward0", "LogBackward0", "NegBackward0", "ReluBackward0",
-    "SoftplusBackward0", "ClampBackward0", "ClampBackward1", "ClampMinBackward0", "ClampMaxBackward0",
-}  # fmt: skip
-"""Operations on one tensor alone."""
-
-PRODUCTS = {"AddmmBackward0": ("mat1", 1), "MmBackward0": ("self", 0), "LinearBackward0": ("input", 0)}
-"""Matrix products: under which name they keep their data, and in which slot it is."""
-
-SPLITS = {"SplitBackward0", "SplitWithSizesBackward0", "UnsafeSplitBackward0", "UnbindBackward0"}
-"""The part of `CHAIN` that cuts a parameter into disjoint blocks."""
-
-PLAIN = {"TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0"}
-"""The part of `CHAIN` through which equal steps are known to address equal entries."""
-
-BLIND = "NotImplemented"
-"""In the name of an operation without a derivative: autograd warns there, and goes on with zeros."""
-
-DIMS = ("_saved_dim", "_saved_dim0", "_saved_dim1", "_saved_dims")
-"""Where operations keep the dimensions that they work along."""
 
 Chain = tuple[tuple[str, int, int], ...]
 """Steps (operation, which of its outputs, node)."""
@@ -108,7 +79,7 @@ class Graph:
             for slot, (child, output) in enumerate(node.next_functions):
                 if child is not None:
                     self._above[self._index[child]].append((i, slot, output))
-        leaves = {id(n.variable): i for i, n in enumerate(self.nodes) if n.name() == "torch::autograd::AccumulateGrad"}
+        leaves = {id(n.variable): i for i, n in enumerate(self.nodes) if n.name() == names.LEAF}
         self._leaves = {name: leaves[id(p)] for name, p in parameters.items() if id(p) in leaves}
         below = self._find_blind()
         lost = {name for name, leaf in self._leaves.items() if below[leaf]}
@@ -129,12 +100,12 @@ class Graph:
         """What the graph looks like, apart from the sizes of tensors: equal for two passes that did the same
         operations.
         """
-        names = {leaf: name for name, leaf in self._leaves.items()}
+        parameter_of = {leaf: name for name, leaf in self._leaves.items()}
         return tuple(
             (
-                names.get(i, n.name()),
+                parameter_of.get(i, n.name()),
                 tuple(self._index.get(c, -1) for c, _ in n.next_functions),
-                tuple(getattr(n, key, None) for key in DIMS),
+                tuple(getattr(n, key, None) for key in names.DIMS),
             )
             for i, n in enumerate(self.nodes)
         )
@@ -169,8 +140,8 @@ class Graph:
             if into != output:
                 continue
             node = self.nodes[above]
-            if node.name() in CHAIN or self._closed(above, slot, shape):
-                beyond = through or node.name() not in CHAIN
+            if node.name() in names.CHAIN or self._closed(above, slot, shape):
+                beyond = through or node.name() not in names.CHAIN
                 for k, meta in enumerate(node._input_metadata):
                     steps = () if beyond else (*chain, (node.name(), k, above))
                     yield from self._climb(name, above, k, steps, tuple(meta.shape), beyond)
@@ -181,12 +152,12 @@ class Graph:
     def _closed(self, i: int, slot: int, shape: tuple[int, ...]) -> bool:
         """Whether no input enters an operation on parameters, as far as it can be told, nor their number."""
         name, operands = self.nodes[i].name(), self.nodes[i].next_functions
-        if self._fixed[i] or name in UNARY:
+        if self._fixed[i] or name in names.UNARY:
             return not self.active[i]
         if not self._tracked or self.active[i]:
             return False
-        if name in PRODUCTS:
-            kept, data = PRODUCTS[name]
+        if name in names.PRODUCTS:
+            kept, data = names.PRODUCTS[name]
             x = getattr(self.nodes[i], f"_saved_{kept}")
             return operands[data][0] is not None or (x is not None and x.untyped_storage().data_ptr() in self._held)
         alike = self.output_shape(i) == shape
@@ -198,7 +169,7 @@ class Graph:
 
     def _find_blind(self) -> list[bool]:
         """For each node: is it used by an operation that autograd has no derivative of."""
-        blind = [BLIND in node.name() for node in self.nodes]
+        blind = [names.BLIND in node.name() for node in self.nodes]
         for i in reversed(range(len(self.nodes))):
             for j in self._below(i):
                 blind[j] = blind[j] or blind[i]
@@ -233,9 +204,9 @@ def summable(uses: Sequence[Use]) -> bool:
     if len(uses) == 1:
         return True
     steps = [step for use in uses for step in use.chain]
-    cuts = {node for name, _, node in steps if name in SPLITS}
-    shapes = {tuple((name, 0 if name in SPLITS else output) for name, output, _ in use.chain) for use in uses}
-    return all(name in PLAIN | SPLITS for name, _, _ in steps) and len(cuts) <= 1 and len(shapes) == 1
+    cuts = {node for name, _, node in steps if name in names.SPLITS}
+    shapes = {tuple((name, 0 if name in names.SPLITS else output) for name, output, _ in use.chain) for use in uses}
+    return all(name in names.PLAIN | names.SPLITS for name, _, _ in steps) and len(cuts) <= 1 and len(shapes) == 1
 
 
 def _walk(root: Node) -> list[Any]:

@@ -15,28 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ALONG = {
-    "GatherBackward0", "IndexSelectBackward0", "SortBackward0", "SortBackward1", "TopkBackward0", "KthvalueBackward0",
-}  # fmt: skip
-"""Operations that move along one dimension of one tensor."""
-
-MOVERS = ALONG | {
-    "IndexBackward0", "IndexPutBackward0", "IndexAddBackward0", "IndexCopyBackward0", "IndexReduceBackward0",
-    "ScatterBackward0", "ScatterBackward1", "ScatterAddBackward0", "ScatterReduceBackward0", "MaskedSelectBackward0",
-    "MaskedScatterBackward0", "TakeBackward0", "PutBackward0",
-}  # fmt: skip
+from nescio.trace.runtime import autograd_names as names
 
 
 def looks_up(node: Any) -> bool:
     """Whether an operation picks rows by an index; what comes out depends on the data even if the rows do not."""
-    return node.name() in MOVERS or node.name().startswith("Embedding")
+    return node.name() in names.MOVERS or node.name().startswith(names.EMBEDDINGS)
 
 
 def constant(node: Any, storages: Collection[int]) -> bool:
     """Whether an operation picks rows by an index that the model holds: it lies in one of these pieces of memory."""
-    if node.name() not in ("IndexBackward0", "IndexSelectBackward0", "EmbeddingBackward0"):
+    if node.name() not in (names.INDEX, names.INDEX_SELECT, names.EMBEDDING):
         return False
-    saved = node._saved_index if node.name() == "IndexSelectBackward0" else node._saved_indices
+    saved = node._saved_index if node.name() == names.INDEX_SELECT else node._saved_indices
     indices = [i for i in ([saved] if isinstance(saved, Tensor) else saved) if i is not None]
     held = all(i.untyped_storage().data_ptr() in storages for i in indices)
     return held and not any(0 in i.stride() for i in indices)  # one that is repeated may be so for every input
@@ -47,13 +38,13 @@ def moves(node: Any, inputs: int) -> bool:
     if inputs == 1 or not looks_up(node):
         return False
     shape = _shape(node)
-    if node.name() == "IndexBackward0" and shape is not None:
+    if node.name() == names.INDEX and shape is not None:
         indices = node._saved_indices
         if indices and indices[0] is not None and shape[0] == inputs and _in_turn(indices[0], inputs):
             return False
         masks = any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices)
         return masks or any(i is not None and shape[d] % inputs == 0 for d, i in enumerate(indices))
-    if node.name() in ALONG and shape:
+    if node.name() in names.ALONG and shape:
         dim = node._saved_dim
         return shape[dim - (1 << 64) if dim >= 1 << 63 else dim] % inputs == 0  # −1 is kept as an unsigned number
     return True

@@ -17,18 +17,19 @@ from torch import Tensor
 
 from nescio.trace.norms import Form, Local, Outer
 from nescio.trace.rules import Context, added, operand, rule
+from nescio.trace.runtime import autograd_names as names
 from nescio.trace.runtime.gpu import kernels
 
 
-@rule(("ConvolutionBackward0", 1), ("DataConvolutionBackward", 1))
+@rule((names.CONVOLUTION, 1), (names.DATA_CONVOLUTION, 1))
 def weight(c: Context, delta: Tensor) -> Form | None:
     """``y = W ⋆ x + b``."""
-    if c.node.name() == "DataConvolutionBackward":
+    if c.node.name() == names.DATA_CONVOLUTION:
         transposed, x = False, operand(c.node.saved_tensors[0])
         stride, padding, dilation, groups = c.node.geometry
     else:
-        names = ("transposed", "input", "stride", "padding", "dilation", "groups")
-        transposed, x, stride, padding, dilation, groups = (getattr(c.node, f"_saved_{name}") for name in names)
+        saved = ("transposed", "input", "stride", "padding", "dilation", "groups")
+        transposed, x, stride, padding, dilation, groups = (getattr(c.node, f"_saved_{name}") for name in saved)
         x = operand(x)
     kernel, flat = c.shape[2:], operand(delta).flatten(0, 1)
     if transposed:
@@ -39,7 +40,7 @@ def weight(c: Context, delta: Tensor) -> Form | None:
     return Outer(a.movedim(1, 2).flatten(2, 3), d.movedim(2, 3).flatten(3, 4))
 
 
-@rule(("ConvolutionBackward0", 2), ("DataConvolutionBackward", 2), exact=True)
+@rule((names.CONVOLUTION, 2), (names.DATA_CONVOLUTION, 2), exact=True)
 def bias(c: Context, delta: Tensor) -> Form | None:
     """One value a channel, added at every position."""
     return Local(c.layout.front(added(delta, tuple(range(3, delta.dim()))), 1).sum(2))

@@ -11,39 +11,40 @@ from torch import Tensor
 
 from nescio.trace.norms import Form, Local
 from nescio.trace.rules import Context, any_dim, full, rule
+from nescio.trace.runtime import autograd_names as names
 
 
-@rule(("ExpandBackward0", 0), ("AddBackward0", 0), ("SubBackward0", 0), batch=any_dim, exact=True)
+@rule((names.EXPAND, 0), (names.ADD, 0), (names.SUB, 0), batch=any_dim, exact=True)
 def same(c: Context, delta: Tensor) -> Form | None:
     """``y = p`` or ``y = p + x``."""
     return _broadcast(c, full(delta))
 
 
-@rule(("AddBackward0", 1), batch=any_dim, exact=True)
+@rule((names.ADD, 1), batch=any_dim, exact=True)
 def added(c: Context, delta: Tensor) -> Form | None:
     """``y = x + α p``."""
     return _broadcast(c, full(delta) * float(c.saved("alpha")))
 
 
-@rule(("SubBackward0", 1), batch=any_dim, exact=True)
+@rule((names.SUB, 1), batch=any_dim, exact=True)
 def subtracted(c: Context, delta: Tensor) -> Form | None:
     """``y = x − α p``."""
     return _broadcast(c, full(delta) * -float(c.saved("alpha")))
 
 
-@rule(("MulBackward0", 0), batch=any_dim, exact=True)
+@rule((names.MUL, 0), batch=any_dim, exact=True)
 def factor_left(c: Context, delta: Tensor) -> Form | None:
     """``y = p x``."""
     return _broadcast(c, full(delta) * c.saved("other"))
 
 
-@rule(("MulBackward0", 1), batch=any_dim, exact=True)
+@rule((names.MUL, 1), batch=any_dim, exact=True)
 def factor_right(c: Context, delta: Tensor) -> Form | None:
     """``y = x p``."""
     return _broadcast(c, full(delta) * c.saved("self"))
 
 
-@rule(("PreluKernelBackward0", 1), batch=any_dim, exact=True)
+@rule((names.PRELU, 1), batch=any_dim, exact=True)
 def prelu(c: Context, delta: Tensor) -> Form | None:
     """``y = max(x, 0) + p min(x, 0)``."""
     return _broadcast(c, full(delta) * c.saved("self").clamp(max=0))

@@ -9,13 +9,14 @@ from torch import Tensor
 
 from nescio.trace.norms import Form, Rows
 from nescio.trace.rules import Context, full, rule
+from nescio.trace.runtime import autograd_names as names
 
 
 def _leading(node: Any, dims: int) -> Sequence[int]:
     return range(max(1, dims - 1))
 
 
-@rule(("EmbeddingBackward0", 0), batch=_leading)
+@rule((names.EMBEDDING, 0), batch=_leading)
 def table(c: Context, delta: Tensor) -> Form | None:
     """Equal indices of one input add up; the padding index gets no gradient."""
     if c.saved("scale_grad_by_freq"):

@@ -10,21 +10,22 @@ from torch import Tensor
 
 from nescio.trace.norms import Form, Local, Outer
 from nescio.trace.rules import Context, added, operand, rule
+from nescio.trace.runtime import autograd_names as names
 
 
-@rule(("AddmmBackward0", 2))
+@rule((names.ADDMM, 2))
 def addmm_weight(c: Context, delta: Tensor) -> Form | None:
     """``y = β b + α x W``."""
     return _weight(c, c.node._saved_mat1, delta, float(c.saved("alpha")))
 
 
-@rule(("MmBackward0", 1))
+@rule((names.MM, 1))
 def mm_weight(c: Context, delta: Tensor) -> Form | None:
     """``y = x W``."""
     return _weight(c, c.node._saved_self, delta)
 
 
-@rule(("AddmmBackward0", 0), exact=True)
+@rule((names.ADDMM, 0), exact=True)
 def addmm_bias(c: Context, delta: Tensor) -> Form | None:
     """``y = β b + α x W`` with one b for all rows."""
     if len(c.shape) != 1:
@@ -32,7 +33,7 @@ def addmm_bias(c: Context, delta: Tensor) -> Form | None:
     return Local(added(c.layout.front(delta, 1), 2) * float(c.saved("beta")))
 
 
-@rule(("LinearBackward0", 1), batch=lambda node, dims: range(max(1, dims - 1)))
+@rule((names.LINEAR, 1), batch=lambda node, dims: range(max(1, dims - 1)))
 def linear_weight(c: Context, delta: Tensor) -> Form | None:
     """``y = x Wᵀ + b`` kept as one operation (some back ends)."""
     x = operand(c.node._saved_input)
@@ -42,7 +43,7 @@ def linear_weight(c: Context, delta: Tensor) -> Form | None:
     return Outer(a.unsqueeze(1), c.layout.front(operand(delta), 1).flatten(2, -2).unsqueeze(2))
 
 
-@rule(("LinearBackward0", 2), batch=lambda node, dims: range(max(1, dims - 1)), exact=True)
+@rule((names.LINEAR, 2), batch=lambda node, dims: range(max(1, dims - 1)), exact=True)
 def linear_bias(c: Context, delta: Tensor) -> Form | None:
     """``y = x Wᵀ + b``."""
     return Local(added(c.layout.front(delta, 1).flatten(2, -2), 2))

@@ -15,23 +15,18 @@ from torch import Tensor
 from nescio.trace.backward.substitutes import batch_norm, layer_norm
 from nescio.trace.norms import Form, Local
 from nescio.trace.rules import Context, full, rule
+from nescio.trace.runtime import autograd_names as names
 from nescio.trace.runtime.gpu import kernels
 
-BATCH_NORMS = {
-    "NativeBatchNormBackward0": "eps", "CudnnBatchNormBackward0": "epsilon", "MiopenBatchNormBackward0": "epsilon",
-    "AffineBatchNormBackward": None,
-}  # fmt: skip
-"""Names of the operation, and under which name it keeps ε (None: our own, which keeps things its own way)."""
 
-
-@rule(*((name, 1) for name in BATCH_NORMS))
+@rule(*((name, 1) for name in names.BATCH_NORMS))
 def batch_norm_weight(c: Context, delta: Tensor) -> Form | None:
     """``Σ δ x̂`` over positions."""
     sums = _batch_norm_sums(c, delta)
     return None if sums is None else Local(c.layout.front(sums[0], 1).sum(2))
 
 
-@rule(*((name, 2) for name in BATCH_NORMS))
+@rule(*((name, 2) for name in names.BATCH_NORMS))
 def batch_norm_bias(c: Context, delta: Tensor) -> Form | None:
     """``Σ δ`` over positions."""
     sums = _batch_norm_sums(c, delta)
@@ -45,7 +40,7 @@ def _batch_norm_sums(c: Context, delta: Tensor) -> tuple[Tensor, Tensor] | None:
     """
     if "sums" in c.shared:
         return c.shared["sums"]
-    eps_name = BATCH_NORMS[c.node.name()]
+    eps_name = names.BATCH_NORMS[c.node.name()]
     if eps_name is None and kernels(c.node.saved_tensors[0]) is not None:
         grad, *sums = batch_norm.pulled(c.node, delta)
         c.node.ready = delta, grad
@@ -58,8 +53,7 @@ def _batch_norm_sums(c: Context, delta: Tensor) -> tuple[Tensor, Tensor] | None:
         if c.saved("training"):
             return None
         x, mean, var, eps = (c.saved(k) for k in ("input", "running_mean", "running_var", eps_name))
-    shape = (1, -1, *(1,) * (x.dim() - 2))
-    normal = (x - mean.view(shape)) * (var + eps).rsqrt().view(shape)
+    normal = (x - batch_norm.by_channel(mean, x)) * batch_norm.by_channel((var + eps).rsqrt(), x)
     d = full(delta)
     space = tuple(range(3, d.dim()))
     # a cotangent at a time: the products stay in the cache
@@ -73,20 +67,20 @@ def _leading(node: Any, dims: int) -> Sequence[int]:
     return range(max(1, dims - len(node._saved_normalized_shape)))
 
 
-@rule(("NativeLayerNormBackward0", 1), batch=_leading)
+@rule((names.LAYER_NORM, 1), batch=_leading)
 def layer_norm_weight(c: Context, delta: Tensor) -> Form | None:
     """``x̂ = (x − mean) · rstd`` over the last dimensions, with the statistics that the forward saved."""
     normal = (c.saved("input") - c.saved("result1")) * c.saved("result2")
     return _trailing(c, full(delta) * normal)
 
 
-@rule(("DataLayerNormBackward", 1), batch=lambda node, dims: range(max(1, dims - 1)))
+@rule((names.DATA_LAYER_NORM, 1), batch=lambda node, dims: range(max(1, dims - 1)))
 def data_layer_norm_weight(c: Context, delta: Tensor) -> Form | None:
     """As `layer_norm_weight`, from a kernel's sums."""
     return _data_layer_norm(c, delta)[0]
 
 
-@rule(("DataLayerNormBackward", 2), batch=lambda node, dims: range(max(1, dims - 1)))
+@rule((names.DATA_LAYER_NORM, 2), batch=lambda node, dims: range(max(1, dims - 1)))
 def data_layer_norm_bias(c: Context, delta: Tensor) -> Form | None:
     """As `layer_norm_bias`, from a kernel's sums."""
     return _data_layer_norm(c, delta)[1]
@@ -106,13 +100,13 @@ def _data_layer_norm(c: Context, delta: Tensor) -> tuple[Form, Form]:
     return c.shared["sums"]
 
 
-@rule(("FusedRmsNormBackward0", 1), batch=_leading)
+@rule((names.RMS_NORM, 1), batch=_leading)
 def rms_norm_weight(c: Context, delta: Tensor) -> Form | None:
     """``x̂ = x · rstd``."""
     return _trailing(c, full(delta) * (c.saved("input") * c.saved("result1")))
 
 
-@rule(("NativeLayerNormBackward0", 2), batch=_leading)
+@rule((names.LAYER_NORM, 2), batch=_leading)
 def layer_norm_bias(c: Context, delta: Tensor) -> Form | None:
     """``Σ δ`` over positions."""
     return _trailing(c, full(delta))
@@ -125,7 +119,7 @@ def _trailing(c: Context, product: Tensor) -> Form:
     return Local(rows.flatten(2, -keep - 1).sum(2).flatten(2))
 
 
-@rule(("NativeGroupNormBackward0", 1))
+@rule((names.GROUP_NORM, 1))
 def group_norm_weight(c: Context, delta: Tensor) -> Form | None:
     """Statistics for each input and group of channels."""
     x, groups = c.saved("input"), int(c.saved("group"))
@@ -134,7 +128,7 @@ def group_norm_weight(c: Context, delta: Tensor) -> Form | None:
     return _channels(c, full(delta) * normal.view(x.shape))
 
 
-@rule(("NativeGroupNormBackward0", 2))
+@rule((names.GROUP_NORM, 2))
 def group_norm_bias(c: Context, delta: Tensor) -> Form | None:
     """``Σ δ`` over positions."""
     return _channels(c, full(delta))
@@ -146,7 +140,7 @@ def _channels(c: Context, product: Tensor) -> Form:
     return Local(c.layout.front(product, 1).sum(2))
 
 
-@rule(("RepeatBackward0", 0))
+@rule((names.REPEAT, 0))
 def repeated(c: Context, delta: Tensor) -> Form | None:
     """A vector repeated for every input, as instance norm does with its affine parameters."""
     if len(c.shape) != 1 or delta.dim() != 2:

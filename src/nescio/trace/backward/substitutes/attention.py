@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nescio.trace.backward.pull import folded
+from nescio.trace.runtime import autograd_names as names
 from nescio.trace.runtime.gpu import kernels
 
 LONGEST = 512
@@ -29,7 +30,7 @@ WIDEST = 64
 
 def short(nodes: Iterable[Any]) -> bool:
     """Whether a pass used fused attention, on short sequences only."""
-    fused = [n for n in nodes if n.name().startswith("ScaledDotProduct")]
+    fused = [n for n in nodes if n.name().startswith(names.FUSED_ATTENTION)]
     return bool(fused) and all(max(n._saved_query.shape[-2], n._saved_key.shape[-2]) <= LONGEST for n in fused)
 
 
@@ -74,8 +75,7 @@ class Packed(torch.autograd.Function):
     def forward(ctx: Any, qkv: Tensor, heads: int, first: bool) -> Tensor:
         ctx.heads, ctx.first = heads, first
         ctx.save_for_backward(qkv)
-        out = F.scaled_dot_product_attention(*_heads(qkv, heads, first))
-        return out.permute(0, 2, 1, 3).flatten(2) if first else out.permute(2, 0, 1, 3).flatten(2)
+        return attended(qkv, heads, first)
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
@@ -91,6 +91,12 @@ class Packed(torch.autograd.Function):
             return (out,)
 
         return *folded(deltas[0], run), None, None
+
+
+def attended(qkv: Tensor, heads: int, first: bool) -> Tensor:
+    """Attention of queries, keys and values in one tensor, as `Packed` takes and gives it."""
+    out = F.scaled_dot_product_attention(*_heads(qkv, heads, first))
+    return out.permute(*((0, 2, 1, 3) if first else (2, 0, 1, 3))).flatten(2)
 
 
 def _heads(qkv: Tensor, heads: int, first: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -125,7 +131,28 @@ def arguments(
     return query, key, value, query.shape[3] ** -0.5 if scale is None else scale
 
 
-def multi_head(
+class SelfAttention(NamedTuple):
+    """A call of `F.multi_head_attention_forward` on x [B, T, E] (``first``) or [T, B, E], without anything special."""
+
+    x: Tensor
+    heads: int
+    first: bool
+    inner: tuple[Tensor, Tensor | None]
+    """Weight and bias of the projection to queries, keys and values."""
+    outer: tuple[Tensor, Tensor | None]
+    """Weight and bias of the projection behind attention."""
+
+    def projected(self) -> Tensor:
+        """Queries, keys and values side by side, [.., .., 3·E]."""
+        return F.linear(self.x, *self.inner)
+
+    def finished(self, out: Tensor) -> tuple[Tensor, None]:
+        """What the function returns, from what attention gives, [.., .., E]."""
+        result = F.linear(out, *self.outer)
+        return (result.transpose(0, 1) if self.first else result), None
+
+
+def self_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -146,18 +173,23 @@ def multi_head(
     use_separate_proj_weight: bool = False,
     *rest: Any,
     **others: Any,
-) -> tuple[Tensor, None] | None:
-    """`F.multi_head_attention_forward` for a plain self-attention; None for a call that is left to PyTorch."""
-    if not (query is key is value) or query.dim() != 3 or in_proj_weight is None or kernels(query) is None:
+) -> SelfAttention | None:
+    """A call of `F.multi_head_attention_forward` as plain self-attention; None for one that is left to PyTorch."""
+    if not (query is key is value) or query.dim() != 3 or in_proj_weight is None:
         return None
     special = (bias_k, bias_v, key_padding_mask, attn_mask)
     if any(t is not None for t in special) or add_zero_attn or use_separate_proj_weight or need_weights:
         return None
-    if (dropout_p and training) or embed_dim_to_check // num_heads > WIDEST:
+    if dropout_p and training:
         return None
     first = query.transpose(0, 1).is_contiguous() and not query.is_contiguous()
     x = query.transpose(0, 1) if first else query
-    out = F.linear(
-        Packed.apply(F.linear(x, in_proj_weight, in_proj_bias), num_heads, first), out_proj_weight, out_proj_bias
-    )
-    return (out.transpose(0, 1) if first else out), None
+    return SelfAttention(x, num_heads, first, (in_proj_weight, in_proj_bias), (out_proj_weight, out_proj_bias))
+
+
+def multi_head(*args: Any, **kwargs: Any) -> tuple[Tensor, None] | None:
+    """`F.multi_head_attention_forward` for a plain self-attention; None for a call that is left to PyTorch."""
+    call = self_attention(*args, **kwargs)
+    if call is None or kernels(call.x) is None or call.x.shape[2] // call.heads > WIDEST:
+        return None
+    return call.finished(Packed.apply(call.projected(), call.heads, call.first))

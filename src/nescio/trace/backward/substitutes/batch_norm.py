@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nescio.trace.backward.pull import folded
+from nescio.trace.runtime import autograd_names as names
 from nescio.trace.runtime.gpu import kernels
 
 
@@ -38,10 +39,8 @@ class AffineBatchNorm(torch.autograd.Function):
     ) -> Tensor:
         if value is not None:
             return value
-        scale = (var + eps).rsqrt() if weight is None else weight * (var + eps).rsqrt()
-        shift = -mean * scale if bias is None else bias - mean * scale
-        shape = (1, -1, *(1,) * (x.dim() - 2))
-        return laid_out(torch.addcmul(shift.view(shape), x, scale.view(shape)))
+        scale, shift = scale_and_shift(weight, bias, mean, var, eps)
+        return laid_out(torch.addcmul(by_channel(shift, x), x, by_channel(scale, x)))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -54,10 +53,9 @@ class AffineBatchNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, _, var = ctx.saved_tensors
-        scale = (var + ctx.eps).rsqrt() if weight is None else weight * (var + ctx.eps).rsqrt()
+        x, weight, mean, var = ctx.saved_tensors
         if kernels(x) is None:
-            grad = deltas[0] * scale.view(1, -1, *(1,) * (x.dim() - 2))
+            grad = deltas[0] * by_channel(scale_and_shift(weight, None, mean, var, ctx.eps)[0], x)
         else:
 
             def run(g: Tensor) -> tuple[Tensor]:
@@ -66,6 +64,31 @@ class AffineBatchNorm(torch.autograd.Function):
 
             (grad,) = folded(deltas[0], run)
         return grad, None, None, None, None, None, None, None
+
+
+def scale_and_shift(
+    weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """``s = γ/√(v + ε)`` and ``t = β − s m`` of every channel."""
+    scale = (var + eps).rsqrt() if weight is None else weight * (var + eps).rsqrt()
+    return scale, -mean * scale if bias is None else bias - mean * scale
+
+
+def by_channel(t: Tensor, like: Tensor) -> Tensor:
+    """One number a channel, in a shape that goes with ``like`` [B, channels, *space]."""
+    return t.view(1, -1, *(1,) * (like.dim() - 2))
+
+
+def normalised(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """``γ (x − m)/√(v + ε) + β`` step by step, in at least single precision, so that autograd differentiates it."""
+    y = (wide(x) - mean) * (wide(var) + eps).rsqrt()
+    y = y if weight is None else y * by_channel(weight, x)
+    return (y if bias is None else y + by_channel(bias, x)).to(x.dtype)
+
+
+def wide(x: Tensor) -> Tensor:
+    """The tensor in at least single precision."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def laid_out(y: Tensor) -> Tensor:
@@ -94,7 +117,7 @@ def activated(y: Tensor, value: Tensor, gate: Tensor, inplace: bool) -> Tensor |
     With ``inplace`` y itself becomes that: whoever still holds it goes on from the activation.
     """
     node: Any = y.grad_fn
-    if node is None or node.name() != "AffineBatchNormBackward" or node.gate is not None or y._is_view():
+    if node is None or node.name() != names.AFFINE_BATCH_NORM or node.gate is not None or y._is_view():
         return None
     return AffineBatchNorm.apply(*node.arguments, y.detach_().copy_(value) if inplace else value, gate)
 

@@ -7,6 +7,7 @@ from a rule, and the probe compares that with the model's own convolution.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -36,12 +37,9 @@ class DataConvolution(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        stride, padding, dilation, groups = ctx.geometry
-        reach = zip(x.shape[2:], deltas[0].shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
-        more = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in reach]
 
         def transposed(delta: Tensor) -> Tensor:
-            return torch.ops.aten.convolution(delta, weight, None, stride, padding, dilation, True, more, groups)
+            return data_gradient(delta, weight, x.shape[2:], *ctx.geometry)
 
         def run(g: Tensor) -> tuple[Tensor]:
             rows = g.flatten(0, 1)
@@ -51,6 +49,15 @@ class DataConvolution(torch.autograd.Function):
 
         grad = folded(deltas[0], run)[0] if x.is_cuda and x.dim() == 4 else transposed(deltas[0])
         return grad, None, None, None, None, None, None
+
+
+def data_gradient(
+    delta: Tensor, weight: Tensor, size: Sequence[int], stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    """The gradient at an input of this ``size`` in space: the transposed convolution of that at the output."""
+    reach = zip(size, delta.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
+    more = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in reach]
+    return torch.ops.aten.convolution(delta, weight, None, stride, padding, dilation, True, more, groups)
 
 
 def arguments(

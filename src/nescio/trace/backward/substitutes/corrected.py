@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from nescio import inputs
 from nescio.models import Classifier
-from nescio.trace.backward.substitutes.batch_norm import laid_out
+from nescio.trace.backward.substitutes.batch_norm import by_channel, laid_out, normalised, wide
 from nescio.trace.backward.substitutes.cdist import distances
 
 FIXED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
@@ -36,8 +36,8 @@ class CorrectedOps(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         substitute = _SUBSTITUTES.get(func)
-        found = None if substitute is None else substitute(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {})) if found is None else found
+        result = None if substitute is None else substitute(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {})) if result is None else result
 
 
 def doubled(classifier: Classifier, x: Any) -> Tensor:
@@ -61,8 +61,8 @@ def _batch_norm(
     """`F.batch_norm`; None for a call that is left to PyTorch."""
     if training or running_mean is None or running_var is None or not _broken(input, 2):
         return None
-    shape = (1, -1, *(1,) * (input.dim() - 2))
-    return laid_out(_affine(input, running_mean.view(shape), running_var.view(shape), weight, bias, eps))
+    mean, var = by_channel(running_mean, input), by_channel(running_var, input)
+    return laid_out(normalised(input, mean, var, weight, bias, eps))
 
 
 def _instance_norm(
@@ -77,12 +77,12 @@ def _instance_norm(
 ) -> Tensor | None:
     """`F.instance_norm`; None for a call that is left to PyTorch."""
     if not use_input_stats:
-        found = _batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-        return None if found is None else found.contiguous()
+        result = _batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        return None if result is None else result.contiguous()
     if running_mean is not None or not _broken(input, 3) or input[0, 0].numel() < 2:
         return None
-    var, mean = torch.var_mean(_wide(input), tuple(range(2, input.dim())), correction=0, keepdim=True)
-    return _affine(input, mean, var, weight, bias, eps).contiguous()
+    var, mean = torch.var_mean(wide(input), tuple(range(2, input.dim())), correction=0, keepdim=True)
+    return normalised(input, mean, var, weight, bias, eps).contiguous()
 
 
 def _group_norm(func: Callable[..., Tensor]) -> Callable[..., Tensor | None]:
@@ -96,18 +96,6 @@ def _group_norm(func: Callable[..., Tensor]) -> Callable[..., Tensor | None]:
 
 def _broken(x: Tensor, least: int) -> bool:
     return x.device.type == "cpu" and x.dim() >= least and x.layout == torch.strided and x.is_floating_point()
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def _affine(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """``γ (x − m)/√(v + ε) + β``, worked out in at least single precision."""
-    shape = (1, -1, *(1,) * (x.dim() - 2))
-    y = (_wide(x) - mean) * (_wide(var) + eps).rsqrt()
-    y = y if weight is None else y * weight.view(shape)
-    return (y if bias is None else y + bias.view(shape)).to(x.dtype)
 
 
 def _inner(norm: Callable[..., Tensor | None]) -> Callable[..., Tensor | None]:

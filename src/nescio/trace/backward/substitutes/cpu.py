@@ -7,12 +7,11 @@
     self-attention     the gradients of queries, keys and values are laid side by side, where PyTorch fills three
                        tensors of all of them with zeros and adds these up
 
-On a GPU `nescio.trace.backward.substitutes` has kernels for these.
+On a GPU `backward.substitutes.folding` has kernels for these.
 """
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
@@ -21,12 +20,12 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from nescio.trace.backward.pull import folded
-from nescio.trace.backward.substitutes import convolution as data_convolution
+from nescio.trace.backward.substitutes import convolution
 from nescio.trace.backward.substitutes.activations import ACTIVATIONS
+from nescio.trace.backward.substitutes.attention import attended, self_attention
 
 _CONVOLUTIONS = (F.conv2d, torch.conv2d)
 _SMOOTH = ACTIVATIONS - {F.relu, torch.relu, F.relu6, F.hardtanh, F.leaky_relu}
-_ATTENTION = inspect.signature(F.multi_head_attention_forward)
 _FEW = 8
 """Input channels that are few: as many as a vector register holds."""
 
@@ -41,12 +40,12 @@ class OnCPU(TorchFunctionMode):
         x = args[0] if args else kwargs.get("input")
         if not isinstance(x, Tensor) or x.device.type != "cpu" or not x.requires_grad or not torch.is_grad_enabled():
             return func(*args, **kwargs)
-        if func in _CONVOLUTIONS and (call := data_convolution.arguments(*args, **kwargs)) is not None:
+        if func in _CONVOLUTIONS and (call := convolution.arguments(*args, **kwargs)) is not None:
             return _Convolution.apply(*call)
         if func is F.max_pool2d and (window := _window(*args, **kwargs)) is not None:
             return _MaxPool.apply(x, *window)
-        if func is F.multi_head_attention_forward and (done := _attended(*args, **kwargs)) is not None:
-            return done
+        if func is F.multi_head_attention_forward and (own := self_attention(*args, **kwargs)) is not None:
+            return own.finished(attended(own.projected(), own.heads, own.first))
         if func in _SMOOTH and not kwargs.get("inplace") and not any(isinstance(a, bool) for a in args[1:]):
             more = {name: value for name, value in kwargs.items() if name != "input"}
             return _Activation.apply(x, lambda root: func(root, *args[1:], **more))
@@ -81,10 +80,10 @@ class _MaxPool(torch.autograd.Function):
         back = torch.ops.aten.max_pool2d_with_indices_backward.grad_input
 
         def run(g: Tensor) -> tuple[Tensor]:
-            found = _like(x, len(g))
-            for one, into in zip(g, found, strict=True):
+            gradients = _like(x, len(g))
+            for one, into in zip(g, gradients, strict=True):
                 back(one, x, *ctx.window, at, grad_input=into)
-            return (found,)
+            return (gradients,)
 
         return *folded(deltas[0], run), *[None] * len(ctx.window)
 
@@ -126,38 +125,15 @@ class _Convolution(torch.autograd.Function):
                 rows = rows.contiguous(memory_format=torch.channels_last)
             if few:  # the gradient of every patch, added up where patches overlap
                 patches = rows.flatten(2).transpose(1, 2) @ weight.flatten(1)
-                found = F.fold(
+                gradient = F.fold(
                     patches.transpose(1, 2), ctx.shape, weight.shape[2:],
                     dilation=dilation, padding=padding, stride=stride,
                 )  # fmt: skip
             else:
-                reach = zip(ctx.shape, rows.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
-                more = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in reach]
-                found = torch.ops.aten.convolution(rows, weight, None, stride, padding, dilation, True, more, groups)
-            return (found.unflatten(0, g.shape[:2]),)
+                gradient = convolution.data_gradient(rows, weight, ctx.shape, *ctx.geometry)
+            return (gradient.unflatten(0, g.shape[:2]),)
 
         return *folded(deltas[0], run), *[None] * 6
-
-
-def _attended(*args: Any, **kwargs: Any) -> tuple[Tensor, None] | None:
-    """`F.multi_head_attention_forward` for a plain self-attention; None for a call that is left to PyTorch."""
-    call = _ATTENTION.bind(*args, **kwargs)
-    call.apply_defaults()
-    given = call.arguments
-    x, heads = given["query"], given["num_heads"]
-    if not (x is given["key"] is given["value"]) or x.ndim != 3 or given["in_proj_weight"] is None:
-        return None
-    if any(given[name] is not None for name in ("bias_k", "bias_v", "key_padding_mask", "attn_mask")):
-        return None
-    if given["add_zero_attn"] or given["need_weights"] or (given["dropout_p"] and given["training"]):
-        return None
-    first = x.transpose(0, 1).is_contiguous() and not x.is_contiguous()
-    inner = F.linear(x.transpose(0, 1) if first else x, given["in_proj_weight"], given["in_proj_bias"])
-    parts = inner.unflatten(2, (3, heads, -1)).permute(*((2, 0, 3, 1, 4) if first else (2, 1, 3, 0, 4)))
-    out = F.scaled_dot_product_attention(*parts.unbind(0))
-    out = out.permute(*((0, 2, 1, 3) if first else (2, 0, 1, 3))).flatten(2)
-    out = F.linear(out, given["out_proj_weight"], given["out_proj_bias"])
-    return (out.transpose(0, 1) if first else out), None
 
 
 def _last(x: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""When memory runs out: fewer inputs, fewer cotangents, copies in parts, and the same numbers."""
+"""The table chunk by chunk. When memory runs out: fewer inputs, fewer cotangents, copies in parts, the same numbers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nescio._common import memory
 from nescio.models import Classifier
 from nescio.trace.backward import pull as backward
 from nescio.trace.backward.cotangents import blocks
+from nescio.trace.estimate import entries
 from nescio.trace.estimate.entries import Settings, split_norms
 from nescio.trace.probe.layers import find_layers
 from nescio.trace.probe.passes import forward
-from nescio.trace.runtime import batch_sizes
 from nescio.types import ModelError, NormSettings
 from tests.trace.helpers import SMOOTH, close, identical, ready, state
 from tests.trace.subjects import make
@@ -160,31 +160,25 @@ def test_other_errors_are_not_taken_for_it() -> None:
         trace.class_gradients(Broken(9, ERRORS["cpu"]), inputs())
 
 
-@pytest.mark.parametrize("copies", [1, 5, 100])
-@pytest.mark.parametrize("rows", [1, 10, 1000])
-@pytest.mark.parametrize("activations", [1e3, 1e6, 1e8])
-def test_the_choice_keeps_to_its_budget(
-    activations: float, rows: int, copies: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gradients = activations / 3
-    for device in (torch.device("cpu"), torch.device("cuda")):
-        for free in (1e6, 1e9, 1e11):
-            monkeypatch.setattr(memory, "free_bytes", lambda device, free=free: free)
-            many, at_once = batch_sizes.choose(device, activations, gradients, rows, copies)
-            assert many >= 1
-            assert 1 <= at_once <= rows
-            least = copies * (activations + gradients)
-            used = many * copies * (activations + at_once * gradients)
-            assert used <= free * memory.SHARE or (many, at_once) == (1, 1) or used <= least
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 1e12)
-    assert batch_sizes.choose(torch.device("cuda"), 1e6, 1e5, 10)[1] == 10
+def test_as_many_cotangents_at_once_as_take_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    wide = [nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 4, 3, padding=1), nn.ReLU()]
+    narrow = [part for _ in range(12) for part in (nn.Conv2d(4, 4, 3, padding=1), nn.Tanh())]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 300)]
+    model = nn.Sequential(*wide, *narrow, *head).double().eval()
+    x = torch.randn(2, 1, 12, 12, dtype=torch.float64)
+    exact = trace.class_gradients(model, x).norms
+    blocks: list[tuple[int, int]] = []
+    plain = entries.visit
 
+    def visit(logits: Tensor, nodes: Any, lowest: Any, vectors: Tensor, read: Any) -> None:
+        blocks.append((len(nodes), len(vectors)))
+        plain(logits, nodes, lowest, vectors, read)
 
-def test_more_memory_is_never_less_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    work = []
-    for free in (1e5, 1e6, 1e7, 1e8, 1e9):
-        monkeypatch.setattr(memory, "free_bytes", lambda device, free=free: free)
-        many, at_once = batch_sizes.choose(torch.device("cpu"), 1e5, 1e4, 20, 3)
-        work.append(many * at_once)
-    assert work == sorted(work)
-    assert work[0] == 1
+    monkeypatch.setattr(entries, "visit", visit)
+    found = trace.class_gradients(model, x, classes=40, memory_gb=4e-3)
+    deep = max(blocks)[1]  # of the rows through all layers
+    assert max(rows for _, rows in blocks) == 8 * deep  # the first layer's output is eight times as large as the others
+    assert (found.norms[:, :, -1] / exact[:, :, -1] - 1).abs().max() < 1e-9
+    plenty = trace.class_gradients(model, x, classes=40)
+    torch.testing.assert_close(found.norms, plenty.norms, rtol=1e-9, atol=1e-12)

@@ -1,0 +1,151 @@
+"""Entries that are completed: exactly where classes have layers in proportion, and otherwise near what is exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nescio import trace
+from nescio.models import Classifier
+from nescio.trace.estimate import completion
+from nescio.trace.estimate.cut import HEAVY, Cut, Level, plan_cut
+from nescio.trace.estimate.table import TableBuilder
+from nescio.trace.probe.layers import Layers
+from nescio.types import NormSettings
+from tests.trace.estimate.helpers import DECAY, deep, pictures, tables, total
+
+
+def test_classes_are_drawn_in_proportion() -> None:
+    weights = torch.tensor([[0.0, 1.0], [6.0, 1.0], [2.0, 1.0], [0.0, 1.0], [4.0, 0.0]], dtype=torch.float64)
+    drawn = completion._draw(weights, 12)
+    assert drawn.shape == (12, 2)
+    assert drawn[:, 0].bincount(minlength=5).tolist() == [0, 6, 2, 0, 4]
+    assert drawn[:, 1].bincount(minlength=5).tolist() == [3, 3, 3, 3, 0]
+    assert completion._draw(torch.zeros(5, 1, dtype=torch.float64), 3).max() <= 4
+
+
+def completed(table: Tensor, p: Tensor, cut: Cut) -> tuple[Tensor, Tensor, list[tuple[int, Tensor]]]:
+    """What comes of a table of norms [C, N, L] that is known only where the cut computes it, and the rows it took."""
+    names = tuple(str(i) for i in range(table.shape[2]))
+    taken: list[tuple[int, Tensor]] = []
+
+    def rows(start: int, stop: int | None, chosen: Any) -> Tensor:
+        taken.append((start, chosen))
+        return table.gather(0, chosen.unsqueeze(2).expand(-1, -1, table.shape[2]))[:, :, start:stop]
+
+    z: Any = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(completion.cotangents, "build", lambda *a: a[4])
+        layers = Layers(names, tuple((name,) for name in names))
+        values, spread = completion.complete(z, 1, "log", p, layers, cut, table[:, :, cut.top :], True, rows)
+    return values, spread, taken
+
+
+TWO = Cut(9, (Level(5, 3, 8), Level(0, 2, 4)), 0.0)
+
+
+@given(seed=st.integers(0, 10_000))
+def test_layers_in_the_same_proportion_for_every_class_are_completed_exactly(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.rand(30, 2, 1, generator=generator, dtype=torch.float64) + 0.1
+    table = table * (torch.rand(1, 2, 11, generator=generator, dtype=torch.float64) + 0.1)
+    p = torch.randn(2, 30, generator=generator, dtype=torch.float64).softmax(1)
+    values, spread, _ = completed(table, p, TWO)
+    torch.testing.assert_close(values, table, rtol=1e-10, atol=0)
+    assert float(spread.max()) < 1e-6
+
+
+@given(seed=st.integers(0, 10_000))
+def test_what_a_level_computes_stays_and_the_rest_follows_the_level_before(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.rand(30, 2, 11, generator=generator, dtype=torch.float64) + 0.1
+    p = torch.randn(2, 30, generator=generator, dtype=torch.float64).softmax(1)
+    values, spread, taken = completed(table, p, TWO)
+    torch.testing.assert_close(values[:, :, 9:], table[:, :, 9:])
+    assert [start for start, _ in taken] == [5, 0] and [len(chosen) for _, chosen in taken] == [11, 6]
+    for start, chosen in taken:
+        at = chosen.unsqueeze(2).expand(-1, -1, 11)
+        own, errors = values.gather(0, at), spread.gather(0, at)
+        torch.testing.assert_close(own[:, :, start:], table.gather(0, at)[:, :, start:])
+        assert not errors[:, :, start:].any()
+        likely = len(chosen) // 3
+        assert torch.equal(chosen[:likely].T, p.topk(likely, 1).indices)
+    for i in range(2):
+        drawn = taken[1][1][2:, i]
+        relative = table[drawn, i, 9].square()
+        means = (table[drawn, i, :5].square() / relative[:, None]).mean(0)
+        means = means / (table[drawn, i, 5:9].square().sum(1) / relative).mean()
+        others = [c for c in range(30) if c not in taken[1][1][:, i]]
+        wanted = values[others, i, 5:9].square().sum(1, keepdim=True) * means
+        torch.testing.assert_close(values[others, i, :5].square(), wanted)
+        assert (spread[others, i, :5] > 0).all()
+
+
+def test_with_every_class_computed_the_estimate_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = deep(classes=7, layers=6), pictures(3)
+    whole = Cut(4, (Level(2, 7, 0), Level(0, 7, 0)), 0.0)
+    monkeypatch.setattr("nescio.trace.estimate.table.plan_cut", lambda *_: whole)
+    found, wanted = tables(model, x, tolerance=0.02), trace.reference.class_gradients(model, x)
+    torch.testing.assert_close(found.norms, wanted.norms, rtol=1e-9, atol=0)
+    assert found.spread is not None and not found.spread.any()
+
+
+def test_rows_that_were_computed_are_exact() -> None:
+    model, x = deep(), pictures(9)
+    exact, found = tables(model, x), tables(model, x, decay=DECAY, tolerance=0.02)
+    assert found.spread is not None
+    cut = plan_cut(12, [1.0] * 24, "exact", DECAY, 0.02)
+    assert cut is not None
+    known = found.spread[:, :, cut.floor : cut.top].eq(0).all(2)
+    assert (known.sum(1) == HEAVY).all()
+    torch.testing.assert_close(found.norms[known][:, cut.floor :], exact.norms[known][:, cut.floor :])
+
+
+def test_many_classes_from_few_rows() -> None:
+    model, x = deep(classes=200, layers=8, width=64), pictures(30, 64)
+    exact = trace.class_gradients(model, x)
+    few = trace.class_gradients(model, x, classes=40)
+    assert few.norms.shape == exact.norms.shape and few.spread is not None and few.error is not None
+    torch.testing.assert_close(few.norms[:, :, -1], exact.norms[:, :, -1])  # the last layer is computed for every class
+    apart = (total(few, 0.0) / total(exact, 0.0) - 1).abs()
+    assert apart.median() < 0.06 and apart.max() < 0.25
+    more = (total(trace.class_gradients(model, x, classes=160), 0.0) / total(exact, 0.0) - 1).abs()
+    assert more.median() < apart.median()
+    whole = trace.class_gradients(model, x, classes=200)
+    assert whole.spread is None and torch.equal(whole.norms, exact.norms)
+
+
+def test_auto_is_exact_for_few_classes() -> None:
+    x = pictures(4)
+    for classes, estimated in ((40, False), (41, True)):
+        found = trace.class_gradients(deep(classes, 6), x, classes="auto")
+        assert (found.spread is not None) == estimated and (found.error is not None) == estimated
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"decay": DECAY, "tolerance": 0.02},
+        {"classes": 20},
+        {"classes": 28},
+        {"sigma": 0.05, "samples": 4, "pairs": True, "decay": DECAY, "tolerance": 0.02, "classes": 20},
+    ],
+)
+def test_estimates_do_not_depend_on_the_batch(settings: dict[str, Any]) -> None:
+    wide = settings.get("classes") == 28  # for two levels of rows
+    model, x = (deep(140, 24, 140), pictures(6, 140)) if wide else (deep(60), pictures(6))
+    cut = TableBuilder(Classifier.of(model), x[:2], ("classes",), NormSettings("classes", **settings)).cut()
+    assert cut is not None and len(cut.levels) == 1 + wide
+    whole = tables(model, x, **settings).norms
+    least = 1 + ("tolerance" in settings)  # one alone is computed exactly then
+    alone = torch.cat([tables(model, x[i : i + least], **settings).norms for i in range(0, len(x), least)])
+    torch.testing.assert_close(alone, whole, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(tables(model, x.flip(0), **settings).norms.flip(0), whole, rtol=1e-9, atol=1e-12)
+    request = NormSettings("classes", **settings)
+    some = trace.gradient_norms(Classifier.of(model), x, request, chunk=4)["classes"].norms
+    torch.testing.assert_close(some, whole, rtol=1e-9, atol=1e-12)
