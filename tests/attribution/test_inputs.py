@@ -221,19 +221,21 @@ def test_models_are_put_back_after_a_failure() -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("name", ["ua_backprop", "gradient", "integrated_gradients"])
-def test_inputs_made_in_inference_mode(name: str, inside: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "settings"), [("ua_backprop", {}), ("gradient", {}), ("integrated_gradients", {"steps": 5})]
+)
+def test_inputs_made_in_inference_mode(name: str, settings: dict[str, Any], inside: bool) -> None:
     x = torch.randint(0, 20, (3, 5), generator=torch.Generator().manual_seed(0))
     torch.manual_seed(0)
     for ensemble, given in (
         (posteriors.DeepEnsemble([mlp(0), mlp(1)]), torch.randn(3, 6).double()),
         (posteriors.DeepEnsemble([Text(), Text()]), x),
     ):
-        wanted = explain(ensemble, given, name)
+        wanted = explain(ensemble, given, name, **settings)
         with torch.inference_mode():
             made = given.clone()
-            found = explain(ensemble, made, name) if inside else None
-        found = found or explain(ensemble, made, name)
+            found = explain(ensemble, made, name, **settings) if inside else None
+        found = found or explain(ensemble, made, name, **settings)
         torch.testing.assert_close(found.maps, wanted.maps, rtol=0, atol=0)
 
 

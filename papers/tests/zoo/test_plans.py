@@ -34,16 +34,19 @@ def test_the_networks_are_those_of_torchvision_but_for_the_stem() -> None:
         (zoo.resnet18_cifar, torchvision.models.resnet18, 10),
         (zoo.resnet152_cifar, torchvision.models.resnet152, 100),
     ):
-        own = {name: tuple(value.shape) for name, value in make(classes).state_dict().items()}
-        theirs = {name: tuple(v.shape) for name, v in known(num_classes=classes).state_dict().items()}
+        with torch.device("meta"):  # shapes alone
+            networks = make(classes), known(num_classes=classes)
+        own, theirs = ({name: tuple(v.shape) for name, v in net.state_dict().items()} for net in networks)
         assert own.pop("conv1.weight") == (64, 3, 3, 3) and theirs.pop("conv1.weight") == (64, 3, 7, 7)
         assert own == theirs
 
 
 def test_resnet152_computes_what_torchvisions_does() -> None:
-    own, theirs = zoo.resnet152_cifar(100, seed=0).eval(), torchvision.models.resnet152(num_classes=100).eval()
+    own = zoo.resnet152_cifar(100, seed=0).eval()
+    with torch.device("meta"):
+        theirs = torchvision.models.resnet152(num_classes=100).eval()
     theirs.conv1, theirs.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
-    theirs.load_state_dict(own.state_dict())
+    theirs.load_state_dict(own.state_dict(), assign=True)
     x = torch.randn(1, 3, 8, 8)
     torch.testing.assert_close(own(x), theirs(x))
 
