@@ -10,7 +10,6 @@ forward passes of the same batch.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import math
 import warnings
@@ -20,7 +19,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from measure import machine, peak_bytes, save, seconds
+from measure import arguments, device_in_tf32, machine, peak_bytes, save, seconds
 from torch import Tensor, nn
 
 from nescio import trace
@@ -161,16 +160,10 @@ def table(results: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Measure, print, save."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--batch", nargs="+", type=int, default=[16, 1])
+    parser = arguments(__doc__, "gradients", list(MODELS))
     parser.add_argument("--peers", nargs="*", default=["vmap", "backpack"])
-    parser.add_argument("--name", help="name of the result file; default: gradients-DEVICE")
     args = parser.parse_args()
-    device = torch.device(args.device)
-    if device.type == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    device = device_in_tf32(args.device)
     results: list[dict[str, Any]] = []
     result = {"machine": machine(device), "classes": CLASSES, "results": results}
     for model, batch in ((m, b) for m in args.models for b in args.batch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,24 @@ def peak_bytes(run: Callable[[], Any], device: torch.device) -> int:
         done.set()
         watcher.join()
     return max(0, peak[0] - before) * page
+
+
+def arguments(description: str, name: str, models: Sequence[str]) -> argparse.ArgumentParser:
+    """The options of a benchmark that measures models on a device, in batches."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--models", nargs="+", default=list(models), choices=list(models))
+    parser.add_argument("--batch", nargs="+", type=int, default=[16, 1])
+    parser.add_argument("--name", help=f"name of the result file; default: {name}-DEVICE")
+    return parser
+
+
+def device_in_tf32(name: str) -> torch.device:
+    """The device; on a GPU products are in TF32 from now on."""
+    device = torch.device(name)
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    return device
 
 
 def machine(device: torch.device) -> dict[str, Any]:

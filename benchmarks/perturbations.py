@@ -11,13 +11,12 @@ dropout both are one pass and the last layer for every draw. ``ratio`` is the me
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from gradients import CLASSES, MODELS
-from measure import machine, save, seconds
+from measure import arguments, device_in_tf32, machine, save, seconds
 from torch import Tensor, nn
 
 import nescio
@@ -99,16 +98,10 @@ def table(results: list[dict[str, Any]], head: bool) -> str:
 
 def main() -> None:
     """Measure, print, save."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--batch", nargs="+", type=int, default=[16, 1])
+    parser = arguments(__doc__, "perturbations", list(MODELS))
     parser.add_argument("--samples", type=int, default=20)
-    parser.add_argument("--name", help="name of the result file; default: perturbations-DEVICE")
     args = parser.parse_args()
-    device = torch.device(args.device)
-    if device.type == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    device = device_in_tf32(args.device)
     results: list[dict[str, Any]] = []
     result = {"machine": machine(device), "classes": CLASSES, "results": results}
     for model, batch in ((m, b) for m in args.models for b in args.batch):

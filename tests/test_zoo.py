@@ -1,15 +1,14 @@
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
 from nescio import zoo
 from nescio.types import InputError
+from tests import toy_data
 
-
-def blobs(count=120, seed=0):
-    random = torch.Generator().manual_seed(seed)
-    y = torch.arange(count) % 3
-    return torch.randn(count, 2, generator=random) * 0.3 + torch.eye(3)[y][:, :2] * 3, y
+blobs = partial(toy_data.blobs, spread=0.3)
 
 
 def network(seed=0):

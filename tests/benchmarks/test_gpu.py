@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,13 +17,6 @@ from nescio_papers import zoo
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 pytest.importorskip("torchvision")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def path() -> Iterator[None]:
-    sys.path.insert(0, str(BENCHMARKS))
-    yield
-    sys.path.remove(str(BENCHMARKS))
 
 
 @pytest.fixture(scope="module")

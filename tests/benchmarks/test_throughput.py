@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 pytest.importorskip("torchvision")
-
-
-@pytest.fixture(autouse=True)
-def path() -> Iterator[None]:
-    sys.path.insert(0, str(BENCHMARKS))
-    yield
-    sys.path.remove(str(BENCHMARKS))
 
 
 def test_a_small_case_runs(tmp_path: Path) -> None:

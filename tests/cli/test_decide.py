@@ -9,6 +9,7 @@ from nescio import decide
 from nescio.cli import main
 from nescio.data import write_table
 from nescio.data.tables import read_table
+from tests.cli.helpers import refusal
 
 SIZE = 400
 
@@ -47,13 +48,7 @@ def truth():
 def fails(capsys, run, *words):
     """Status 2, one line that holds the words, and no new file."""
     before = sorted(os.listdir())
-    capsys.readouterr()
-    try:
-        assert run() == 2
-    except SystemExit as stop:
-        assert stop.code == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1, error
+    error = refusal(capsys, run)
     for word in words:
         assert word in error
     assert sorted(os.listdir()) == before

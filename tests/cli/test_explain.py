@@ -16,6 +16,7 @@ from nescio import attribution, plots, posteriors, zoo
 from nescio.batch.map_files import MapFiles
 from nescio.cli import explain as command
 from nescio.cli import main
+from tests.cli.helpers import refusal
 
 KINDS = ("epistemic", "aleatoric", "total")
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -107,18 +108,6 @@ def rows(out="maps"):
         return list(csv.DictReader(file))
 
 
-def said(capsys, status, run):
-    """What is on standard error: one line."""
-    try:
-        assert run() == status
-    except SystemExit as stop:
-        assert stop.code == status
-    error = capsys.readouterr().err
-    assert error.startswith("nescio")
-    assert error.count("\n") == 1, error
-    return error
-
-
 def test_many_classes_are_taken_together(folder, capsys):
     np.savez("x.npz", x=np.random.default_rng(0).random((2, 4), np.float32))
     assert explain(model="many", data="x.npz") == 0
@@ -126,8 +115,8 @@ def test_many_classes_are_taken_together(folder, capsys):
     assert all(abs(float(row["residual_total"])) < 1e-5 * float(row["total"]) for row in rows())
     assert explain("--set", "classes=exact", model="many", data="x.npz") == 0
     assert "least likely" not in capsys.readouterr().out
-    assert "expected classes= to be 'auto'" in said(
-        capsys, 2, lambda: explain("--set", "classes=few", model="many", data="x.npz")
+    assert "expected classes= to be 'auto'" in refusal(
+        capsys, lambda: explain("--set", "classes=few", model="many", data="x.npz")
     )
 
 
@@ -178,7 +167,7 @@ def test_a_second_run_replaces_the_first_and_none_writes_among_its_inputs(folder
     assert Path("photos/maps.csv").read_text() == before
     capsys.readouterr()
     for out in ("photos", "photos/maps"):
-        error = said(capsys, 2, lambda out=out: explain(out=out))
+        error = refusal(capsys, lambda out=out: explain(out=out))
         assert "expected a folder that is not inside of photos" in error
 
 
@@ -321,8 +310,8 @@ def test_tokens_are_named_with_their_places(folder, monkeypatch, capsys):
     assert labels == {"0: the", "1: film", "2: the", "3: pad"}
     Path("words.txt").write_text("pad\n")
     capsys.readouterr()
-    assert "at least 4 words, one for each token, but the file has 1" in said(
-        capsys, 2, lambda: explain("--names", "words.txt", model="tokens", data="x.npz", out="short")
+    assert "at least 4 words, one for each token, but the file has 1" in refusal(
+        capsys, lambda: explain("--names", "words.txt", model="tokens", data="x.npz", out="short")
     )
 
 
@@ -347,8 +336,8 @@ def test_one_prediction_has_no_epistemic_part(folder, capsys):
     assert "there is no epistemic part" in capsys.readouterr().out
     with np.load("maps/x.npz-0.maps.npz") as held:
         assert sorted(held.files) == ["probabilities", "total"]
-    error = said(
-        capsys, 2, lambda: explain("--posterior", "single", "--of", "epistemic", model="table", data="x.npz", out="e")
+    error = refusal(
+        capsys, lambda: explain("--posterior", "single", "--of", "epistemic", model="table", data="x.npz", out="e")
     )
     assert "at least 2 members" in error
 
@@ -396,7 +385,7 @@ def test_what_cannot_be_used_is_said_in_one_line(folder, capsys, arguments, mess
     Path("empty").mkdir()
     Path("short.txt").write_text("a\nb\n")
     given = ["--out", "maps"] if "--out" not in arguments else []
-    error = said(capsys, 2, lambda: main(["explain", "--model", "explained_models:table", *arguments, *given]))
+    error = refusal(capsys, lambda: main(["explain", "--model", "explained_models:table", *arguments, *given]))
     assert message in error
     assert not Path("maps").exists()
 

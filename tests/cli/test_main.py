@@ -16,6 +16,7 @@ from torch import nn
 
 import nescio
 from nescio.cli import main, parser
+from tests.cli.helpers import refusal
 
 MODELS = """
 import torch
@@ -74,18 +75,6 @@ def read_csv(path):
     with Path(path).open(newline="") as file:
         rows = list(csv.DictReader(file))
     return {name: [float(row[name]) for row in rows] for name in rows[0]}
-
-
-def fails(capsys, status, run):
-    """What is on standard error: one line, without a traceback."""
-    try:
-        assert run() == status
-    except SystemExit as stop:
-        assert stop.code == status
-    error = capsys.readouterr().err
-    assert error.startswith("nescio")
-    assert error.count("\n") == 1, error
-    return error
 
 
 def test_score_writes_index_methods_prediction_and_probability(folder, capsys):
@@ -216,7 +205,7 @@ def test_no_inputs_give_a_table_without_rows(folder):
 def test_bad_input_is_one_sentence_and_status_2(folder, capsys, arguments, words):
     before = sorted(os.listdir())
     extra = arguments.pop("extra", [])
-    assert words in fails(capsys, 2, lambda: score("--method", "regrad", *extra, **arguments))
+    assert words in refusal(capsys, lambda: score("--method", "regrad", *extra, **arguments))
     assert [name for name in sorted(os.listdir()) if name != "__pycache__"] == before
 
 
@@ -224,11 +213,11 @@ def test_training_data_without_labels_are_said(folder, capsys):
     x = np.zeros((5, 4), dtype=np.float32)
     run = lambda: score("--method", "knn", "--fit", "train.npz")  # noqa: E731
     np.savez("train.npz", x=x)
-    assert "expected an array named 'y' in train.npz, but it holds: x" in fails(capsys, 2, run)
+    assert "expected an array named 'y' in train.npz, but it holds: x" in refusal(capsys, run)
     np.savez("train.npz", x=x, y=np.zeros(4, dtype=np.int64))
-    assert "--fit: expected as many labels y as inputs x in train.npz, but got 4 and 5" in fails(capsys, 2, run)
+    assert "--fit: expected as many labels y as inputs x in train.npz, but got 4 and 5" in refusal(capsys, run)
     np.savez("train.npz", x=x, y=np.zeros(5))
-    assert "whole numbers, one class index for each input" in fails(capsys, 2, run)
+    assert "whole numbers, one class index for each input" in refusal(capsys, run)
     np.savez("train.npz", x=x, y=np.zeros(5, dtype=np.int64))
     with warnings.catch_warnings():
         warnings.simplefilter("default")
@@ -239,7 +228,7 @@ def test_training_data_without_labels_are_said(folder, capsys):
 
 def test_the_end_of_the_output_name_is_checked_before_any_work(folder, capsys, monkeypatch):
     monkeypatch.setattr("nescio.models.load", lambda *_, **__: pytest.fail("work was done"))
-    fails(capsys, 2, lambda: score(out="scores.xlsx"))
+    refusal(capsys, lambda: score(out="scores.xlsx"))
 
 
 def test_a_full_disk_leaves_no_part(folder, capsys, monkeypatch):
@@ -247,20 +236,22 @@ def test_a_full_disk_leaves_no_part(folder, capsys, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("os.fsync", full)
-    assert "No space left on device" in fails(capsys, 2, lambda: score("--method", "entropy"))
+    assert "No space left on device" in refusal(capsys, lambda: score("--method", "entropy"))
     assert not [name for name in os.listdir() if "scores" in name]
 
 
 def test_what_is_unforeseen_is_said_without_a_traceback_and_shown_with_debug(folder, capsys):
     run = lambda *more: score("--method", "entropy", *more, model="climodels:Broken")  # noqa: E731
-    error = fails(capsys, 1, run)
+    error = refusal(capsys, run, status=1)
     assert "SystemError: the disk of the universe is full; run again with --debug" in error
     with pytest.raises(SystemError, match="universe"):
         run("--debug")
 
 
 def test_an_interrupt_gives_130_and_leaves_nothing(folder, capsys):
-    assert "interrupted" in fails(capsys, 130, lambda: score("--method", "entropy", model="climodels:interrupted"))
+    assert "interrupted" in refusal(
+        capsys, lambda: score("--method", "entropy", model="climodels:interrupted"), status=130
+    )
     assert "scores.csv" not in os.listdir()
     with pytest.raises(KeyboardInterrupt):
         score("--debug", model="climodels:interrupted")
@@ -271,7 +262,7 @@ def test_an_interrupt_while_the_commands_are_imported_is_a_sentence(monkeypatch,
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nescio.cli.import_module", interrupted)
-    assert "interrupted; nothing was written" in fails(capsys, 130, lambda: main(["methods"]))
+    assert "interrupted; nothing was written" in refusal(capsys, lambda: main(["methods"]), status=130)
 
 
 def test_methods_in_three_formats(capsys):
@@ -315,10 +306,10 @@ def test_missing_packages_are_named_with_the_command_that_installs_them(folder, 
         return real(name, *more)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    assert "pip install 'nescio[files]'" in fails(capsys, 2, lambda: score(out="scores.parquet"))
+    assert "pip install 'nescio[files]'" in refusal(capsys, lambda: score(out="scores.parquet"))
     (folder / "w.safetensors").write_bytes(b"")
-    assert "pip install 'nescio[files]'" in fails(capsys, 2, lambda: score("--weights", "w.safetensors"))
-    assert "pip install 'nescio[demo]'" in fails(capsys, 2, lambda: main(["demo"]))
+    assert "pip install 'nescio[files]'" in refusal(capsys, lambda: score("--weights", "w.safetensors"))
+    assert "pip install 'nescio[demo]'" in refusal(capsys, lambda: main(["demo"]))
 
 
 def test_demo_prints_the_table_and_writes_the_page(tmp_path, monkeypatch, capsys):
@@ -347,7 +338,7 @@ def test_demo_prints_the_table_and_writes_the_page(tmp_path, monkeypatch, capsys
 )
 def test_demo_refuses_bad_arguments(tmp_path, monkeypatch, capsys, arguments, words):
     monkeypatch.chdir(tmp_path)
-    assert words in fails(capsys, 2, lambda: main(["demo", *arguments]))
+    assert words in refusal(capsys, lambda: main(["demo", *arguments]))
     assert os.listdir() == []
 
 

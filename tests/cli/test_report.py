@@ -13,6 +13,7 @@ import nescio
 from nescio import posteriors
 from nescio.cli import main
 from nescio.data.sources import open_data
+from tests.cli.helpers import refusal
 from tests.report.reported import opened, write
 from tests.report.test_comparison_page import Reader
 
@@ -171,18 +172,6 @@ def test_texts_have_bars_of_tokens(tmp_path):
     assert "<blockquote>" in page and "<i> a film" not in page and "[CLS]" not in page
 
 
-def said(capsys, run):
-    """What is on standard error: one line."""
-    capsys.readouterr()
-    try:
-        assert run() == 2
-    except SystemExit as stop:
-        assert stop.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith("nescio") and error.count("\n") == 1, error
-    return error
-
-
 def test_wrong_arguments_are_one_sentence_and_leave_nothing(capsys):
     Path("short.txt").write_text("1\n2\n")
     np.savez("short.npz", x=np.load("reference.npz")["x"][:3])
@@ -202,9 +191,9 @@ def test_wrong_arguments_are_one_sentence_and_leave_nothing(capsys):
         (("--method", "mahalanobis"), "wrong.json", "expected training data for 'mahalanobis'"),
         (("--ood", "nowhere"), "wrong.json", "expected a data file at nowhere"),
     ):
-        assert words in said(capsys, lambda arguments=arguments, out=out: report(*arguments, out=out)), words
+        assert words in refusal(capsys, lambda arguments=arguments, out=out: report(*arguments, out=out)), words
     assert not Path("wrong.json").exists() and not Path("r.pdf").exists()
     Path("same.json").write_text("[]")
-    assert "expected another file than that of --data" in said(
+    assert "expected another file than that of --data" in refusal(
         capsys, lambda: report(source="same.json", out="same.json")
     )

@@ -15,6 +15,7 @@ from nescio.batch import columns
 from nescio.cli import main
 from nescio.data import read_table
 from nescio.data.parts import MANIFEST, RUNS, Parts
+from tests.full_disk import full_after
 
 MODELS = """
 import torch
@@ -327,17 +328,9 @@ def test_ctrl_c_and_sigterm_keep_the_rows_of_a_slow_model_and_say_how_to_go_on(f
 @pytest.mark.parametrize("good", [5, 18])
 def test_a_full_disk_keeps_what_was_done_and_says_so(folder, capsys, monkeypatch, ending, good):
     assert score(out=f"whole.{ending}") == 0
-    calls, real = [0], os.fsync
-
-    def full(descriptor):
-        calls[0] += 1
-        if calls[0] > good:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(descriptor)
-
     capsys.readouterr()
     with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", full)
+        patch.setattr("os.fsync", full_after(good))
         assert score(out=f"s.{ending}") == 2
     error = capsys.readouterr().err
     kept = 4 * ((good - 1) // 2)

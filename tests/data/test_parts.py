@@ -1,6 +1,5 @@
 """Tables in parts: what is kept, what is refused, and that the joined file does not depend on how it was parted."""
 
-import errno
 import json
 import os
 import pickle
@@ -12,6 +11,7 @@ from nescio.data import read_table, write_table
 from nescio.data.parts import MANIFEST, RUNS, Parts, clean, part_rows
 from nescio.data.sources import Problem
 from nescio.types import InputError
+from tests.full_disk import full_after
 
 ENDINGS = [".parquet", ".csv", ".json"]
 
@@ -211,16 +211,8 @@ def test_a_damaged_manifest_is_said(tmp_path):
 
 @pytest.mark.parametrize(("patience", "good", "kept"), [(0, 0, 0), (0, 1, 0), (0, 3, 4), (0, 6, 8), (1e9, 6, 0)])
 def test_a_full_disk_leaves_what_the_manifest_lists(tmp_path, monkeypatch, patience, good, kept):
-    calls, real = [0], os.fsync
-
-    def full(descriptor):
-        calls[0] += 1
-        if calls[0] > good:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(descriptor)
-
     monkeypatch.setattr("nescio.data.parts.PATIENCE", patience)
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", full_after(good))
     with pytest.raises(InputError, match="No space left on device"), opened(tmp_path / "p", 40) as parts:
         fill(parts)
     monkeypatch.undo()

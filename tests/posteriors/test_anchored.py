@@ -7,18 +7,13 @@ from nescio.posteriors.ensemble import DeepEnsemble
 from nescio.posteriors.saving import load
 from nescio.training import Recipe, Step, seeded
 from nescio.types import InputError, ModelError
+from tests.toy_data import blobs
 
 RECIPE = Recipe(epochs=5, batch_size=30, lr=0.02, optimizer="adam", schedule="constant")
 
 
 def network():
     return nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 3))
-
-
-def blobs(count=120, seed=0):
-    source = torch.Generator().manual_seed(seed)
-    y = torch.arange(count) % 3
-    return torch.randn(count, 2, generator=source) * 0.4 + torch.eye(3)[y][:, :2] * 3, y
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from nescio.posteriors.saving import load
 from nescio.posteriors.temperature import Temperature
 from nescio.training import Recipe, Step, seeded
 from nescio.types import InputError, ModelError, Posterior
+from tests.toy_data import blobs
 
 RECIPE = Recipe(epochs=6, batch_size=32, lr=0.02, optimizer="adam", weight_decay=0.0, schedule="constant")
 
@@ -21,12 +22,6 @@ RECIPE = Recipe(epochs=6, batch_size=32, lr=0.02, optimizer="adam", weight_decay
 def network(seed=0, classes=3):
     with seeded(seed):
         return nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, classes))
-
-
-def blobs(count=120, seed=0):
-    source = torch.Generator().manual_seed(seed)
-    y = torch.arange(count) % 3
-    return torch.randn(count, 2, generator=source) * 0.4 + torch.eye(3)[y][:, :2] * 3, y
 
 
 def alphas(count=50, classes=4, seed=0):

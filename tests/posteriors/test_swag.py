@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -6,6 +8,9 @@ from nescio.posteriors.saving import load
 from nescio.posteriors.swag import SWAG, Collector
 from nescio.training import Recipe, seeded, train
 from nescio.types import InputError, Posterior
+from tests import toy_data
+
+blobs = partial(toy_data.blobs, dtype=torch.float64)
 
 RECIPE = Recipe(epochs=5, batch_size=30, lr=0.05, optimizer="sgd", weight_decay=1e-3, schedule="constant")
 
@@ -14,13 +19,6 @@ def network(seed=0, norm=True):
     with seeded(seed):
         middle = nn.BatchNorm1d(8) if norm else nn.Identity()
         return nn.Sequential(nn.Linear(2, 8), middle, nn.Dropout(0.1), nn.ReLU(), nn.Linear(8, 3)).double()
-
-
-def blobs(count=120, seed=0):
-    source = torch.Generator().manual_seed(seed)
-    y = torch.arange(count) % 3
-    x = torch.randn(count, 2, generator=source, dtype=torch.float64) * 0.4
-    return x + torch.eye(3, dtype=torch.float64)[y][:, :2] * 3, y
 
 
 @pytest.fixture(scope="module")

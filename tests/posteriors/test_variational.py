@@ -9,6 +9,7 @@ from nescio.posteriors.saving import load
 from nescio.posteriors.variational import Bound, MeanField, Variational, gaussian_kl
 from nescio.training import Recipe, Step, seeded
 from nescio.types import InputError, ModelError, Posterior
+from tests.toy_data import blobs
 
 RECIPE = Recipe(epochs=8, batch_size=30, lr=0.02, optimizer="adam", schedule="constant")
 
@@ -16,12 +17,6 @@ RECIPE = Recipe(epochs=8, batch_size=30, lr=0.02, optimizer="adam", schedule="co
 def network(seed=0):
     with seeded(seed):
         return nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
-
-
-def blobs(count=120, seed=0):
-    source = torch.Generator().manual_seed(seed)
-    y = torch.arange(count) % 3
-    return torch.randn(count, 2, generator=source) * 0.4 + torch.eye(3)[y][:, :2] * 3, y
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,6 @@ from nescio.quantities import Features, GradientNorms, LaplacePredictions, LastL
 from nescio.types import ModelError
 
 
-@pytest.fixture
-def net() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).double()
-
-
-@pytest.fixture
-def x() -> Tensor:
-    return torch.rand(9, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-
-
 def test_features_and_logits_come_from_one_pass_in_any_chunks(net: nn.Sequential, x: Tensor) -> None:
     calls: list[int] = []
     net.register_forward_hook(lambda *_: calls.append(1))

@@ -13,17 +13,6 @@ from nescio.quantities import NudgedLogits, compute
 from nescio.types import InputError
 
 
-@pytest.fixture
-def net() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).double()
-
-
-@pytest.fixture
-def x() -> Tensor:
-    return torch.rand(9, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-
-
 def nudged(model: Any, x: Any, size: float, temperature: float, **more: Any) -> Any:
     request = NudgedLogits(size, temperature)
     return compute(Classifier(model), x, [request], **more)[request]

@@ -12,9 +12,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from nescio.training import Recipe, seeded, train
+from nescio.training import Recipe, train
 from nescio.training.checkpoint import FILE, named
 from nescio.types import InputError
+from tests.training.helpers import network, same
 
 RECIPE = Recipe(epochs=5, batch_size=16, lr=0.05, optimizer="sgd", weight_decay=1e-3, schedule="cosine")
 
@@ -39,16 +40,6 @@ def data():
     y = torch.arange(90) % 3
     x = torch.randn(90, 2, generator=source) + torch.eye(3)[y][:, :2] * 2
     return (x[:60], y[:60]), (x[60:], y[60:])
-
-
-def network(seed=0):
-    with seeded(seed):
-        return nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 3))
-
-
-def same(one, other):
-    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
-    return all(torch.equal(a, b) for a, b in pairs)
 
 
 class Stop(Exception):

@@ -2,6 +2,7 @@ import io
 import random
 from contextlib import redirect_stderr
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,26 +11,14 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from nescio import training
-from nescio.training import Recipe, augment, seeded, train
+from nescio.training import Recipe, augment, train
 from nescio.types import InputError, ModelError
+from tests import toy_data
+from tests.training.helpers import network, same
+
+blobs = partial(toy_data.blobs, spread=0.3)
 
 RECIPE = Recipe(epochs=6, batch_size=16, lr=0.05, optimizer="sgd", weight_decay=0.0, schedule="constant")
-
-
-def blobs(count=120, seed=0):
-    source = torch.Generator().manual_seed(seed)
-    y = torch.arange(count) % 3
-    return torch.randn(count, 2, generator=source) * 0.3 + torch.eye(3)[y][:, :2] * 3, y
-
-
-def network(seed=0):
-    with seeded(seed):
-        return nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 3))
-
-
-def same(one, other):
-    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
-    return all(torch.equal(a, b) for a, b in pairs)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
