@@ -23,6 +23,7 @@ MODULES = sorted(
     if ">>> " in file.read_text(encoding="utf-8") and file.name not in ("guard.py", "verdict.py")
 )
 COMPLETE = (
+    "models",
     "plots",
     "posteriors",
     "quantities",

@@ -36,13 +36,25 @@ TWICE = {
 
 
 class Classifier:
-    """A model, how to read its output, and what to do to an input first.
+    """See any callable that classifies as one function from a batch of inputs to logits ``[N, C]``.
 
-    output: "logits", "probabilities" (the model ends in a softmax) or "binary" (one logit for two classes).
-    preprocess: applied to every input before the model, such as the normalisation of an image; noise is added to
-    inputs before it, so that its size is in the units of the input.
-    item: where the logits are, for a model that returns several things: a place in a tuple, or a name in a mapping.
-    Left out, they are the entry ``logits``, or the first of a tuple, with a warning where others could be logits too.
+    Args:
+        model: A PyTorch module, or any callable that gives logits.
+        output: What the model returns: "logits", "probabilities" (it ends in a softmax) or "binary" (one logit for two
+            classes).
+        preprocess: Applied to every input before the model, such as the normalisation of an image. Noise is added to
+            inputs before it, so that its size is in the units of the input.
+        item: Where the logits are, for a model that returns several things: a place in a tuple, or a name in a
+            mapping. Left out, they are the entry ``logits``, or the first of a tuple, with a warning where others could
+            be logits too.
+
+    Raises:
+        ModelError: The model cannot be called, or has parameters without values.
+
+    Example:
+        >>> classifier = nescio.Classifier(torch.nn.Linear(4, 1), output="binary", preprocess=lambda x: x / 255)
+        >>> nescio.score(classifier, torch.rand(5, 4), "entropy").shape
+        torch.Size([5])
     """
 
     def __init__(
@@ -69,7 +81,7 @@ class Classifier:
 
     @classmethod
     def of(cls, model: Classifier | Callable[..., Any], output: str | None = None) -> Classifier:
-        """The model as a Classifier; one that is a Classifier already stays the same object."""
+        """Return the model as a Classifier; one that is a Classifier already stays the same object."""
         if not isinstance(model, Classifier):
             return cls(model, output="logits" if output is None else output)
         if output is not None and output != model.output:
@@ -105,7 +117,7 @@ class Classifier:
         return None if tensor is None else tensor.dtype
 
     def parameters(self) -> dict[str, Tensor]:
-        """The floating-point parameters by their public names, in the model's order, tied ones once."""
+        """Return the floating-point parameters by their public names, in the model's order, tied ones once."""
         if self.module is None:
             return {}
         named = {name: owner._parameters[key] for name, ((owner, key), *_) in parameter_places(self.module).items()}
@@ -117,7 +129,7 @@ class Classifier:
         return {name: p for name, p in named.items() if p is not None and p.is_floating_point()}
 
     def prepare(self, x: object) -> Inputs:
-        """The batch on the model's device, its floating-point tensors in the model's type; checked to be finite."""
+        """Return the batch on the model's device, checked to be finite, with floats in the model's type."""
         given = inputs.as_inputs(x)
         if any(value.is_meta for value in inputs.tensors(given)):
             raise InputError(f"expected inputs with values, got {describe(given)} on the meta device")
@@ -128,7 +140,7 @@ class Classifier:
         return batch
 
     def logits(self, x: Inputs) -> Tensor:
-        """Logits ``[N, C]`` of a prepared batch, checked; differentiable where gradients are on."""
+        """Compute the logits ``[N, C]`` of a prepared batch, checked; differentiable where gradients are on."""
         count = inputs.size(x)
         if count == 0:  # many models fail on no input at all; one of zeros shows how many classes there are
             one = inputs.apply(x, lambda value: value.new_zeros((1, *value.shape[1:])))
@@ -145,7 +157,7 @@ class Classifier:
         return z
 
     def functional(self, params: Mapping[str, Tensor], x: Inputs) -> Tensor:
-        """Logits with the parameters of those names replaced. Values are not looked at: it works under `torch.func`."""
+        """Compute the logits with some parameters replaced. It looks at no values, and so works under `torch.func`."""
         if self.module is None:
             raise ModelError(
                 f"expected a torch.nn.Module, whose parameters can be replaced, got {describe(self.model)}"

@@ -23,14 +23,28 @@ from nescio.types import InputError, ModelError
 def load(
     spec: str, weights: str | os.PathLike[str] | None = None, *, trust_pickle: bool = False
 ) -> Classifier | Callable[..., Any]:
-    """The model that the factory makes, with the weights of the file.
+    """Make a model with a factory, and load weights into it.
 
-    spec: ``package.module:factory``; modules in the current folder are found too. The factory is called without
-    arguments and returns a ``torch.nn.Module``, or a `Classifier` that also says how to read inputs and outputs.
-    weights: a ``.safetensors`` file or one of ``torch.save``. trust_pickle: execute the code that a pickle names.
+    Args:
+        spec: ``package.module:factory``; modules in the current folder are found too. The factory is called without
+            arguments and returns a ``torch.nn.Module``, or a `Classifier` that also says how to read inputs and
+            outputs.
+        weights: A ``.safetensors`` file or one of ``torch.save``.
+        trust_pickle: Whether to execute the code that a pickle names.
+
+    Returns:
+        The model.
+
+    Raises:
+        InputError: The spec, or the file of weights, cannot be read.
+        ModelError: The factory is not there or fails, or the weights do not fit.
+
+    Example:
+        >>> nescio.models.load("torch.nn:Identity")
+        Identity()
     """
     with _folder_importable():
-        model = _made(_found(spec), spec)
+        model = _model_of(_factory(spec), spec)
     if weights is not None:
         module = model.module if isinstance(model, Classifier) else model
         if not isinstance(module, nn.Module):
@@ -39,7 +53,7 @@ def load(
     return model
 
 
-def _found(spec: str) -> Any:
+def _factory(spec: str) -> Any:
     """The object that `spec` names."""
     name, colon, attribute = spec.partition(":")
     if not (name and colon and attribute):
@@ -54,7 +68,7 @@ def _found(spec: str) -> Any:
         )
     importlib.invalidate_caches()
     try:
-        found: Any = importlib.import_module(name)
+        named: Any = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise ModelError(
@@ -65,14 +79,14 @@ def _found(spec: str) -> Any:
             f"expected to import {name!r}, but it needs {error.name!r}, which is not installed; install that first"
         ) from error
     for part in attribute.split("."):
-        if not hasattr(found, part):
-            public = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
+        if not hasattr(named, part):
+            public = [key for key, value in vars(named).items() if callable(value) and not key.startswith("_")]
             raise ModelError(f"expected {part!r} in {name!r}, which has {listing(public) or 'nothing to call'}")
-        found = getattr(found, part)
-    return found
+        named = getattr(named, part)
+    return named
 
 
-def _made(factory: Any, spec: str) -> Classifier | Callable[..., Any]:
+def _model_of(factory: Any, spec: str) -> Classifier | Callable[..., Any]:
     """What the factory returns; a module that is there already is taken as it is."""
     if isinstance(factory, nn.Module | Classifier):
         return factory

@@ -1,4 +1,4 @@
-"""The bones of a model: wrappers taken off, modules and parameters by their public names, parameters replaced.
+"""The structure of a model: its modules and parameters by their public names, without wrappers, and replaced.
 
 A public name is the name that the module or parameter has once the wrappers of `torch.compile`, `DataParallel` and
 `DistributedDataParallel` are taken off at every depth: ``_orig_mod.body.module.weight`` becomes ``body.weight``.
@@ -31,7 +31,19 @@ def wrapped(module: nn.Module) -> nn.Module | None:
 
 
 def unwrap(module: nn.Module) -> nn.Module:
-    """The module with all wrappers around it taken off."""
+    """Return a module without the wrappers of `torch.compile` and of parallel training around it.
+
+    Args:
+        module: The module, wrapped or not.
+
+    Returns:
+        The module inside.
+
+    Example:
+        >>> inner = torch.nn.Linear(4, 3)
+        >>> unwrap(torch.nn.DataParallel(inner)) is inner
+        True
+    """
     while (inner := wrapped(module)) is not None:
         module = inner
     return module
@@ -48,7 +60,18 @@ def compiled_call(module: nn.Module) -> nn.Module:
 
 
 def named_modules(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Every module once with its public name, the root as "", each before its children."""
+    """Give every module once with its public name, each before its children.
+
+    Args:
+        module: The root, whose own name is "".
+
+    Returns:
+        An iterator over pairs of name and module.
+
+    Example:
+        >>> [name for name, _ in named_modules(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(4, 3)))]
+        ['', '0', '1']
+    """
     seen: set[int] = set()
     todo = [("", module)]
     while todo:
@@ -63,7 +86,18 @@ def named_modules(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def parameter_places(module: nn.Module) -> dict[str, list[tuple[nn.Module, str]]]:
-    """For every parameter the modules that hold it, with its name there; tied parameters have several places."""
+    """Find for every parameter the modules that hold it; tied parameters have several.
+
+    Args:
+        module: The model.
+
+    Returns:
+        By public name, a list of pairs: the module, and the parameter's name there.
+
+    Example:
+        >>> list(parameter_places(torch.nn.Linear(4, 3)))
+        ['weight', 'bias']
+    """
     first: dict[int, str] = {}
     places: dict[str, list[tuple[nn.Module, str]]] = {}
     for name, owner in named_modules(module):
@@ -74,9 +108,19 @@ def parameter_places(module: nn.Module) -> dict[str, list[tuple[nn.Module, str]]
 
 
 def coupled_modules(module: nn.Module) -> list[str]:
-    """Names of the batch-norm layers that use the statistics of the batch even in eval mode.
+    """Find the batch-norm layers that use the statistics of the batch even in eval mode.
 
     With such a layer the logits of one input depend on the others of its batch, so no score of one input exists.
+
+    Args:
+        module: The model.
+
+    Returns:
+        Their public names.
+
+    Example:
+        >>> coupled_modules(torch.nn.Sequential(torch.nn.BatchNorm1d(4, track_running_stats=False)))
+        ['0']
     """
     return [
         name
@@ -112,10 +156,23 @@ def refuse_unready(module: nn.Module) -> None:
 
 @contextmanager
 def replaced(module: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
-    """Put `values` in the place of the parameters of those public names; all places of a tied parameter follow.
+    """Replace parameters while a block lasts; the originals are back afterwards, whatever happens.
 
-    The originals are back afterwards, whatever happens. `torch.func.functional_call` would leave the replaced tensors
-    in the weight lists of recurrent layers (and on a GPU move their storage), so the swap is done here.
+    All places of a tied parameter follow. `torch.func.functional_call` would leave the replaced tensors in the weight
+    lists of recurrent layers (and on a GPU move their storage), so the swap is done here.
+
+    Args:
+        module: The model.
+        values: The new values, by public names of parameters.
+
+    Returns:
+        A context manager.
+
+    Example:
+        >>> model = torch.nn.Linear(2, 1, bias=False)
+        >>> with replaced(model, {"weight": torch.ones(1, 2)}):
+        ...     model(torch.ones(1, 2))
+        tensor([[2.]])
     """
     if isinstance(module, torch.jit.ScriptModule):
         if not values:

@@ -30,7 +30,25 @@ _HARMLESS = re.compile(r"collections\.OrderedDict|__builtin__\.set|torch\.\w*Sto
 
 
 def read_weights(path: str | os.PathLike[str], *, trust_pickle: bool = False) -> dict[str, Any]:
-    """The state dict in a file, on the CPU, out of whatever a training script has put around it."""
+    """Read the state dict in a file, on the CPU, out of whatever a training script has put around it.
+
+    Args:
+        path: A ``.safetensors`` file, or one of ``torch.save``.
+        trust_pickle: Whether to execute the code that a pickle names.
+
+    Returns:
+        The tensors by name.
+
+    Raises:
+        InputError: The file is not there, or holds no weights.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile(suffix=".pt") as file:
+        ...     torch.save({"model": torch.nn.Linear(4, 3).state_dict(), "epoch": 5}, file.name)
+        ...     list(nescio.models.read_weights(file.name))
+        ['weight', 'bias']
+    """
     file = Path(path)
     if file.is_dir():
         raise InputError(f"expected a file of weights, got the folder {file}; name the file in it")
