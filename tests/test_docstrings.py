@@ -23,6 +23,9 @@ MODULES = sorted(
     if ">>> " in file.read_text(encoding="utf-8") and file.name not in ("guard.py", "verdict.py")
 )
 COMPLETE = (
+    "attribution",
+    "limits",
+    "mitigate",
     "models",
     "plots",
     "posteriors",
@@ -59,7 +62,7 @@ def missing(value: Any) -> Iterator[str]:
         signature = inspect.signature(value)
     except ValueError:
         return
-    if set(signature.parameters) - {"args", "kwargs"} and "Args" not in sections:
+    if set(signature.parameters) - {"args", "kwargs"} and not sections & {"Args", "Attributes"}:
         yield "Args"
     if not isinstance(value, type) and signature.return_annotation not in ("None", None) and "Returns" not in sections:
         yield "Returns"

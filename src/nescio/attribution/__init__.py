@@ -49,8 +49,8 @@ METHODS: dict[str, Any] = {
 }
 
 
-class _Found(NamedTuple):
-    """What was found for a chunk; classes: how many there are, and how many of them were merged."""
+class _Chunk(NamedTuple):
+    """The results of a chunk of inputs; classes: how many there are, and how many of them were merged."""
 
     maps: Tensor
     uncertainty: Tensor
@@ -83,28 +83,36 @@ def explain(
     progress: bool | None = None,
     **settings: Any,
 ) -> Attribution | dict[str, Attribution]:
-    """Which part of each input causes its uncertainty.
+    """Find which part of each input causes its uncertainty.
 
     Args:
-        posterior: a distribution whose samples are networks, or a single network: then dropout is inserted before its
+        posterior: A distribution whose samples are networks, or a single network: then dropout is inserted before its
             last linear layer, or, with labelled training ``data``, its last layer gets a Laplace posterior.
-        x: a batch (pictures ``[N, channels, H, W]``, features ``[N, F]``, embeddings ``[N, T, D]``, token indices
+        x: A batch (pictures ``[N, channels, H, W]``, features ``[N, F]``, embeddings ``[N, T, D]``, token indices
             ``[N, T]``, or a mapping with one of these), or an iterable of batches.
-        method: the name of a method, or a method with its settings, such as ``UABackprop(tau2=0.05)``.
+        method: The name of a method, or a method with its settings, such as ``UABackprop(tau2=0.05)``.
         of: "epistemic", "aleatoric" or "total"; or several of them, which UA-Backprop explains in one pass.
-        parts: also keep what each member gave.
-        channels: the dimension of x that is no place but features; "auto": 1 for pictures, the last of ``[N, T, D]``.
-        data: labelled training data for a single network.
-        output: what a single network returns, as in `nescio.Classifier`.
-        chunk: inputs at a time; None chooses. Results do not depend on it.
+        parts: Also keep what each member gave.
+        channels: The dimension of x that is no place but features; "auto": 1 for pictures, the last of ``[N, T, D]``.
+        data: Labelled training data for a single network.
+        output: What a single network returns, as in `nescio.Classifier`.
+        chunk: Inputs at a time; None chooses. Results do not depend on it.
         progress: True shows a bar, False none, None one where it takes long.
-        settings: those of the method: path, classes, tau1, tau2, copies, steps, baseline, vae … With many classes
+        settings: Those of the method: path, classes, tau1, tau2, copies, steps, baseline, vae … With many classes
             UA-Backprop follows the likeliest each by itself and the others together (``classes="auto"``), so that its
             cost does not grow with them; ``classes="exact"`` follows all, with a pass back for each.
 
     Returns:
         `Attribution` with maps ``[N, H, W]``, ``[N, F]`` or ``[N, T]`` in float64 on the CPU; of several kinds of
         uncertainty one each, by its name.
+
+    Raises:
+        InputError: The method, its settings or the inputs cannot be used.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> nescio.explain(nescio.posteriors.InsertedDropout(model, samples=5), torch.rand(2, 4)).maps.shape
+        torch.Size([2, 4])
     """
     chosen = _method(method, settings)
     if parts and not isinstance(chosen, UABackprop):
@@ -114,7 +122,7 @@ def explain(
     kinds = uncertainty.kinds(of)
     with torch.inference_mode(False):
         model, words = distribution(posterior, data, output)
-    found: dict[str, list[_Found]] = {kind: [] for kind in kinds}
+    chunks: dict[str, list[_Chunk]] = {kind: [] for kind in kinds}
     count = 0
     shows = bar(total(x), show=progress, description="explaining")
     with torch.inference_mode(False), preserved(model), running(model), shows as shown:
@@ -130,15 +138,15 @@ def explain(
 
             def part(
                 start: int, stop: int, batch: Inputs = batch, own: Any = all_members, source: Source = source
-            ) -> dict[str, _Found]:
+            ) -> dict[str, _Chunk]:
                 problem = Problem(own, source, kinds[0], inputs.take(batch, slice(start, stop)))
                 every = _attributed(chosen, problem, kinds)
                 shown.update(stop - start)
                 return {
-                    kind: _found(chosen, problem, kind, maps, parts) for kind, maps in zip(kinds, every, strict=True)
+                    kind: _chunk(chosen, problem, kind, maps, parts) for kind, maps in zip(kinds, every, strict=True)
                 }
 
-            def step(start: int, stop: int, part: Any = part) -> list[dict[str, _Found]]:
+            def step(start: int, stop: int, part: Any = part) -> list[dict[str, _Chunk]]:
                 if stop - start > 1:
                     with suppress(Unshared):
                         return [part(start, stop)]
@@ -148,9 +156,9 @@ def explain(
             size = _at_once(batch, chosen, all_members[0], source) if size is None else size
             for piece in chain.from_iterable(in_chunks(inputs.size(batch), size, step)):
                 for kind, value in piece.items():
-                    found[kind].append(value)
+                    chunks[kind].append(value)
     about = f"uncertainty of {words} ({count} members), by {chosen.words}"
-    results = {kind: _result(found[kind], kind, chosen, f"{kind} {about}", parts) for kind in kinds}
+    results = {kind: _result(chunks[kind], kind, chosen, f"{kind} {about}", parts) for kind in kinds}
     return results[of] if isinstance(of, str) else results
 
 
@@ -166,7 +174,7 @@ def _attributed(method: Any, problem: Problem, kinds: tuple[str, ...]) -> Sequen
     return [method.attribute(replace(problem, of=kind)) for kind in kinds]
 
 
-def _found(method: Any, problem: Problem, kind: str, maps: Tensor, parts: bool) -> _Found:
+def _chunk(method: Any, problem: Problem, kind: str, maps: Tensor, parts: bool) -> _Chunk:
     """From what each member gives, with the uncertainty that was attributed."""
     logits = problem.logits
     seen = method.seen(logits) if isinstance(method, UABackprop) else logits
@@ -174,13 +182,13 @@ def _found(method: Any, problem: Problem, kind: str, maps: Tensor, parts: bool) 
     share = torch.where(value > 0, uncertainty.value(seen, kind) / value, 1.0).clamp(max=1.0)
     classes, left = logits.shape[2], seen.shape[2]
     merged = 0 if left == classes else classes - left + 1
-    return _Found(maps.sum(0).cpu(), value, share, (maps if parts else maps[:0]).cpu(), (classes, merged))
+    return _Chunk(maps.sum(0).cpu(), value, share, (maps if parts else maps[:0]).cpu(), (classes, merged))
 
 
-def _result(found: list[_Found], of: str, method: Any, about: str, parts: bool) -> Attribution:
-    _check_shapes([one.maps for one in found])
-    maps, value = torch.cat([one.maps for one in found]), torch.cat([one.uncertainty for one in found])
-    classes, merged = found[0].classes
+def _result(chunks: list[_Chunk], of: str, method: Any, about: str, parts: bool) -> Attribution:
+    _check_shapes([one.maps for one in chunks])
+    maps, value = torch.cat([one.maps for one in chunks]), torch.cat([one.uncertainty for one in chunks])
+    classes, merged = chunks[0].classes
     if merged:
         about += f"; the {merged} classes behind the {classes - merged} likeliest are taken together as one"
     if not bool(maps.isfinite().all()):
@@ -194,9 +202,9 @@ def _result(found: list[_Found], of: str, method: Any, about: str, parts: bool) 
         of=of,
         method=method.name,
         about=about,
-        parts=torch.cat([one.parts for one in found], dim=1) if parts else None,
+        parts=torch.cat([one.parts for one in chunks], dim=1) if parts else None,
         merged=merged,
-        share=torch.cat([one.share for one in found]) if merged else None,
+        share=torch.cat([one.share for one in chunks]) if merged else None,
     )
 
 

@@ -27,7 +27,20 @@ from nescio.types import InputError
 
 @dataclass(frozen=True)
 class CLUE:
-    """The least uncertain input nearby; weight is λ."""
+    """Search for the least uncertain input nearby, and take the change to it as the map (Antorán et al. 2021).
+
+    Args:
+        vae: An auto-encoder of such inputs, in whose latent space the search goes on.
+        steps: Steps of the search.
+        lr: Their size.
+        weight: λ, how much the distance from the input weighs.
+
+    Example:
+        >>> vae = nescio.attribution.VAE(nescio.attribution.vae.Shape((4,), latent=2, width=2))
+        >>> posterior = nescio.posteriors.InsertedDropout(torch.nn.Linear(4, 3), samples=2)
+        >>> nescio.explain(posterior, torch.rand(2, 4), nescio.attribution.CLUE(vae, steps=2)).maps.shape
+        torch.Size([2, 4])
+    """
 
     vae: VAE | None = None
     steps: int = 40
@@ -54,7 +67,23 @@ class CLUE:
 
 @dataclass(frozen=True)
 class DeltaCLUE:
-    """Several less uncertain inputs within a ball of radius delta in the latent space."""
+    """Search for several less uncertain inputs within a ball, and take the mean change (Ley et al. 2022).
+
+    Args:
+        vae: An auto-encoder of such inputs, in whose latent space the search goes on.
+        steps: Steps of each search.
+        lr: Their size.
+        delta: The radius of the ball in the latent space.
+        starts: How many searches.
+        seed: Of the places at which they start.
+
+    Example:
+        >>> vae = nescio.attribution.VAE(nescio.attribution.vae.Shape((4,), latent=2, width=2))
+        >>> method = nescio.attribution.DeltaCLUE(vae, steps=2, starts=2)
+        >>> posterior = nescio.posteriors.InsertedDropout(torch.nn.Linear(4, 3), samples=2)
+        >>> nescio.explain(posterior, torch.rand(2, 4), method).maps.shape
+        torch.Size([2, 4])
+    """
 
     vae: VAE | None = None
     steps: int = 40

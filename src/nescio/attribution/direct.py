@@ -34,7 +34,13 @@ from nescio.types import InputError
 
 @dataclass(frozen=True)
 class Gradient:
-    """The gradient's magnitude."""
+    """Take the magnitude of the gradient of the uncertainty at the input. It adds up to nothing in particular.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> nescio.explain(model, torch.rand(2, 4), nescio.attribution.Gradient()).maps.shape
+        torch.Size([2, 4])
+    """
 
     name = "gradient"
     words = "the magnitude of the gradient"
@@ -46,7 +52,18 @@ class Gradient:
 
 @dataclass(frozen=True)
 class SmoothGrad:
-    """The magnitude of the gradient's mean over noisy copies; noise is a share of the range of each input."""
+    """Take the magnitude of the gradient's mean over noisy copies (Smilkov et al. 2017).
+
+    Args:
+        copies: How many.
+        noise: Their noise, as a share of the range of each input.
+        seed: Of the noise.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> nescio.explain(model, torch.rand(2, 4), nescio.attribution.SmoothGrad(copies=3)).maps.shape
+        torch.Size([2, 4])
+    """
 
     copies: int = COPIES
     noise: float = NOISE
@@ -72,7 +89,13 @@ class SmoothGrad:
 
 @dataclass(frozen=True)
 class FullGrad:
-    """Gradients at the input and at all biases, each times its value."""
+    """Add up the gradients at the input and at all biases, each times its value (Srinivas & Fleuret 2019).
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> nescio.explain(model, torch.rand(2, 4), nescio.attribution.FullGrad()).maps.shape
+        torch.Size([2, 4])
+    """
 
     name = "fullgrad"
     words = "FullGrad: gradients at the input and at the biases"
@@ -100,7 +123,17 @@ class FullGrad:
 
 @dataclass(frozen=True)
 class IntegratedGradients:
-    """Gradients along the straight path from a baseline: a number or a tensor like one input; 0 is black."""
+    """Integrate the gradients along the straight path from a baseline (Sundararajan et al. 2017).
+
+    Args:
+        baseline: A number, or a tensor like one input; 0 is black.
+        steps: Points on the path.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> nescio.explain(model, torch.rand(2, 4), nescio.attribution.IntegratedGradients(steps=5)).maps.shape
+        torch.Size([2, 4])
+    """
 
     baseline: Any = 0.0
     steps: int = STEPS
@@ -146,7 +179,17 @@ class IntegratedGradients:
 
 @dataclass(frozen=True)
 class BlurIG:
-    """Gradients along the path from a blurred picture (Xu et al. 2020); sigma=None: half of the longer side."""
+    """Integrate the gradients along the path from a blurred picture (Xu et al. 2020).
+
+    Args:
+        steps: Points on the path.
+        sigma: The width of the blur at its start, in pixels; None for half of the longer side.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+        >>> nescio.explain(model, torch.rand(2, 1, 8, 8), nescio.attribution.BlurIG(steps=3)).maps.shape
+        torch.Size([2, 8, 8])
+    """
 
     steps: int = BLUR_STEPS
     sigma: float | None = None

@@ -9,15 +9,24 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Attribution:
-    """A map over each input that says which part of it causes the uncertainty.
+    """Hold a map over each input that says which part of it causes the uncertainty.
 
-    maps: float64 ``[N, H, W]`` for pictures, ``[N, T]`` for tokens, ``[N, F]`` for features; on the CPU. uncertainty:
-    float64 ``[N]``, what was attributed. residual: Σ map − uncertainty of each input, 0 but for round-off where the
-    method is complete. parts: ``[S, N, ...]``, what each member gave, which add up to the maps; None unless asked for.
+    Attributes:
+        maps: float64 ``[N, H, W]`` for pictures, ``[N, T]`` for tokens, ``[N, F]`` for features; on the CPU.
+        uncertainty: What was attributed, float64 ``[N]``.
+        residual: Σ map − uncertainty of each input, 0 but for round-off where the method is complete.
+        of: The kind of uncertainty.
+        method: The name of the method.
+        about: What was done, in words.
+        parts: What each member gave, ``[S, N, ...]``, which adds up to the maps; None unless it was wanted.
+        merged: With many classes, how many of them went through the network together, as one.
+        share: What of the uncertainty is between that one and the others, or among these, float64 ``[N]``; the rest is
+            doubt among the merged classes, and lies where their joint logit comes from. None where none were merged.
 
-    merged: with many classes, how many of them went through the network together, as one. share, float64 ``[N]``: what
-    of the uncertainty is between that one and the others, or between these; the rest is doubt among the merged classes,
-    and lies where their joint logit comes from. None where nothing was merged.
+    Example:
+        >>> attribution = nescio.explain(torch.nn.Linear(4, 3), torch.rand(2, 4), of="total")
+        >>> attribution.maps.shape, attribution.residual.abs().max() < 1e-6
+        (torch.Size([2, 4]), tensor(True))
     """
 
     maps: Tensor

@@ -32,10 +32,23 @@ CLASSES_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class UABackprop:
-    """The settings of UA-Backprop. copies, noise and seed are for path="smoothgrad", layer for path="gradcam".
+    """Hand the uncertainty back through probabilities and logits to the input (Wang et al. 2023); it is complete.
 
-    classes: as many of the likeliest are followed each by itself, the others as one; "exact": all are, however many;
-    "auto": all of up to 20, and of more the 9 likeliest.
+    Args:
+        path: How a logit's map is made: "fullgrad", "gradient", "smoothgrad" or "gradcam".
+        tau1: The temperature by which a probability's share is divided over the logits.
+        tau2: The temperature of a map; the smaller, the sharper.
+        copies: Noisy copies, for path="smoothgrad".
+        noise: Their noise, as a share of the range of each input.
+        seed: Of the noise.
+        layer: The module whose output is weighted, for path="gradcam".
+        classes: As many of the likeliest are followed each by itself, the others as one. "exact" follows all, however
+            many; "auto" all of up to 20, and of more the 9 likeliest.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> nescio.explain(model, torch.rand(2, 4), nescio.attribution.UABackprop(path="gradient")).maps.shape
+        torch.Size([2, 4])
     """
 
     path: paths.Path = "fullgrad"

@@ -29,7 +29,7 @@ _FORMAT = "nescio.vae"
 
 @dataclass(frozen=True)
 class Shape:
-    """What an auto-encoder is built from: the shape of one input, and its sizes."""
+    """What an auto-encoder is built from: the shape of one input, the latent space's dimension, and a width."""
 
     shape: tuple[int, ...]
     latent: int = 20
@@ -37,7 +37,17 @@ class Shape:
 
 
 class VAE(nn.Module):
-    """An auto-encoder of inputs of one shape: `VAE.train(x)`, then `encode` and `decode`."""
+    """Encode inputs of one shape and decode them again; `VAE.train_on(x)` makes one.
+
+    Args:
+        shape: What it is built from.
+
+    Example:
+        >>> vae = nescio.attribution.VAE(nescio.attribution.vae.Shape((4,), latent=2, width=2))
+        >>> mean, log_variance = vae.encode(torch.rand(5, 4))
+        >>> vae.decode(mean).shape
+        torch.Size([5, 4])
+    """
 
     center: Tensor
     spread: Tensor
@@ -82,9 +92,20 @@ class VAE(nn.Module):
         folder: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
     ) -> Self:
-        """An auto-encoder of the inputs ``[N, ...]``, trained by `nescio.training.train`, with its progress bar.
+        """Train an auto-encoder of inputs with `nescio.training.train`.
 
-        With a folder a run that was killed goes on from there. `save` keeps the result.
+        Args:
+            data: The inputs ``[N, ...]``.
+            latent: The dimension of the latent space.
+            width: Channels of its first layer.
+            recipe: How to train.
+            seed: Of all random numbers.
+            device: Where to train.
+            folder: Where the state is kept: a run that was killed goes on from there.
+            progress: As in `nescio.score`.
+
+        Returns:
+            The trained auto-encoder, which `save` keeps.
         """
         x = inputs.as_inputs(data)
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim < 2 or len(x) < 2:
@@ -95,14 +116,14 @@ class VAE(nn.Module):
         integer("width", width, at_least=1)
         integer("seed", seed, at_least=0)
         with seeded(seed):
-            made = cls(Shape(tuple(x.shape[1:]), latent, width))
+            vae = cls(Shape(tuple(x.shape[1:]), latent, width))
         wide = x.double()
-        made.center, made.spread = wide.mean().float(), wide.std().float().clamp(min=1e-6)
-        made.to(device)
+        vae.center, vae.spread = wide.mean().float(), wide.std().float().clamp(min=1e-6)
+        vae.to(device)
         chosen = RECIPE if recipe is None else replace(recipe, choose="loss")
         nothing = torch.zeros(len(x), dtype=torch.int64)
-        train(made, (x.float(), nothing), recipe=chosen, loss=_bound, seed=seed, folder=folder, progress=progress)
-        return made.requires_grad_(False)
+        train(vae, (x.float(), nothing), recipe=chosen, loss=_bound, seed=seed, folder=folder, progress=progress)
+        return vae.requires_grad_(False)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """μ(x) and log σ²(x), each ``[N, latent]``."""

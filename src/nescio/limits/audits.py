@@ -36,42 +36,68 @@ from nescio.types import InputError, ModelError, Posterior
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One score along one direction, the mean over the starts."""
+    """Hold one score along one direction, the mean over the starts.
+
+    Attributes:
+        direction: The name of the direction.
+        score: The name of the score.
+        start: The score at the data.
+        limit: What it tends to; where it is measured, what it is at the radius.
+        reached: The multiple of the spread behind which it stays near that, from every start; infinite: not up to the
+            radius.
+        rises: Whether it still rises at the end.
+        proven: True: follows from the network's pieces; False: measured up to the radius.
+        confidence: The largest predicted probability in the limit.
+        certain: The share of the starts whose confidence tends to more than 0.99.
+        answer: The class of which it is certain; −1 where that depends on the start, or where it is certain from none.
+        sure_from: The multiple of the spread behind which it is certain, from every such start; infinite where there is
+            none.
+        values: The score at each of the audit's distances.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> table = nescio.limits.audit(model, torch.rand(5, 2), "features", starts=2, progress=False)
+        >>> table.rows[0].direction, table.rows[0].score
+        ('feature 0 +', 'max_probability')
+    """
 
     direction: str
     score: str
     start: float
-    """The score at the data."""
     limit: float
-    """What it tends to; where it is measured, what it is at the radius."""
     reached: float
-    """The multiple of the spread behind which it stays near that, from every start; infinite: not up to the radius."""
     rises: bool
-    """Whether it still rises at the end."""
     proven: bool
-    """True: follows from the network's pieces; False: measured up to the radius."""
     confidence: float
-    """The largest predicted probability in the limit."""
     certain: float
-    """The share of the starts whose confidence tends to more than 0.99."""
     answer: int
-    """The class of which it is certain; −1 where that depends on the start, or where it is certain from none."""
     sure_from: float
-    """The multiple of the spread behind which it is certain, from every such start; infinite where there is none."""
     values: tuple[float, ...]
-    """The score at each of the audit's distances."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """A table, one row for each direction and score. `columns()` is for `nescio.data.write_table`; prints as text."""
+    """Hold a table with one row for each direction and score, which prints as text.
+
+    `columns()` is for `nescio.data.write_table`.
+
+    Attributes:
+        rows: The rows.
+        distances: 0, 1, 2, 4 … radius: multiples of the spread.
+        starts: From how many inputs each direction starts.
+        reason: Why the probabilities were measured; empty where they are proven.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> table = nescio.limits.audit(model, torch.rand(5, 2), "features", starts=2, progress=False)
+        >>> table.radius
+        1024.0
+    """
 
     rows: tuple[AuditRow, ...]
     distances: tuple[float, ...]
-    """0, 1, 2, 4 … radius: multiples of the spread."""
     starts: int
     reason: str
-    """Why the probabilities were measured; empty where they are proven."""
 
     @property
     def radius(self) -> float:
@@ -137,17 +163,38 @@ def audit(
     output: Any = None,
     progress: bool | None = None,
 ) -> Audit:
-    """The table of a model, a list of models or a posterior, from data ``[N, ...]``.
+    """Find along which directions a model becomes certain far away from the data.
 
-    directions: kinds of them ("features", "random", "towards" other inputs, "away" from the mean), or a mapping of
-    names to directions, in whose units α then counts. scores: any of `nescio.methods()` that the model can be given,
-    "variance" and "aleatoric"; None takes what its probabilities give. starts: inputs from which each direction starts;
-    count: random directions, and inputs to go towards; features: at most so many, those that vary most; names: what
-    they are called. within: how near to its limit a score is settled (relative to the largest value that was met, for
-    a score that is measured and not made of probabilities). exact: True refuses what is not piecewise linear, False
-    measures all, None measures what cannot be proven, or not within minutes. fit: labelled training data, for
-    scores that need them. batch: inputs that are measured at a time. progress: True shows bars, False none, None those
-    that take long.
+    Args:
+        model: A model, a list of models, or a posterior.
+        x: Data ``[N, ...]``.
+        directions: Kinds of them ("features", "random", "towards" other inputs, "away" from the mean), or a mapping of
+            names to directions, in whose units α then counts.
+        scores: Any of `nescio.methods()` that the model can be given, "variance" and "aleatoric"; None takes what its
+            probabilities give.
+        starts: From how many inputs each direction starts.
+        count: How many random directions, and how many inputs to go towards.
+        features: At most so many, those that vary most.
+        names: What the features are called.
+        within: How near to its limit a score is settled (relative to the largest value that was met, for a score that
+            is measured and not made of probabilities).
+        radius: How far away is measured, in multiples of the spread of the data.
+        exact: True refuses what is not piecewise linear, False measures all, and None measures what cannot be proven,
+            or not within minutes.
+        fit: Labelled training data, for scores that need them.
+        seed: Of the random directions.
+        batch: Inputs that are measured at a time.
+        output: What the model returns, as in `nescio.score`.
+        progress: True shows bars, False none, None those that take long.
+
+    Returns:
+        The table, which prints as text.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> table = nescio.limits.audit(model, torch.rand(5, 2), "features", starts=2, progress=False)
+        >>> len(table.sentences())
+        4
     """
     data = inputs.as_inputs(x)
     if not isinstance(data, Tensor) or data.ndim < 2 or len(data) < 2 or not data.is_floating_point():

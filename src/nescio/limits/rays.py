@@ -30,16 +30,27 @@ _TIED = 1e-12  # slopes of logits that differ by less, relative to the largest, 
 
 @dataclass(frozen=True)
 class Ray:
-    """N rays of S networks. All tensors are float64 and on the CPU."""
+    """Hold N rays of S networks. All tensors are float64 and on the CPU.
+
+    Attributes:
+        x: Where the rays start, ``[N, ...]``.
+        direction: Where they go, ``[N, ...]``.
+        paths: The logits along each ray, ``paths[s][n]``.
+        samples: ``[S, N, C]``: the limit of each network's softmax.
+        tied: ``[S, N, C]``: the classes that share that limit; one for each network and ray, unless slopes tie.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> along = nescio.limits.ray(model, torch.rand(5, 2), torch.tensor([1.0, 0.0]), progress=False)
+        >>> along.probabilities.sum(1)
+        tensor([1., 1., 1., 1., 1.], dtype=torch.float64)
+    """
 
     x: Tensor
     direction: Tensor
     paths: tuple[tuple[Path, ...], ...]
-    """The logits along each ray, ``paths[s][n]``."""
     samples: Tensor
-    """``[S, N, C]``: the limit of each network's softmax."""
     tied: Tensor
-    """``[S, N, C]``: the classes that share that limit; one for each network and ray, unless slopes tie."""
 
     @cached_property
     def breakpoints(self) -> tuple[Tensor, ...]:
@@ -81,11 +92,11 @@ class Ray:
         if not 0 < within < 1:
             raise InputError(f"expected within to be a number between 0 and 1, got {within!r}")
         if (score, within) not in self._settled:
-            found = [
+            alphas = [
                 settled(list(paths), self.samples[:, n], self.tied[:, n], score, within)
                 for n, paths in enumerate(zip(*self.paths, strict=True))
             ]
-            self._settled[score, within] = torch.tensor(found, dtype=torch.float64)
+            self._settled[score, within] = torch.tensor(alphas, dtype=torch.float64)
         return self._settled[score, within].clone()
 
     @cached_property
@@ -102,21 +113,39 @@ def ray(
     output: str | None = None,
     progress: bool | None = None,
 ) -> Ray:
-    """Every breakpoint along x + α·direction, α > 0, found exactly, and the limits behind the last.
+    """Find every breakpoint along x + α·direction, α > 0, exactly, and the limits behind the last.
 
-    model: a piecewise-linear classifier, a list of them, a `DeepEnsemble`, or a `Temperature` on one; x: ``[N, ...]``;
-    direction: one for all inputs or one for each. Many rays at once take far less time than one after another.
-    most: breakpoints along a ray beyond which it gives up. progress: True shows a bar of the faces crossed, False none,
-    None one where it takes long.
+    Many rays at once take far less time than one after another.
+
+    Args:
+        model: A piecewise-linear classifier, a list of them, a `DeepEnsemble`, or a `Temperature` on one.
+        x: Inputs ``[N, ...]``.
+        direction: One for all inputs, or one for each.
+        most: Breakpoints along a ray beyond which it gives up.
+        output: What the model returns, as in `nescio.score`.
+        progress: True shows a bar of the faces crossed, False none, None one where it takes long.
+
+    Returns:
+        The rays.
+
+    Raises:
+        ModelError: The network is not linear piece by piece.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> along = nescio.limits.ray(model, torch.rand(5, 2), torch.tensor([1.0, 0.0]), progress=False)
+        >>> along.settles("entropy").shape
+        torch.Size([5])
     """
-    found = members(model, output)
+    networks = members(model, output)
     integer("most", most, at_least=1)
-    network = found[0].network
+    network = networks[0].network
     starts = network.given(x)
     d = network.along(starts, direction)
     with bar(None, show=progress, description="walking rays", unit="face") as shown:
         paths = tuple(
-            tuple(m.paths(m.network.given(starts), m.network.given(d, "direction"), most, shown.update)) for m in found
+            tuple(m.paths(m.network.given(starts), m.network.given(d, "direction"), most, shown.update))
+            for m in networks
         )
     if len({path.slope.shape for each in paths for path in each}) > 1:
         raise InputError("expected models with the same classes, got others")

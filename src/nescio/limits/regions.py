@@ -26,16 +26,28 @@ _AT_ONCE = 2**24  # numbers that a pass may make at a time
 
 @dataclass(frozen=True)
 class Region:
-    """The linear regions around N inputs; D is the number of entries of an input, in the order of `x.flatten(1)`."""
+    """Hold the linear regions around N inputs.
+
+    D is the number of entries of an input, in the order of `x.flatten(1)`.
+
+    Attributes:
+        x: The inputs, float64 ``[N, ...]``.
+        V: ``[N, C, D]``: the logits are V x + a throughout the region.
+        a: The offset of the logits, ``[N, C]``.
+        distance: ``[N]``, to the nearest face; infinite where there is none.
+        network: The network, piece by piece.
+        sites: Its activations, and on which piece of each the inputs lie.
+
+    Example:
+        >>> around = nescio.limits.region(torch.nn.Linear(2, 3), torch.rand(5, 2))
+        >>> around.V.shape, around.distance
+        (torch.Size([5, 3, 2]), tensor([inf, inf, inf, inf, inf], dtype=torch.float64))
+    """
 
     x: Tensor
-    """The inputs, float64 ``[N, ...]``."""
     V: Tensor
-    """``[N, C, D]``: the logits are V x + a throughout the region."""
     a: Tensor
-    """``[N, C]``."""
     distance: Tensor
-    """``[N]``, to the nearest face; infinite where there is none."""
     network: Network = field(repr=False)
     sites: list[Site] = field(repr=False)
 
@@ -79,10 +91,25 @@ class Region:
 
 
 def region(model: Any, x: Any, *, output: str | None = None) -> Region:
-    """The affine map and the polytope around each input ``[N, ...]`` of a piecewise-linear classifier.
+    """Find the affine map and the polytope around each input of a piecewise-linear classifier.
 
-    Everything is in float64 and exact but for round-off, whatever the type of the model. A network that is not linear
-    piece by piece is refused with the name of the first operation that is not.
+    Everything is in float64 and exact but for round-off, whatever the type of the model.
+
+    Args:
+        model: The classifier.
+        x: Inputs ``[N, ...]``.
+        output: What the model returns, as in `nescio.score`.
+
+    Returns:
+        The regions.
+
+    Raises:
+        ModelError: The network is not linear piece by piece; the message names the first operation that is not.
+
+    Example:
+        >>> model, x = torch.nn.Linear(2, 3), torch.rand(5, 2)
+        >>> torch.allclose(region(model, x).V[0].float(), model.weight)
+        True
     """
     network = Network(model, output)
     x = network.given(x)

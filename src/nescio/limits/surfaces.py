@@ -28,16 +28,27 @@ from nescio.types import InputError
 
 @dataclass(frozen=True)
 class Surface:
-    """Values on a grid: ``values[i, j]`` at (u_j, v_i), as matplotlib's contour takes them."""
+    """Hold values on a grid: ``values[i, j]`` at (u_j, v_i), as matplotlib's contour takes them.
+
+    Attributes:
+        u: The first coordinates, float64 ``[n]``.
+        v: The second coordinates, float64 ``[n]``.
+        values: float64 ``[n, n]``.
+        gradient: ‖∂ score/∂x‖, float64 ``[n, n]``.
+        differentiated: True: by autograd, over the whole input; False: by central differences, within the plane.
+
+    Example:
+        >>> field = nescio.limits.surface(lambda x: x.sum(1), (0, 1), (0, 1), n=2)
+        >>> field.values
+        tensor([[0., 1.],
+                [1., 2.]], dtype=torch.float64)
+    """
 
     u: Tensor
     v: Tensor
     values: Tensor
-    """float64 ``[n, n]``."""
     gradient: Tensor
-    """‖∂ score/∂x‖, float64 ``[n, n]``."""
     differentiated: bool
-    """True: by autograd, over the whole input; False: by central differences, within the plane."""
 
 
 def surface(
@@ -50,11 +61,25 @@ def surface(
     batch: int = 4096,
     dtype: torch.dtype = torch.float64,
 ) -> Surface:
-    """The score on an n × n grid of a plane.
+    """Compute a score on an n × n grid of a plane.
 
-    score: a function from a batch of inputs to one number each, such as ``limits.uncertainty(model, "entropy")`` or
-    ``lambda x: nescio.score(model, x)``. points: three inputs ``[3, ...]``, which lie at (0, 0), (1, 0) and (0, 1);
-    None for inputs of two numbers. dtype: that of the inputs which the score is given.
+    Args:
+        score: A function from a batch of inputs to one number each, such as ``limits.uncertainty(model, "entropy")`` or
+            ``lambda x: nescio.score(model, x)``.
+        xlim: Where the first coordinate begins and ends.
+        ylim: Where the second coordinate begins and ends.
+        n: Points along each side.
+        points: Three inputs ``[3, ...]``, which lie at (0, 0), (1, 0) and (0, 1); None for inputs of two numbers.
+        batch: Inputs at a time.
+        dtype: The type of the inputs that the score is given.
+
+    Returns:
+        The values, and the norms of their gradients.
+
+    Example:
+        >>> score = nescio.limits.uncertainty(torch.nn.Linear(2, 3), "entropy")
+        >>> nescio.limits.surface(score, (-3, 3), (-3, 3), n=10).values.shape
+        torch.Size([10, 10])
     """
     integer("n", n, at_least=2)
     for name, bounds in (("xlim", xlim), ("ylim", ylim)):
@@ -86,10 +111,21 @@ def surface(
 
 
 def uncertainty(model: Any, score: str = "entropy", *, output: str | None = None) -> Callable[[Tensor], Tensor]:
-    """A score of a model, or of several in a list, as a differentiable function of the input, float64 ``[N]``.
+    """Return a score of a model as a differentiable function of the input.
 
-    A `DeepEnsemble` serves as well as a list. score: max_probability, entropy, mutual_information, variance or
-    aleatoric. It works in the type of the model.
+    Args:
+        model: A model, a list of models, or a `DeepEnsemble`.
+        score: "max_probability", "entropy", "mutual_information", "variance" or "aleatoric".
+        output: What the model returns, as in `nescio.score`.
+
+    Returns:
+        A function from inputs ``[N, ...]`` to the score, float64 ``[N]``; it works in the type of the model.
+
+    Example:
+        >>> x = torch.rand(5, 2, requires_grad=True)
+        >>> nescio.limits.uncertainty(torch.nn.Linear(2, 3))(x).sum().backward()
+        >>> x.grad.shape
+        torch.Size([5, 2])
     """
     if score not in SCORES:
         raise InputError(f"expected a score among {', '.join(SCORES)}, got {score!r}")

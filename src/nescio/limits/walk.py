@@ -28,14 +28,23 @@ _BYTES = 2**30  # that the rates of all operations may take
 
 @dataclass(frozen=True)
 class Path:
-    """The logits of one network along one ray: straight between the breakpoints, and on for ever behind the last."""
+    """Hold the logits of one network along one ray: straight between breakpoints, and on for ever behind the last.
+
+    Attributes:
+        breakpoints: ``[B]``, rising and above 0.
+        logits: ``[B + 1, C]`` at 0 and at each breakpoint.
+        slope: ``[C]``, the change of the logits with α behind the last breakpoint: V d.
+
+    Example:
+        >>> path = Path(torch.tensor([1.0]), torch.tensor([[0.0], [2.0]]), torch.tensor([3.0]))
+        >>> path.at(torch.tensor([0.5, 2.0]))
+        tensor([[1.],
+                [5.]])
+    """
 
     breakpoints: Tensor
-    """``[B]``, rising and above 0."""
     logits: Tensor
-    """``[B + 1, C]`` at 0 and at each breakpoint."""
     slope: Tensor
-    """``[C]``, the change of the logits with α behind the last breakpoint: V d."""
 
     def at(self, alpha: Tensor) -> Tensor:
         """Logits ``[A, C]`` at each α ≥ 0."""

@@ -40,9 +40,20 @@ reproduce ua-sweep`).
 
 
 def attention(maps: Any, normalise: Normalise = "range") -> Tensor:
-    """A = (1 − M) ⊙ M of maps [N, H, W] or of an `Attribution`, float64 [N, H, W] on the CPU."""
-    if normalise not in get_args(Normalise):
-        raise InputError(f"expected normalise= to be 'range' or 'softmax', got {normalise!r}")
+    """Compute attention from maps, A = (1 − M) ⊙ M.
+
+    Args:
+        maps: An `Attribution`, or numbers ``[N, H, W]``.
+        normalise: How maps are brought to one scale M: "range" by their range, "softmax" by a softmax over the pixels.
+
+    Returns:
+        A, float64 ``[N, H, W]`` on the CPU.
+
+    Example:
+        >>> attention(torch.tensor([[[0.0, 1.0, 2.0]]]))
+        tensor([[[0.0000, 0.2500, 0.0000]]], dtype=torch.float64)
+    """
+    choice("normalise", normalise, get_args(Normalise))
     m = scaled(as_maps(maps))
     if normalise == "softmax":
         m = m.flatten(1).softmax(1).view_as(m)
@@ -51,13 +62,13 @@ def attention(maps: Any, normalise: Normalise = "range") -> Tensor:
 
 def as_maps(maps: Any, x: Tensor | None = None) -> Tensor:
     """Maps as numbers, float64 [N, H, W] on the CPU, checked; of pictures x [N, C, H, W] where they are given."""
-    found = torch.from_numpy(pixel_maps(maps.maps if isinstance(maps, Attribution) else maps, "maps"))
-    if x is not None and found.shape != (len(x), *x.shape[2:]):
+    numbers = torch.from_numpy(pixel_maps(maps.maps if isinstance(maps, Attribution) else maps, "maps"))
+    if x is not None and numbers.shape != (len(x), *x.shape[2:]):
         raise InputError(
             f"expected one map for each picture, one number for each pixel: shape {[len(x), *x.shape[2:]]}, got "
-            f"{list(found.shape)}; explain these very inputs, and add up the channels"
+            f"{list(numbers.shape)}; explain these very inputs, and add up the channels"
         )
-    return found
+    return numbers
 
 
 def scaled(maps: Tensor) -> Tensor:
@@ -75,11 +86,22 @@ def check_pictures(x: object, what: str = "pictures") -> Tensor:
 
 
 class Attended(nn.Module):
-    """A network of pictures x and attention [N, H, W], which multiplies x, or features of a layer, by 1 + αA.
+    """Wrap a network of pictures so that attention multiplies the pictures, or features of a layer, by 1 + αA.
 
-    layer: the name of the module whose output is multiplied, at its last call. None: what the last `nn.Conv2d` gave,
-    with all that follows before its positions are pooled or flattened; it is found by a pass at the first call, or by
-    `prepare`. Without attention the network is run as it is.
+    Called with pictures ``[N, C, H, W]`` alone, it runs the network as it is.
+
+    Args:
+        network: The network.
+        where: "features" or "input".
+        layer: The name of the module whose output is multiplied, at its last call. None takes what the last
+            `nn.Conv2d` gave, with all that follows before its positions are pooled or flattened; it is found by a pass
+            at the first call, or by `prepare`.
+        alpha: α.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 3))
+        >>> Attended(model)(torch.rand(2, 1, 8, 8), torch.rand(2, 8, 8)).shape
+        torch.Size([2, 3])
     """
 
     def __init__(

@@ -26,9 +26,21 @@ _AT_ONCE = 2**22  # values that are worked on at a time
 
 
 def inpaint(x: Tensor, mask: Tensor) -> Tensor:
-    """Pictures [N, C, H, W] with the pixels filled in where the mask, booleans [N, H, W], is True; x is left as it is.
+    """Fill in masked pixels smoothly from around them.
 
-    Whole numbers are rounded.
+    Args:
+        x: Pictures ``[N, C, H, W]``, which are left as they are.
+        mask: Booleans ``[N, H, W]``, True where to fill in.
+
+    Returns:
+        The filled pictures; whole numbers are rounded.
+
+    Raises:
+        InputError: A mask covers a whole picture, or a pixel outside it is not finite.
+
+    Example:
+        >>> inpaint(torch.tensor([[[[1.0, 9.0, 3.0]]]]), torch.tensor([[[False, True, False]]]))
+        tensor([[[[1., 2., 3.]]]])
     """
     check_numbers(check_pictures(x))
     check_mask(mask, x)

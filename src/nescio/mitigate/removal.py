@@ -39,7 +39,17 @@ By = Literal["inpaint", "blur", "mean"] | float
 
 @dataclass(frozen=True)
 class Prediction:
-    """Probabilities of S samples, float64 [S, N, C], and what `nescio.decompose` makes of them."""
+    """Hold the probabilities of S samples and the kinds of uncertainty in them.
+
+    Attributes:
+        probabilities: float64 ``[S, N, C]``.
+        uncertainty: What `nescio.decompose` makes of them.
+
+    Example:
+        >>> p = torch.tensor([[[0.2, 0.8]]])
+        >>> Prediction(p, nescio.decompose(p)).classes
+        tensor([1])
+    """
 
     probabilities: Tensor
     uncertainty: Decomposition
@@ -57,10 +67,26 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Improvement:
-    """A summary over N inputs; what needs labels is None without them. `print` says it in words.
+    """Sum up before and after over N inputs; `print` says it in words. What needs labels is None without them.
 
-    less: the share of inputs whose uncertainty fell; reduction: the median of 1 − after/before; before and after: the
-    mean uncertainty; flipped: how many predictions changed, of which `repaired` became right and `broken` wrong.
+    Attributes:
+        of: The kind of uncertainty.
+        inputs: N.
+        less: The share of inputs whose uncertainty fell.
+        reduction: The median of 1 − after/before.
+        before: The mean uncertainty before.
+        after: The mean uncertainty after.
+        flipped: How many predictions changed.
+        repaired: How many of these became right.
+        broken: How many of these became wrong.
+        accuracy_before: The accuracy before.
+        accuracy_after: The accuracy after.
+        nll_before: The negative log-likelihood before.
+        nll_after: The negative log-likelihood after.
+
+    Example:
+        >>> print(Improvement("total", 4, less=0.5, reduction=0.1, before=0.4, after=0.3, flipped=1))
+        total uncertainty fell for 50% of 4 inputs, from 0.4 to 0.3 on average (by 10% in the median); ...
     """
 
     of: str
@@ -93,7 +119,21 @@ class Improvement:
 
 @dataclass(frozen=True)
 class Without:
-    """Before and after: the predictions, the changed pictures [N, C, H, W] and the mask, booleans [N, H, W]."""
+    """Hold the predictions before and after doubtful pixels were filled in.
+
+    Attributes:
+        before: The prediction for the pictures as they were.
+        after: The prediction for the changed pictures.
+        x: The changed pictures ``[N, C, H, W]``.
+        mask: Which pixels were filled in, booleans ``[N, H, W]``.
+        about: What was done, in words.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 3))
+        >>> result = nescio.mitigate.without(model, torch.rand(2, 1, 8, 8), torch.rand(2, 8, 8))
+        >>> result.reduction().shape, result.flipped.shape
+        (torch.Size([2]), torch.Size([2]))
+    """
 
     before: Prediction
     after: Prediction
@@ -114,7 +154,7 @@ class Without:
     def improved(self, labels: Any = None, of: Of = "epistemic") -> Improvement:
         """The summary; with labels [N] also what became of accuracy and NLL."""
         before, after = self._uncertainties(of)
-        found: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "of": of,
             "inputs": len(before),
             "less": float((after < before).double().mean()),
@@ -124,14 +164,14 @@ class Without:
             "flipped": int(self.flipped.sum()),
         }
         if labels is None:
-            return Improvement(**found)
+            return Improvement(**summary)
         y = torch.from_numpy(classes(labels, *self.before.mean.shape))
         right = [side.classes == y for side in (self.before, self.after)]
         for name, side, correct in zip(("before", "after"), (self.before, self.after), right, strict=True):
-            found[f"accuracy_{name}"] = float(correct.double().mean())
-            found[f"nll_{name}"] = evaluate.nll(side.mean, y)
-        found |= {"repaired": int((right[1] & ~right[0]).sum()), "broken": int((right[0] & ~right[1]).sum())}
-        return Improvement(**found)
+            summary[f"accuracy_{name}"] = float(correct.double().mean())
+            summary[f"nll_{name}"] = evaluate.nll(side.mean, y)
+        summary |= {"repaired": int((right[1] & ~right[0]).sum()), "broken": int((right[0] & ~right[1]).sum())}
+        return Improvement(**summary)
 
     def _uncertainties(self, of: str) -> tuple[Tensor, Tensor]:
         if of not in KINDS:
@@ -152,20 +192,29 @@ def without(
     output: str | None = None,
     progress: bool | None = None,
 ) -> Without:
-    """Prediction and uncertainty before and after the doubtful pixels are filled in.
+    """Predict before and after the doubtful pixels are filled in.
 
     Args:
-        posterior: a distribution, or a single network, around which one is put as by `nescio.explain`.
-        x: pictures [N, C, H, W].
-        maps: an `Attribution` or numbers [N, H, W], higher where the doubt comes from; booleans are the mask itself.
-        share: of the pixels, those with the highest attribution. Without share and threshold: 0.05.
-        threshold: in its place, the least attribution of a masked pixel, with 1 the highest of the picture and 0 the
+        posterior: A distribution, or a single network, around which one is put as by `nescio.explain`.
+        x: Pictures ``[N, C, H, W]``.
+        maps: An `Attribution` or numbers [N, H, W], higher where the doubt comes from; booleans are the mask itself.
+        share: Of the pixels, those with the highest attribution. Without share and threshold: 0.05.
+        threshold: In its place, the least attribution of a masked pixel, with 1 the highest of the picture and 0 the
             lowest.
         by: "inpaint", "blur", "mean", or a number to put there.
-        sigma: the width of the blur in pixels.
-        data: labelled training data for a single network.
-        output: what a single network returns, as in `nescio.Classifier`.
+        sigma: The width of the blur in pixels.
+        data: Labelled training data for a single network.
+        output: What a single network returns, as in `nescio.Classifier`.
         progress: True shows a bar, False none, None one where it takes long.
+
+    Returns:
+        Both predictions, the changed pictures and the mask.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 3))
+        >>> result = nescio.mitigate.without(model, torch.rand(2, 1, 8, 8), torch.rand(2, 8, 8), share=0.1)
+        >>> result.mask.sum((1, 2))
+        tensor([6, 6])
     """
     check_numbers(check_pictures(x))
     if x.is_floating_point() and not bool(x.isfinite().all()):

@@ -29,10 +29,23 @@ from nescio.types import InputError, Posterior
 
 
 class Mitigated(PosteriorBase):
-    """A network that attends, as a distribution of one sample: `predict` gives probabilities [1, N, C].
+    """Take a network that attends as a distribution of one sample: `predict` gives probabilities ``[1, N, C]``.
 
-    network: the trained `Attended`. history: what each epoch came to. source: what makes maps for new pictures (a
-    function of x), None where maps were given as numbers; attends: False for the control, which was trained without.
+    `retrain` makes one.
+
+    Args:
+        network: The trained `Attended`.
+        source: What makes maps for new pictures, a function of x; None where maps were given as numbers.
+        attends: False for the control, which was trained without maps.
+        normalise: How maps are brought to one scale, see `attention`.
+        transform: Applied to every picture before the network.
+        history: What each epoch came to.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 3))
+        >>> mitigated = Mitigated(nescio.mitigate.Attended(model))
+        >>> mitigated.predict(torch.rand(2, 1, 8, 8), torch.rand(2, 8, 8)).shape
+        torch.Size([1, 2, 3])
     """
 
     def __init__(
@@ -50,10 +63,16 @@ class Mitigated(PosteriorBase):
         self.classifiers = (Classifier(network, preprocess=None if transform is None else OnPictures(transform)),)
 
     def predict(self, x: Any, maps: Any = "own", *, progress: bool | None = None) -> Tensor:
-        """Probabilities, float64 ``[1, N, C]`` on the CPU, of pictures: a batch or an iterable of batches.
+        """Predict the class probabilities of pictures.
 
-        maps: of all these pictures; None, no attention; "own", as in training: what made the maps there makes them here
-        too, and the control has none.
+        Args:
+            x: A batch or an iterable of batches.
+            maps: Of all these pictures. None is no attention; "own" is as in training: what made the maps there makes
+                them here too, and the control has none.
+            progress: As in `nescio.score`.
+
+        Returns:
+            Probabilities, float64 ``[1, N, C]`` on the CPU.
         """
         if isinstance(maps, str) and maps == "own":
             return super().predict(x, progress=progress)
@@ -107,26 +126,33 @@ def retrain(
     """Train a network with attention to what maps say.
 
     Args:
-        model: a function without arguments that makes a network, whose weights are drawn from the seed; or a network,
+        model: A function without arguments that makes a network, whose weights are drawn from the seed; or a network,
             which is left as it is: a copy is trained on from its weights.
-        data: pictures [N, C, H, W] and their labels.
-        maps: an `Attribution` or numbers [N, H, W] of these pictures, made before; or what makes them: a function of x
-            that gives either, a distribution or a network (by `nescio.explain` as it is set); or None, no attention.
-        validation: pictures and labels that choose between epochs.
-        validation_maps: of those, where maps are given as numbers.
-        recipe: as for `nescio.training.train`. Crops, mirror images and turns move the attention with the picture;
+        data: Pictures ``[N, C, H, W]`` and their labels.
+        maps: An `Attribution` or numbers ``[N, H, W]`` of these pictures. Or what makes them: a function of x that
+            gives either, a distribution or a network (by `nescio.explain` with its defaults). Or None for no attention.
+        validation: Pictures and labels that choose between epochs.
+        validation_maps: Of those, where maps are given as numbers.
+        recipe: As for `nescio.training.train`. Crops, mirror images and turns move the attention with the picture;
             other augmentations are refused.
         where: "features" of the last convolution, or "input".
-        layer: another module whose output is attended.
-        alpha: α; None: `ALPHA` for normalise="range", the number of pixels for "softmax".
-        normalise: how maps are brought to one scale, see `attention`.
-        seed: of the weights and of the training.
-        folder: where the run is kept, and goes on from when it is started again with the same arguments.
+        layer: Another module whose output is attended.
+        alpha: α; None is `ALPHA` for normalise="range", the number of pixels for "softmax".
+        normalise: How maps are brought to one scale, see `attention`.
+        seed: Of the weights and of the training.
+        folder: Where the run is kept, and goes on from when it is started again with the same arguments.
         progress: True shows a bar, False none, None one where it takes long.
-        on_epoch: called after each epoch.
+        on_epoch: Called after each epoch.
 
     Returns:
-        `Mitigated`, whose `predict` gives probabilities [1, N, C].
+        `Mitigated`, whose `predict` gives probabilities ``[1, N, C]``.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 3))
+        >>> x, y, recipe = torch.rand(6, 1, 8, 8), torch.arange(6) % 3, nescio.training.Recipe(epochs=1)
+        >>> mitigated = nescio.mitigate.retrain(model, (x, y), torch.rand(6, 8, 8), recipe=recipe, progress=False)
+        >>> len(mitigated.history)
+        1
     """
     recipe = Recipe() if recipe is None else recipe
     x, y = _pair(data, "data")

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from nescio.models.classifier import Classifier
-from nescio.models.load import _folder_importable, _found, load
+from nescio.models.load import _factory, _folder_importable, load
 from nescio.models.sources.base import Found, Preprocess
 from nescio.models.sources.heads import Weights, size
 from nescio.models.sources.pictures import Transformed
@@ -22,7 +22,7 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
     """What the factory of that name makes."""
     model = load(name, weights, trust_pickle=trust_pickle)
     with _folder_importable():
-        factory = _found(name)
+        factory = _factory(name)
     inside = model.module if isinstance(model, Classifier) else model
     holders = [holder for holder in (factory, inside) if holder is not None]
     preprocess = None
