@@ -19,6 +19,8 @@ from typing import Any
 
 from nescio_papers.runner.study import METRICS, Metric
 
+PARTIAL = "not all were run"
+"""Why an average is missing."""
 OURS = ("REGrad*", "Ours", "REGrad + layer-selective + perturb")
 
 
@@ -38,6 +40,11 @@ class Value:
     def difference(self) -> float | None:
         """Ours less the paper's."""
         return None if self.mean is None or self.paper is None else self.mean - self.paper
+
+    @property
+    def missing(self) -> str:
+        """The word that stands in the place of a number that is missing."""
+        return "–" if self.reason == PARTIAL else "failed" if self.reason.startswith("failed") else "not run"
 
     @property
     def inside(self) -> bool | None:
@@ -86,6 +93,22 @@ class Table:
     reasons: Sequence[str]
     printed: str = ""
     """The averages that the paper prints, where they are over other columns than ours."""
+
+    @property
+    def averages(self) -> list[str]:
+        """The metrics that have an average; "" stands for all together."""
+        return list(self.lines[0].averages) if self.lines else []
+
+    @property
+    def heads(self) -> list[str]:
+        """The heads of the columns of numbers."""
+        heads = [f"{column['label']} {METRICS[name].label}" for column in self.columns for name in self.metrics]
+        return heads + [f"average {METRICS[name].label if name else ''}".strip() for name in self.averages]
+
+    def numbers(self, line: Line) -> list[Value]:
+        """Return the numbers of a row, in the order of `heads`."""
+        values = [line.values[column["key"], name] for column in self.columns for name in self.metrics]
+        return values + [line.averages[name] for name in self.averages]
 
 
 def table(part: Mapping[str, Any], scale: str) -> Table:
@@ -164,7 +187,7 @@ def _value(name: str, cells: list[Mapping[str, Any]]) -> Value:
 def _average(values: list[Value]) -> Value:
     metric = values[0].metric if values else METRICS["auroc"]
     means = [value.mean for value in values if value.mean is not None]
-    return Value(metric, fmean(means) if values and len(means) == len(values) else None, reason="not all were run")
+    return Value(metric, fmean(means) if values and len(means) == len(values) else None, reason=PARTIAL)
 
 
 def _paper_average(values: list[Value]) -> float | None:

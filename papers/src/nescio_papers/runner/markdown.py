@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from nescio_papers.runner.compare import Line, Table, Value, table
 from nescio_papers.runner.results import Results
-from nescio_papers.runner.study import METRICS
 
 
 def markdown(results: Results | Sequence[Results]) -> str:
@@ -40,27 +39,22 @@ def _run(results: Results) -> str:
 
 
 def _table(shown: Table) -> list[str]:
-    averages = list(shown.lines[0].averages) if shown.lines else []
-    heads = ["method"]
-    heads += [f"{column['label']} {METRICS[name].label}" for column in shown.columns for name in shown.metrics]
-    heads += [f"average {METRICS[name].label if name else ''}".strip() for name in averages] + ["rank"]
-    return [_cells(heads), _cells(["---"] * len(heads)), *(_row(line, shown, averages) for line in shown.lines)]
+    heads = ["method", *shown.heads, "rank"]
+    return [_cells(heads), _cells(["---"] * len(heads)), *(_row(line, shown) for line in shown.lines)]
 
 
-def _row(line: Line, shown: Table, averages: Sequence[str]) -> str:
+def _row(line: Line, shown: Table) -> str:
     label = f"**{line.label}**" if line.stands else line.label
-    values = [line.values[column["key"], name] for column in shown.columns for name in shown.metrics]
     rank = "–" if line.rank is None else str(line.rank)
     if line.rank_among is not None:
         rank += f" ({line.rank_among}" + (")" if line.paper_rank is None else f", paper {line.paper_rank})")
-    return _cells([label, *map(_value, values), *(_value(line.averages[name]) for name in averages), rank])
+    return _cells([label, *map(_value, shown.numbers(line)), rank])
 
 
 def _value(value: Value) -> str:
     digits = value.metric.digits
     if value.mean is None:
-        word = "–" if value.reason == "not all were run" else "failed" if value.reason[:6] == "failed" else "not run"
-        return word if value.paper is None else f"{word} ({value.paper:.{digits}f})"
+        return value.missing if value.paper is None else f"{value.missing} ({value.paper:.{digits}f})"
     text = f"{value.mean:.{digits}f}" + (f" ±{value.sd:.{digits}f}" if value.sd is not None else "")
     if value.difference is not None:
         spread = "" if value.paper_sd is None else f" ±{value.paper_sd:.{digits}f}"

@@ -118,30 +118,26 @@ def _run(results: Results) -> RunContent:
 
 
 def _part(part: Mapping[str, Any], compared: Table) -> PartContent:
-    averages = list(compared.lines[0].averages) if compared.lines else []
+    higher = [METRICS[name].higher for name in compared.metrics] * len(compared.columns)
+    higher += [True] * len(compared.averages)
     columns = ascending("method")
-    for column in compared.columns:
-        for metric in (METRICS[name] for name in compared.metrics):
-            title = f"{column['label']} {metric.label}"
-            columns += descending(title) if metric.higher else ascending(title)
-    columns += descending(*(f"average {METRICS[name].label if name else ''}".strip() for name in averages))
+    for head, up in zip(compared.heads, higher, strict=True):
+        columns += descending(head) if up else ascending(head)
     columns += ascending("rank")
     return PartContent(
         title=compared.title,
         summary=compared.summary,
         charts=[one for one in charts(part, compared) if one is not None],
         columns=columns,
-        rows=[_row(line, compared, averages) for line in compared.lines],
+        rows=[_row(line, compared) for line in compared.lines],
         averaged=", ".join(column["label"] for column in compared.columns if column["key"] in compared.common),
         printed=compared.printed,
         reasons=compared.reasons,
     )
 
 
-def _row(line: Line, compared: Table, averages: Sequence[str]) -> NumberRow:
-    values = [line.values[column["key"], name] for column in compared.columns for name in compared.metrics]
-    values += [line.averages[name] for name in averages]
-    numbers = [_number_of(value) for value in values]
+def _row(line: Line, compared: Table) -> NumberRow:
+    numbers = [_number_of(value) for value in compared.numbers(line)]
     return NumberRow(line.label, line.note, line.stands, numbers, line.rank, line.rank_among, line.paper_rank)
 
 
@@ -149,8 +145,7 @@ def _number_of(value: Value) -> Number:
     digits = value.metric.digits
     if value.mean is None:
         paper = "" if value.paper is None else _digits(value.paper, digits)
-        word = "–" if value.reason == "not all were run" else "failed" if value.reason[:6] == "failed" else "not run"
-        return Number(-1e9, paper=paper, missing=word, reason=value.reason)
+        return Number(-1e9, paper=paper, missing=value.missing, reason=value.reason)
     mean, spread = _digits(value.mean, digits), "" if value.sd is None else f"±{value.sd:.{digits}f}"
     if value.difference is None:
         return Number(value.mean, mean, spread)
