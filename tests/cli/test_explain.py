@@ -376,7 +376,10 @@ def test_other_methods_and_dimensions(folder, monkeypatch):
             "--posterior: expected it without --fit and --base",
         ),
         (["--data", "x.npz", "--of", "doubt"], "invalid choice: 'doubt'"),
-        (["--data", "x.npz", "--channels", "0"], "expected a whole number of at least 1, or none"),
+        (
+            ["--data", "x.npz", "--channels", "0"],
+            "of at least 1, got 0; give a number, auto or none",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(folder, capsys, arguments, message):

@@ -270,7 +270,7 @@ class TestErrors:
         for severity in (0, 6, 1.0, True):
             with pytest.raises(InputError, match="a whole number from 1 to 5"):
                 corrupt(x, "fog", severity)  # type: ignore[arg-type]
-        with pytest.raises(InputError, match="seed: expected a whole number"):
+        with pytest.raises(InputError, match="expected seed to be a whole number"):
             corrupt(x, "fog", seed=0.5)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16])

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nescio._common.argument_checks import argument_type, integer
 from nescio.cli.messages import tell_opened, tell_problems
 from nescio.cli.options import (
     add_command,
@@ -15,7 +16,6 @@ from nescio.cli.options import (
     add_posterior,
     add_running,
     add_settings,
-    positive,
 )
 from nescio.cli.paths import output_folder, read_lines
 from nescio.cli.specs import check_unfitted, data_spec, model_spec, training_pairs
@@ -138,4 +138,4 @@ def _maps_folder(args: argparse.Namespace, table: str) -> Path:
 def _dimension(text: str) -> int | str | None:
     if text in ("auto", "none"):
         return "auto" if text == "auto" else None
-    return positive(text)
+    return argument_type(integer, at_least=1, hint="give a number, auto or none")(text)

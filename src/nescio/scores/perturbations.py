@@ -42,9 +42,25 @@ class DrawScore(Score):
         self._integer("seed", at_least=0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoiseScore(DrawScore):
+    """What the scores of Gaussian noise share: its width σ, and the mean divergence from the prediction without it."""
+
+    sigma: float = 0.008
+
+    paper = "Wang & Ji 2024"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._number("sigma", above=0.0)
+
+    def __call__(self, logits: Tensor, draws: Tensor) -> Tensor:
+        return divergence(log_probabilities(draws), log_probabilities(logits)).mean(0)
+
+
 @register
 @dataclass(frozen=True, kw_only=True)
-class PerturbX(DrawScore):
+class PerturbX(NoiseScore):
     """Compute how far the prediction moves under noise on the input, (1/S) Σ_s KL(p(x + σε_s) ‖ p(x)).
 
     From Wang & Ji 2024. It needs floating-point inputs. It fails where the network is sure around a foreign input too.
@@ -59,27 +75,17 @@ class PerturbX(DrawScore):
         torch.Size([5])
     """
 
-    sigma: float = 0.008
-
     name = "perturb_x"
     summary = "How far the prediction moves when noise is added to the input."
-    paper = "Wang & Ji 2024"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._number("sigma", above=0.0)
 
     @property
     def needs(self) -> tuple[Request, ...]:
         return Logits(), NoisyInputLogits(self.sigma, self.samples, self.seed)
 
-    def __call__(self, logits: Tensor, draws: Tensor) -> Tensor:
-        return divergence(log_probabilities(draws), log_probabilities(logits)).mean(0)
-
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class PerturbTheta(DrawScore):
+class PerturbTheta(NoiseScore):
     """Compute how far the prediction moves under noise on the parameters, (1/S) Σ_s KL(p(θ + σε_s) ‖ p(θ)).
 
     From Wang & Ji 2024. σ has to fit the network: where it is too large, every prediction is noise.
@@ -94,22 +100,12 @@ class PerturbTheta(DrawScore):
         torch.Size([5])
     """
 
-    sigma: float = 0.008
-
     name = "perturb_theta"
     summary = "How far the prediction moves when noise is added to every parameter."
-    paper = "Wang & Ji 2024"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._number("sigma", above=0.0)
 
     @property
     def needs(self) -> tuple[Request, ...]:
         return Logits(), NoisyParameterLogits(self.sigma, self.samples, self.seed)
-
-    def __call__(self, logits: Tensor, draws: Tensor) -> Tensor:
-        return divergence(log_probabilities(draws), log_probabilities(logits)).mean(0)
 
 
 @register

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from nescio._common.argument_checks import integer
 from nescio.types import InputError
 from nescio_papers.datasets import distortions
 
@@ -91,10 +92,8 @@ def corrupt(x: Tensor, kind: str, severity: int = 1, seed: int = 0) -> Tensor:
     """
     if kind not in TABLE:
         raise InputError(f"kind: expected one of {', '.join(TABLE)}, but got {kind!r}")
-    if isinstance(severity, bool) or not isinstance(severity, int) or not 1 <= severity <= 5:
-        raise InputError(f"severity: expected a whole number from 1 to 5, but got {severity!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise InputError(f"seed: expected a whole number, but got {seed!r}")
+    integer("severity", severity, at_least=1, at_most=5)
+    integer("seed", seed)
     _check(x, kind)
     entry = TABLE[kind]
     level = entry.levels[severity - 1]
