@@ -10,29 +10,76 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
+__all__ = [
+    "NescioError",
+    "InputError",
+    "ModelError",
+    "MissingExtra",
+    "ClassGradients",
+    "Scored",
+    "Check",
+    "Decomposition",
+    "NormSettings",
+    "NormTable",
+    "Depth",
+    "Posterior",
+]
+
 
 class NescioError(Exception):
-    """Base of every error that nescio raises on purpose."""
+    """Base of every error that nescio raises on purpose.
+
+    Example:
+        >>> try:
+        ...     nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), "entropie")
+        ... except NescioError as error:
+        ...     print(error)
+        expected the name of a method, got 'entropie'; did you mean 'entropy'? ...
+    """
 
 
 class InputError(NescioError, ValueError):
-    """An argument or an input cannot be used; the message says what was expected, what came and what to do."""
+    """Say that an argument or an input cannot be used: what was expected, what came and what to do.
+
+    Example:
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), chunk=0)
+        Traceback (most recent call last):
+        nescio.types.InputError: expected chunk to be a whole number of at least 1, got 0; ...
+    """
 
 
 class ModelError(NescioError, ValueError):
-    """The model cannot be handled as asked; the message says why and what to do."""
+    """Say that a model cannot be used in this way, why, and what to do.
+
+    Example:
+        >>> nescio.Classifier("resnet18")
+        Traceback (most recent call last):
+        nescio.types.ModelError: ...
+    """
 
 
 class MissingExtra(NescioError, ImportError):
-    """An optional package is missing; the message names the command that installs it."""
+    """Say that an optional package is missing, and name the command that installs it.
+
+    Example:
+        >>> issubclass(MissingExtra, ImportError)
+        True
+    """
 
 
 @dataclass(frozen=True)
 class ClassGradients:
-    """Norms of ∂ log p_c/∂θ_l for every input, class and layer.
+    """Hold the norms of ∂ log p_c/∂θ_l for every input, class and layer.
 
-    norms: float64 ``[N, C, L]`` on the CPU; probabilities: float64 ``[N, C]``; layers: names in forward order; spread:
-    the standard error of norms that were estimated, ``[N, C, L]``, or None when all are exact.
+    Attributes:
+        norms: float64 ``[N, C, L]`` on the CPU.
+        probabilities: float64 ``[N, C]``.
+        layers: Their names in forward order.
+        spread: The standard error of norms that were estimated, ``[N, C, L]``; None when all are exact.
+
+    Example:
+        >>> nescio.trace.class_gradients(torch.nn.Linear(4, 3), torch.rand(5, 4)).norms.shape
+        torch.Size([5, 3, 1])
     """
 
     norms: Tensor
@@ -51,22 +98,39 @@ class ClassGradients:
 
 @dataclass(frozen=True)
 class Check:
-    """What came out where estimates of layers were compared with exact values."""
+    """Hold how estimates of layers compared with exact values.
+
+    Attributes:
+        inputs: How many inputs were compared; 0 where none was left that is estimated.
+        worst: The largest relative error among them.
+        exact: How many inputs were computed exactly in the end, because the error might be above the tolerance.
+
+    Example:
+        >>> Check(inputs=2, worst=0.001, exact=0).worst
+        0.001
+    """
 
     inputs: int
-    """How many inputs were compared (0: none was left that is estimated)."""
     worst: float
-    """The largest relative error among them."""
     exact: int
-    """How many inputs were computed exactly in the end, because the error might be larger than asked for."""
 
 
 @dataclass(frozen=True)
 class NormTable:
-    """What `NormSettings` ask for: norms of R gradients for every input and layer, float64 ``[N, R, L]``.
+    """Hold what `NormSettings` ask for: norms of R gradients for every input and layer.
 
-    ``spread`` is the standard error of what was estimated, and ``check`` how that compared with exact values; both None
-    when all is exact. The tensors lie on the model's device, unless a score needs another kind of quantity too.
+    The tensors lie on the model's device, unless a score needs another kind of quantity too.
+
+    Attributes:
+        norms: float64 ``[N, R, L]``.
+        probabilities: float64 ``[N, C]``.
+        layers: Their names in forward order.
+        spread: The standard error of what was estimated, ``[N, R, L]``; None when all is exact.
+        check: How that compared with exact values; None when all is exact.
+
+    Example:
+        >>> NormTable(torch.ones(5, 3, 1), torch.full((5, 3), 1 / 3), ("fc",)).cpu().layers
+        ('fc',)
     """
 
     norms: Tensor
@@ -76,19 +140,26 @@ class NormTable:
     check: Check | None = None
 
     def cpu(self) -> NormTable:
-        """The table in the memory of the CPU."""
+        """Return the table in the memory of the CPU."""
         spread = None if self.spread is None else self.spread.cpu()
         return replace(self, norms=self.norms.cpu(), probabilities=self.probabilities.cpu(), spread=spread)
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores with what is known of their error: `nescio.score(..., report=True)`.
+    """Hold scores with what is known of their error: `nescio.score(..., report=True)`.
 
-    ``scores`` float64 ``[N]``. ``error``: the estimated relative error of each, 0 for inputs that were computed exactly
-    in the end, None where nothing was estimated. Of layers (`tolerance`) it is a cautious estimate, and none is larger
-    than the tolerance; of classes (`classes`) it is a standard error, which nothing acts on. ``check``: what some
-    inputs showed whose layers were computed exactly too, None where no layer was estimated.
+    Attributes:
+        scores: float64 ``[N]``.
+        error: The estimated relative error of each, 0 for inputs that were computed exactly in the end; None where
+            nothing was estimated. Of layers (`tolerance`) it is a cautious estimate, and none is larger than the
+            tolerance; of classes (`classes`) it is a standard error, which nothing acts on.
+        check: What some inputs showed whose layers were computed exactly too; None where no layer was estimated.
+
+    Example:
+        >>> report = nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), "entropy", report=True)
+        >>> report.scores.shape, report.error
+        (torch.Size([5]), None)
     """
 
     scores: Tensor
@@ -98,11 +169,19 @@ class Scored:
 
 @dataclass(frozen=True)
 class Decomposition:
-    """What kind of doubt: one float64 for each input in each field, from the predictions p^s of S samples.
+    """Hold the kinds of doubt, float64 ``[N]`` each, from the predictions p^s of S samples.
 
-    total = H(mean p), aleatoric = mean H(p^s), epistemic = total − aleatoric (mutual information).
-    variance: of p over the samples, summed over the classes; max_probability: 1 − the largest entry of mean p;
-    bregman: −log Σ_c exp(mean log p_c^s), the epistemic part when samples are averaged in the space of logits.
+    Attributes:
+        total: H(mean p), the entropy of the mean prediction.
+        aleatoric: Mean H(p^s), doubt that lies in the data.
+        epistemic: total − aleatoric, the mutual information: doubt of the model, which more data would remove.
+        variance: Of p over the samples, summed over the classes.
+        max_probability: 1 − the largest entry of mean p.
+        bregman: −log Σ_c exp(mean log p_c^s), the epistemic part when samples are averaged in the space of logits.
+
+    Example:
+        >>> nescio.decompose(torch.tensor([[[0.5, 0.5]], [[0.5, 0.5]]])).epistemic
+        tensor([0.], dtype=torch.float64)
     """
 
     total: Tensor
@@ -121,15 +200,27 @@ Smoothing = Literal["log", "mean"]
 class NormSettings:
     """State which norms of parameter gradients are wanted; the answer is a `NormTable`.
 
-    rows: "classes" is ∂ log p_c/∂θ for each class, "uniform" is (1/C) Σ_c ∂ log p_c/∂θ, and "expected" is
-    Σ_c p_c ∂ log p_c/∂θ. With samples > 0 each gradient is averaged over the input and its noisy copies x + σε
-    before the norm; smoothing="mean" takes the gradient of the logarithm of the mean probability instead; pairs=True
-    averages over `samples` copies x ± σε alone.
+    Args:
+        rows: "classes" is ∂ log p_c/∂θ for each class, "uniform" is (1/C) Σ_c ∂ log p_c/∂θ, and "expected" is
+            Σ_c p_c ∂ log p_c/∂θ.
+        norm: 1 or 2.
+        layers: "module" takes a module's own parameters as one layer, "tensor" each parameter tensor.
+        select: Names or patterns of the layers that take part; None for all.
+        sigma: σ of the noise, in the units of the input.
+        samples: Above 0, each gradient is averaged over the input and so many noisy copies x + σε before the norm.
+        seed: Of the noise.
+        smoothing: "mean" takes the gradient of the logarithm of the mean probability instead.
+        pairs: True averages over `samples` copies x ± σε alone.
+        classes: How many rows are computed; "exact" is every class.
+        decay: λ of `tolerance`.
+        tolerance: By how much, relative, the sum of squares over layers weighted by exp(λ(l − L)) may change by
+            estimating the layers of little weight. 0 estimates none; where rows are estimated, no layer is.
+        precision: "bfloat16" computes the gradients in that type.
+        exclude: Names or patterns of the layers that do not take part.
 
-    classes is how many rows are computed ("exact": every class); tolerance is by how much, relative, the sum of squares
-    over layers weighted by exp(decay·(l − L)) may change by estimating the layers of little weight (0: none is; where
-    rows are estimated no layer is, beside them).
-    precision="bfloat16" works out the gradients in that type. select and exclude name the layers that take part.
+    Example:
+        >>> NormSettings("classes").norm
+        2
     """
 
     rows: Rows
@@ -150,7 +241,16 @@ class NormSettings:
 
 @dataclass(frozen=True)
 class Depth:
-    """A place in a model: the public name of a module, and the dimension of the channels in what it gives."""
+    """Name a place in a model.
+
+    Args:
+        layer: The public name of a module.
+        axis: The dimension of the channels in its output.
+
+    Example:
+        >>> Depth("layer1.conv2", 1).axis
+        1
+    """
 
     layer: str
     axis: int
@@ -158,7 +258,14 @@ class Depth:
 
 @runtime_checkable
 class Posterior(Protocol):
-    """A distribution over predictions, of which `predict` gives S samples for each input."""
+    """Say what a distribution over predictions is: `predict` gives S samples for each input.
+
+    Any object with this method can be given to `nescio.score` in the place of a model.
+
+    Example:
+        >>> isinstance(nescio.posteriors.Deterministic(torch.nn.Linear(4, 3)), Posterior)
+        True
+    """
 
     def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
-        """Probabilities, float64 ``[S, N, C]`` on the CPU; x is a batch or an iterable of batches."""
+        """Predict probabilities, float64 ``[S, N, C]`` on the CPU; x is a batch or an iterable of batches."""
