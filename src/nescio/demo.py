@@ -37,6 +37,7 @@ from nescio.findings import first_screen
 from nescio.guard import Guard, Verdict
 from nescio.quantities import Predictions
 from nescio.report import Comparison, MethodResult, PictureSet, page
+from nescio.report.findings_types import FirstScreen, Tile
 from nescio.scoring import fit, score
 from nescio.types import InputError
 
@@ -108,12 +109,12 @@ def _compared(seed: int, inputs: int, epochs: int, names: list[str], progress: b
     )
 
 
-def _front(guard: Guard, verdict: Verdict, sets: Sequence[PictureSet]) -> dict[str, Any]:
+def _front(guard: Guard, verdict: Verdict, sets: Sequence[PictureSet]) -> FirstScreen:
     """Some pictures of each kind, judged; and in a sentence how the guard does on all."""
     tiles = [_tile(one, at) for one in sets for at in range(len(one.pictures))]
     first = len(sets[0].pictures)
     places = [*_evenly(range(first)), *_evenly(range(first, len(tiles)))]
-    found = first_screen.judged(
+    screen = first_screen.judged(
         verdict, guard, dict.fromkeys(places, 1), tiles.__getitem__, kind="pictures", level=LEVEL,
         like=f"the {REFERENCE} digits of the reference",
     )  # fmt: skip
@@ -123,8 +124,9 @@ def _front(guard: Guard, verdict: Verdict, sets: Sequence[PictureSet]) -> dict[s
         f"In the whole test the guard calls {caught} of {len(tiles) - first} pictures that are no digits foreign, and "
         f"{alarms} of {first} digits by mistake."
     )
-    command = {"about": "The same page for your own model and your own pictures:", "text": OWN}
-    return found | {"lines": [all_of_them, *found["lines"]], "command": command}
+    screen["lines"] = [all_of_them, *screen["lines"]]
+    screen["command"] = {"about": "The same page for your own model and your own pictures:", "text": OWN}
+    return screen
 
 
 def _evenly(places: range) -> list[int]:
@@ -132,7 +134,7 @@ def _evenly(places: range) -> list[int]:
     return [places[k * len(places) // count] for k in range(count)]
 
 
-def _tile(pictures: PictureSet, at: int) -> dict[str, Any]:
+def _tile(pictures: PictureSet, at: int) -> Tile:
     """What the strip shows of a picture."""
     label, answer = None if pictures.labels is None else int(pictures.labels[at]), int(pictures.predicted[at])
     return {

@@ -1,6 +1,6 @@
 """`gather`: all that a report says of a model on somebody's data, as one dictionary of plain values.
 
-    sample of the rows ─► one pass: scores, answers, verdicts of a guard ─► the answer: which not to trust (`front`)
+    sample of the rows ─► one pass: scores, answers, verdicts of a guard ─► which not to trust (`first_screen`)
                        ─► by class, with labels, against a second set
                        ─► the most and the least doubtful inputs: maps of where doubt comes from
                        ─► far away from the data: an audit, where one is given (`nescio.limits.reported`)
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,18 @@ from nescio.guard import Guard
 from nescio.guard.promise import check_level
 from nescio.models import Classifier
 from nescio.models.sources import Source
+from nescio.report.findings_types import (
+    ClassRow,
+    Example,
+    Findings,
+    ForeignFacts,
+    GuardColumns,
+    InputColumns,
+    KindsOfDoubt,
+    MethodFacts,
+    SetFacts,
+    Tile,
+)
 from nescio.scores import Method
 from nescio.scores.base import must_be_fitted
 from nescio.scoring import check_fit, fit
@@ -41,6 +53,7 @@ from nescio.types import InputError
 BESIDE = ("entropy", "max_probability", "energy")
 """Scores that a report shows beside the first where nobody chose any: those of the same forward pass."""
 OF_POSTERIORS = ("mutual_information", "entropy", "max_probability")
+Labels = NDArray[np.int64] | None
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -63,16 +76,30 @@ def gather(
     repeat: Mapping[str, str] | None = None,
     again: str | None = None,
     progress: bool | None = None,
-) -> dict[str, Any]:
-    """What a report says, from a model and rows that were opened.
+) -> Findings:
+    """Find out what a report says, from a model and rows that were opened.
 
-    foreign: rows of another kind; labels: a class index for each row, −1 where it is not known, in the place of those
-    that the rows have; training: labelled batches for methods that need them, and for a Laplace posterior of a single
-    network; methods: the first leads; None chooses. guard: fitted to a reference; it judges the rows, and of those like
-    the reference it calls a share `level` foreign at most. Without it nothing is judged. most: rows of each set;
-    examples: so many of the most doubtful inputs, and half as many of the others. audit: what looks far away from the
-    data, such as `nescio.limits.reported.reported`. repeat: what else is needed to repeat it, in words. again: the
-    command that judges more rows, or without a guard the one that takes a reference.
+    Args:
+        source: The model or posterior.
+        rows: The data.
+        foreign: Rows of another kind, which the model should be doubtful about.
+        labels: A class index for each row, −1 where it is not known, in the place of those that the rows have.
+        training: Labelled batches for methods that need them, and for a Laplace posterior of a single network.
+        methods: The scores, of which the first leads; None chooses.
+        guard: A guard that is fitted to a reference; it judges the rows. Without it nothing is judged.
+        level: The share of inputs like the reference that the guard calls foreign by mistake, at most.
+        most: How many rows of each set are read.
+        examples: How many of the most doubtful inputs are shown, and half as many of the others.
+        maps: Whether these get maps of where their doubt comes from.
+        audit: What looks far away from the data, such as `nescio.limits.reported.reported`; None for nothing.
+        batch: How many rows go to the model at a time.
+        seed: Of the sample, of halves and of intervals.
+        repeat: What else is needed to repeat it, in words.
+        again: The command that judges more rows, or without a guard the one that takes a reference.
+        progress: Whether bars are shown; None shows them in a terminal.
+
+    Returns:
+        What the page shows, as values that JSON can hold, but for pictures and maps.
     """
     for name, value, least in (("most", most, 2), ("examples", examples, 0), ("batch", batch, 1), ("seed", seed, 0)):
         integer(name, value, at_least=least)
@@ -93,12 +120,11 @@ def gather(
     if any(map(must_be_fitted, chosen)):
         check_fit({one.name: one for one in chosen}, training)
         chosen = fit(source.model, chosen, training, progress=False)
-    pass_: dict[str, Any] = {"methods": chosen, "batch": batch, "progress": progress}
-    known = measure(about, rows, places, labels=labels, what="scoring", **pass_)
+    known = measure(about, rows, places, chosen, batch=batch, labels=labels, what="scoring", progress=progress)
     other = None
     if foreign is not None:
-        drawn = sample(len(foreign), most, seed)
-        other = measure(about, foreign, drawn, labels=None, what="scoring the other set", **pass_)
+        drawn, what = sample(len(foreign), most, seed), "scoring the other set"
+        other = measure(about, foreign, drawn, chosen, batch=batch, labels=None, what=what, progress=progress)
 
     truth, note = _truth(source, rows, known, labels)
     truth = with_labels.checked(truth, classes)
@@ -108,59 +134,66 @@ def gather(
     class_names = next((c for c in (source.classes, rows.classes) if c is not None and len(c) == classes), None)
     lead, counts, kind = known.scores[leading], known.copies(), single.kind(rows, first)
 
-    def show(at: int) -> dict[str, Any]:
+    def show(at: int) -> Tile:
         return single.tile(rows, known, at, truth, class_names)
+
+    def described(own: Rows, measured: Measured, at: Sequence[int], labels: Labels, what: str) -> list[Example]:
+        return single.described(
+            about, own, measured, at, leading=leading, labels=labels, class_names=class_names, maps=maps,
+            progress=progress, what=what,
+        )  # fmt: skip
 
     if known.verdict is not None and guard is not None:
         answer = first_screen.judged(known.verdict, guard, counts, show, kind=kind, level=level, again=again)
     else:
         answer = first_screen.ranked(lead, leading, counts, show, kind=kind, again=again)
-    result: dict[str, Any] = {
+    calibration, selective = None, None
+    if truth is not None and right is not None and told is not None:
+        calibration = with_labels.calibration(known.p[told], torch.from_numpy(truth[told]), seed)
+        selective = with_labels.selective({name: values[told] for name, values in _every(known).items()}, right[told])
+    few = -(-examples // 2)
+    picked = single.chosen(lead, examples, few, counts)
+    shown = {key: described(rows, known, at, truth, f"the {key} doubtful") for key, at in picked.items()}
+    against = None
+    if other is not None and foreign is not None:
+        flagged = None if other.verdict is None else int(other.verdict.foreign(level).sum())
+        against = _against(known, other, seed, _data(foreign, other, min(len(foreign), most), most), flagged)
+        low = single.chosen(other.scores[leading], 0, few, other.copies())["least"]
+        shown["foreign"] = described(foreign, other, low, None, "the others")
+    result: Findings = {
         "format": "nescio.report",
         "version": 2,
         "answer": answer,
-        "model": facts.model_facts(source, rows, classes) | {"class_names": class_names and list(class_names)},
-        "data": _data(rows, known, len(places), most)
-        | {"labels": note, "labelled": 0 if told is None else sum(told), "copies": len(known) - len(counts)},
+        "model": facts.model_facts(source, rows, classes, class_names),
+        "data": {
+            **_data(rows, known, len(places), most),
+            "labels": note,
+            "labelled": 0 if told is None else int(told.sum()),
+            "copies": len(known) - len(counts),
+        },
         "leading": leading,
         "methods": _cards(chosen, list(known.scores), why),
         "inputs": _inputs(known, truth, level),
         "scores": {name: _spread(values) for name, values in known.scores.items()},
         "by_class": _by_class(known, truth, lead, level, class_names),
         "kinds": _kinds(about, known),
-        "calibration": None,
-        "selective": None,
-        "foreign": None,
-    }
-    if truth is not None and right is not None and told is not None:
-        result["calibration"] = with_labels.calibration(known.p[told], torch.from_numpy(truth[told]), seed)
-        by_score = {name: values[told] for name, values in _every(known).items()}
-        result["selective"] = with_labels.selective(by_score, right[told])
-    if other is not None and foreign is not None:
-        result["foreign"] = _against(known, other, seed) | _data(foreign, other, min(len(foreign), most), most)
-        result["foreign"] |= {"flagged": None if other.verdict is None else int(other.verdict.foreign(level).sum())}
-    common: dict[str, Any] = {"leading": leading, "class_names": class_names, "maps": maps, "progress": progress}
-    picked = single.chosen(lead, examples, -(-examples // 2), counts)
-    result["examples"] = {
-        key: single.described(about, rows, known, at, labels=truth, what=f"the {key} doubtful", **common)
-        for key, at in picked.items()
-    }
-    if other is not None and foreign is not None:
-        low = single.chosen(other.scores[leading], 0, -(-examples // 2), other.copies())["least"]
-        result["examples"]["foreign"] = single.described(
-            about, foreign, other, low, labels=None, what="the others", **common
-        )
-    result["limits"] = far_away.audited(audit, source.model, rows, places, seed)
-    result["repeat"] = {
-        **(repeat or {}),
-        "seed": str(seed),
-        "data": f"{rows.about} (identity {rows.identity})",
-        "versions": ", ".join(f"{name} {number}" for name, number in facts.versions().items()),
-        "machine": facts.machine(source),
+        "calibration": calibration,
+        "selective": selective,
+        "foreign": against,
+        "examples": shown,
+        "limits": far_away.audited(audit, source.model, rows, places, seed),
+        "repeat": {
+            **(repeat or {}),
+            "seed": str(seed),
+            "data": f"{rows.about} (identity {rows.identity})",
+            "versions": ", ".join(f"{name} {number}" for name, number in facts.versions().items()),
+            "machine": facts.machine(source),
+        },
+        "summary": [],
     }
     result["summary"] = summary(result)
-    found: dict[str, Any] = _settled(result)
-    return found
+    finite: Findings = _finite(result)
+    return finite
 
 
 def plain(result: Any) -> Any:
@@ -202,7 +235,7 @@ def _truth(source: Source, rows: Rows, known: Measured, given: Tensor | None) ->
     return known.labels, "those of the data"
 
 
-def _data(rows: Rows, found: Measured, read: int, most: int) -> dict[str, Any]:
+def _data(rows: Rows, found: Measured, read: int, most: int) -> SetFacts:
     return {
         "about": rows.about,
         "rows": len(rows),
@@ -215,7 +248,7 @@ def _data(rows: Rows, found: Measured, read: int, most: int) -> dict[str, Any]:
     }
 
 
-def _cards(methods: Sequence[Method], keys: Sequence[str], why: str) -> list[dict[str, Any]]:
+def _cards(methods: Sequence[Method], keys: Sequence[str], why: str) -> list[MethodFacts]:
     return [
         {
             "name": key,
@@ -231,20 +264,23 @@ def _word(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)[:80]
 
 
-def _inputs(known: Measured, truth: NDArray[np.int64] | None, level: float) -> dict[str, Any]:
-    best = known.p.max(1)
-    judged = {}
+def _inputs(known: Measured, truth: Labels, level: float) -> InputColumns:
+    best, judged = known.p.max(1), None
     if (verdict := known.verdict) is not None:
-        judged = {"p_value": verdict.p_value.numpy(), "state": verdict.states(level), "words": verdict.words(level)}
-        judged["score"] = verdict.score.numpy()
+        judged = GuardColumns(
+            p_value=verdict.p_value.tolist(),
+            state=verdict.states(level),
+            words=verdict.words(level),
+            score=verdict.score.tolist(),
+        )
     return {
-        "guard": judged or None,
-        "index": known.index,
+        "guard": judged,
+        "index": known.index.tolist(),
         "name": known.names,
-        "predicted": best.indices.numpy(),
-        "probability": best.values.numpy(),
+        "predicted": best.indices.tolist(),
+        "probability": best.values.tolist(),
         "label": None if truth is None else [None if label < 0 else label for label in truth.tolist()],
-        "scores": dict(known.scores),
+        "scores": {name: values.tolist() for name, values in known.scores.items()},
     }
 
 
@@ -260,14 +296,14 @@ def _by_class(
     lead: NDArray[np.float64],
     level: float,
     class_names: Sequence[str] | None,
-) -> list[dict[str, Any]]:
+) -> list[ClassRow]:
     """The rows by the class that they are taken for, the most common first."""
     probability, predicted = (part.numpy() for part in known.p.max(1))
     foreign = None if known.verdict is None else known.verdict.foreign(level).numpy()
-    found = []
+    found: list[ClassRow] = []
     for one in np.unique(predicted).tolist():
         own = predicted == one
-        row = {
+        row: ClassRow = {
             "index": one,
             "class": single.named(one, class_names),
             "inputs": int(own.sum()),
@@ -278,52 +314,52 @@ def _by_class(
             row["foreign"] = int(foreign[own].sum())
         if truth is not None:
             told = own & (truth >= 0)
-            row |= {"labelled": int(told.sum()), "right": int((truth[told] == one).sum())}
+            row["labelled"], row["right"] = int(told.sum()), int((truth[told] == one).sum())
         found.append(row)
     return sorted(found, key=lambda row: (-row["inputs"], row["index"]))
 
 
-def _kinds(about: Subject, known: Measured) -> dict[str, Any]:
+def _kinds(about: Subject, known: Measured) -> KindsOfDoubt:
     """The doubt; of the model and of the data apart, where there is what tells them apart."""
     kinds = single.KINDS if known.members > 1 else single.KINDS[:1]
-    parts = {kind: getattr(known.kinds, kind).numpy() for kind in kinds}
-    means = {kind: float(values.mean()) for kind, values in parts.items()}
+    parts: dict[str, NDArray[np.float64]] = {kind: getattr(known.kinds, kind).numpy() for kind in kinds}
+    means: dict[str, float] = {kind: float(values.mean()) for kind, values in parts.items()}
     return {
         "about": about.words,
         "members": known.members,
         "highest": math.log(known.p.shape[1]),
         "mean": means,
         "epistemic_share": means["epistemic"] / means["total"] if known.members > 1 and means["total"] > 0 else None,
-        "values": parts,
+        "values": {kind: values.tolist() for kind, values in parts.items()},
     }
 
 
 def _every(found: Measured) -> dict[str, NDArray[np.float64]]:
     """The chosen scores and the kinds of doubt."""
-    kinds: dict[str, Any] = {kind: getattr(found.kinds, kind).numpy() for kind in single.KINDS if found.members > 1}
-    return {**found.scores, **kinds}
+    kinds = single.KINDS if found.members > 1 else ()
+    return {**found.scores, **{kind: getattr(found.kinds, kind).numpy() for kind in kinds}}
 
 
-def _against(known: Measured, other: Measured, seed: int) -> dict[str, Any]:
+def _against(known: Measured, other: Measured, seed: int, about: SetFacts, flagged: int | None) -> ForeignFacts:
     """How well each score, and the guard, parts the second set from the data."""
     mine, theirs = _every(known), _every(other)
     if known.verdict is not None and other.verdict is not None:
         mine, theirs = (
             {"guard": found.score.numpy(), **own} for found, own in ((known.verdict, mine), (other.verdict, theirs))
         )
-    separation = {}
-    for name, values in mine.items():
-        found = evaluate.ood(values, theirs[name], seed=seed)
-        separation[name] = {f.name: getattr(found, f.name) for f in fields(found)}
-    return {"separation": separation, "scores": theirs, "names": other.names}
+    separation: dict[str, Any] = {
+        name: asdict(evaluate.ood(own, theirs[name], seed=seed)) for name, own in mine.items()
+    }
+    values = {name: own.tolist() for name, own in theirs.items()}
+    return {"separation": separation, "scores": values, "names": other.names, **about, "flagged": flagged}
 
 
-def _settled(value: Any) -> Any:
-    """Plain Python values: arrays of one dimension and tuples as lists, what is not finite as None."""
+def _finite(value: Any) -> Any:
+    """The same as JSON can hold it: tuples as lists, numbers of numpy as Python's, what is not finite as None."""
     if isinstance(value, Mapping):
-        return {key: one if key in ("picture", "maps") else _settled(one) for key, one in value.items()}
-    if isinstance(value, np.ndarray | list | tuple):
-        return [_settled(one) for one in (value.tolist() if isinstance(value, np.ndarray) else value)]
+        return {key: one if key in ("picture", "maps") else _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -20,6 +20,7 @@ from nescio.data.sources.tables import TableRows
 from nescio.findings.measuring import Measured, Subject
 from nescio.inputs import Inputs
 from nescio.progress import bar
+from nescio.report.findings_types import BadRow, Example, ExampleFacts, InputView, Kind, Reasons, Tile
 from nescio.types import NescioError
 
 KINDS: tuple[Of, ...] = ("total", "aleatoric", "epistemic")
@@ -56,16 +57,16 @@ def described(
     maps: bool,
     progress: bool | None,
     what: str,
-) -> list[dict[str, Any]]:
+) -> list[Example]:
     """The inputs at these places of what was measured, and where their doubt comes from."""
-    found = []
+    found: list[Example] = []
     lead = measured.scores[leading]
     with bar(len(places), show=progress, description=what) as shown:
         for at in places:
             index, p = int(measured.index[at]), measured.p[at]
             likely = p.topk(min(3, len(p)))
             label = None if labels is None or labels[at] < 0 else int(labels[at])
-            one: dict[str, Any] = {
+            one: ExampleFacts = {
                 "index": index,
                 "name": measured.names[at],
                 "predicted": int(p.argmax()),
@@ -80,9 +81,12 @@ def described(
                 "scores": {key: float(values[at]) for key, values in measured.scores.items()},
                 "below": int((lead < lead[at]).sum()),
                 "among": len(lead),
-                **{kind: float(getattr(measured.kinds, kind)[at]) for kind in _kinds(measured)},
+                "total": float(measured.kinds.total[at]),
             }
-            found.append(one | _shown(about, rows, index, measured.members, maps))
+            if measured.members > 1:
+                one["aleatoric"] = float(measured.kinds.aleatoric[at])
+                one["epistemic"] = float(measured.kinds.epistemic[at])
+            found.append({**one, **_shown(about, rows, index, measured.members, maps)})
             shown.update(1)
     return found
 
@@ -93,11 +97,11 @@ def tile(
     at: int,
     labels: NDArray[np.int64] | None,
     class_names: Sequence[str] | None,
-) -> dict[str, Any]:
+) -> Tile:
     """What the strip shows of an input: a small picture, or its text, and what the model takes it for."""
     index, answer = int(measured.index[at]), int(measured.p[at].argmax())
     wrong = labels is not None and labels[at] >= 0 and int(labels[at]) != answer
-    found: dict[str, Any] = {
+    found: Tile = {
         "index": index,
         "name": measured.names[at],
         "class": named(answer, class_names),
@@ -114,7 +118,7 @@ def tile(
     return found
 
 
-def kind(rows: Rows, first: Inputs) -> str:
+def kind(rows: Rows, first: Inputs) -> Kind:
     """What inputs are called: pictures, texts or rows."""
     if rows.preprocess.kind == "texts":
         return "texts"
@@ -131,52 +135,61 @@ def _seen(rows: Rows, index: int, row: Tensor) -> NDArray[np.float64]:
     return np.asarray(small, dtype=np.float64) / 255
 
 
-def _kinds(measured: Measured) -> tuple[Of, ...]:
-    """The kinds of doubt that were told apart."""
-    return KINDS if measured.members > 1 else KINDS[:1]
-
-
 def named(index: int, class_names: Sequence[str] | None) -> str:
     """A class in words."""
     return f"class {index}" if class_names is None or index >= len(class_names) else class_names[index]
 
 
-def _shown(about: Subject, rows: Rows, index: int, members: int, maps: bool) -> dict[str, Any]:
+def _shown(about: Subject, rows: Rows, index: int, members: int, maps: bool) -> InputView:
     """The input itself, and why it is doubtful: maps of a picture, or the shares of features or tokens."""
     batch = rows.assemble([index], [rows.attempt(index)])
     if batch is None:  # it could be read before, and cannot now
         return {"text": None, "why": {"form": None, "note": "It can no longer be read."}}
     text = str(rows.store.raw(index)) if rows.preprocess.kind == "texts" else None
-    found: dict[str, Any] = {"text": text}
+    why, drawn = _reasons(about, rows, batch.inputs, members) if maps else (_no_reasons("No maps were asked for."), {})
+    view: InputView = {"text": text, "why": why}
     if isinstance(batch.inputs, Tensor) and batch.inputs.ndim == 4 and batch.inputs.is_floating_point():
-        found["picture"] = _picture(batch.inputs[0])
-    if not maps:
-        return found | {"why": {"form": None, "note": "No maps were asked for."}}
+        view["picture"] = _picture(batch.inputs[0])
+        if why["form"] == "picture":
+            view["maps"] = {kind: _smaller(one) for kind, one in drawn.items()}
+    elif why["form"] == "picture":
+        view["why"] = {**why, "form": None, "note": "Maps of 2 dimensions are not drawn."}
+    return view
+
+
+def _no_reasons(note: str) -> Reasons:
+    return {"form": None, "note": note}
+
+
+def _reasons(about: Subject, rows: Rows, x: Inputs, members: int) -> tuple[Reasons, dict[str, NDArray[np.float64]]]:
+    """Where the doubt of one input comes from, and the maps themselves."""
     kinds: tuple[Of, ...] = KINDS if members > 1 else ("total",)
     try:
-        every = explain(about.posterior, batch.inputs, of=kinds, progress=False)
+        every = explain(about.posterior, x, of=kinds, progress=False)
     except NescioError as error:
-        return found | {"why": {"form": None, "note": f"No map: {error}"}}
-    drawn = {kind: one.maps[0].numpy() for kind, one in every.items()}
-    one = every[kinds[-1]]
-    why: dict[str, Any] = {
-        "note": f"For the maps the {one.merged} least likely classes are taken together as one." if one.merged else "",
-        "about": one.about,
+        return _no_reasons(f"No map: {error}"), {}
+    maps = {kind: one.maps[0].numpy() for kind, one in every.items()}
+    last, first = every[kinds[-1]], next(iter(maps.values()))
+    why: Reasons = {
+        "form": "picture" if first.ndim == 2 else None,
+        "note": "",
+        "about": last.about,
         "of": {kind: float(one.uncertainty[0]) for kind, one in every.items()},
     }
-    first = next(iter(drawn.values()))
-    if first.ndim == 2 and "picture" in found:
-        return found | {"why": why | {"form": "picture"}, "maps": {kind: _smaller(one) for kind, one in drawn.items()}}
+    if last.merged:
+        why["note"] = f"For the maps the {last.merged} least likely classes are taken together as one."
+    if first.ndim > 2:
+        why["note"] = f"Maps of {first.ndim} dimensions are not drawn."
     if first.ndim != 1:
-        return found | {"why": why | {"form": None, "note": f"Maps of {first.ndim} dimensions are not drawn."}}
-    labels, here = _labels(rows, batch.inputs)
-    parts = {kind: one[here].tolist() for kind, one in drawn.items()}
+        return why, maps
+    labels, here = _labels(rows, x)
+    parts = {kind: one[here].tolist() for kind, one in maps.items()}
     if SPECIAL in labels:
         words = [at for at, label in enumerate(labels) if label != SPECIAL]
         marks = [at for at, label in enumerate(labels) if label == SPECIAL]
         labels = [*(labels[at] for at in words), SPECIAL]
         parts = {kind: [*(own[at] for at in words), sum(own[at] for at in marks)] for kind, own in parts.items()}
-    return found | {"why": why | {"form": "bars", "labels": labels, "parts": parts}}
+    return {**why, "form": "bars", "labels": labels, "parts": parts}, maps
 
 
 def _labels(rows: Rows, x: Inputs) -> tuple[list[str], list[int]]:
@@ -224,6 +237,6 @@ def _smaller(array: NDArray[np.float64], most: int = SIDE) -> NDArray[np.float64
     return result
 
 
-def problems(found: Iterable[Problem]) -> list[dict[str, Any]]:
+def problems(found: Iterable[Problem]) -> list[BadRow]:
     """Rows that could not be used, as plain values."""
     return [{"index": one.index, "name": one.name, "reason": one.reason} for one in found]

@@ -9,14 +9,15 @@ from torch import Tensor
 
 from nescio.data.sources import Rows
 from nescio.data.sources.tables import TableRows
+from nescio.report.findings_types import AuditFacts
 
 ROWS = 128
 """So many at most, spread evenly."""
-Audit = Callable[[Any, Tensor, Sequence[str] | None, int], dict[str, Any]]
+Audit = Callable[[Any, Tensor, Sequence[str] | None, int], AuditFacts]
 """From a model, inputs ``[N, ...]``, names of features and a seed to plain values, as `nescio.limits.reported` does."""
 
 
-def audited(audit: Audit | None, model: Any, rows: Rows, places: Sequence[int], seed: int) -> dict[str, Any]:
+def audited(audit: Audit | None, model: Any, rows: Rows, places: Sequence[int], seed: int) -> AuditFacts:
     """What the audit found; or in `left_out` why there is none."""
     if audit is None:
         return {"left_out": "It was not asked for."}

@@ -7,21 +7,20 @@ are judged by a guard alone, which was fitted to other ones, and without a guard
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nescio.guard import Guard, Verdict
 from nescio.guard.fitting import STEADY
+from nescio.report.findings_types import FirstScreen, Kind, State, Tile
 
-ONE = {"pictures": "picture", "texts": "text", "rows": "row"}
-STATES = ("foreign", "unsure", "fine")
-SHARES = {"foreign": 24, "unsure": 12, "fine": 24}
+ONE: dict[Kind, str] = {"pictures": "picture", "texts": "text", "rows": "row"}
+STATES: tuple[State, ...] = ("foreign", "unsure", "fine")
+SHARES: dict[State, int] = {"foreign": 24, "unsure": 12, "fine": 24}
 """Tiles of the strip for each state, where there are more of all; what one leaves free goes to the others."""
 CARDS = 24
 """Inputs of a state that get a card each; the others are listed."""
-Tile = dict[str, Any]
 
 
 def judged(
@@ -30,11 +29,11 @@ def judged(
     counts: Mapping[int, int],
     show: Callable[[int], Tile],
     *,
-    kind: str,
+    kind: Kind,
     level: float,
     again: str | None = None,
     like: str | None = None,
-) -> dict[str, Any]:
+) -> FirstScreen:
     """What is said with a guard.
 
     counts: the places of different inputs and how often each is there. show: what is shown of the input at a place.
@@ -49,8 +48,8 @@ def judged(
     drawn = {at: show(at) for at in _strip(by_state)}
 
     def entry(at: int) -> Tile:
-        found = drawn.get(at) or show(at)
-        return found | {"copies": counts[at], "state": states[at], "p_value": p[at], "words": said[at]}
+        tile = drawn.get(at) or show(at)
+        return {**tile, "copies": counts[at], "state": states[at], "p_value": p[at], "words": said[at]}
 
     told = {state: len(places) for state, places in by_state.items()}
     return {
@@ -84,9 +83,9 @@ def ranked(
     counts: Mapping[int, int],
     show: Callable[[int], Tile],
     *,
-    kind: str,
+    kind: Kind,
     again: str | None = None,
-) -> dict[str, Any]:
+) -> FirstScreen:
     """What is said without a guard: an order, and how to get an answer. again: a command that gives one."""
     order = sorted(counts, key=lambda at: (-score[at], at))
     few = order[: sum(SHARES.values())]
@@ -111,18 +110,18 @@ def ranked(
     }
 
 
-def rarity(p: float, kind: str) -> str:
+def rarity(p: float, kind: Kind) -> str:
     """The p-value of a foreign input in plain words."""
     return f"Of {kind} like the reference at most 1 in {int(1 / p + 1e-9):,} is this unusual (p = {p:.1g})."
 
 
-def number(counts: Mapping[int, int] | int, kind: str) -> str:
+def number(counts: Mapping[int, int] | int, kind: Kind) -> str:
     """'25 pictures', '1 row'."""
     count = counts if isinstance(counts, int) else len(counts)
     return f"{count:,} {kind if count != 1 else ONE[kind]}"
 
 
-def _strip(by_state: Mapping[str, Sequence[int]]) -> list[int]:
+def _strip(by_state: Mapping[State, Sequence[int]]) -> list[int]:
     """Which inputs the strip shows, by state."""
     free = sum(max(0, SHARES[state] - len(places)) for state, places in by_state.items())
     found: list[int] = []
@@ -133,7 +132,7 @@ def _strip(by_state: Mapping[str, Sequence[int]]) -> list[int]:
     return found
 
 
-def _headline(told: Mapping[str, int], like: str, kind: str) -> str:
+def _headline(told: Mapping[State, int], like: str, kind: Kind) -> str:
     every, foreign, unsure = sum(told.values()), told["foreign"], told["unsure"]
     if foreign:
         who = f"{foreign:,} of {number(every, kind)}" if every > 1 else f"this {ONE[kind]}"
@@ -144,7 +143,7 @@ def _headline(told: Mapping[str, int], like: str, kind: str) -> str:
     return f"{whole} unlike {like}.{doubt}"
 
 
-def _counted(told: Mapping[str, int]) -> list[str]:
+def _counted(told: Mapping[State, int]) -> list[str]:
     """What the colours of the strip say, for those who do not see them."""
     unsure, fine, lines = told["unsure"], told["fine"], []
     if told["foreign"] and unsure:
@@ -156,7 +155,7 @@ def _counted(told: Mapping[str, int]) -> list[str]:
     return lines
 
 
-def _promise(counts: Mapping[int, int], reference: int, kind: str, level: float) -> list[str]:
+def _promise(counts: Mapping[int, int], reference: int, kind: Kind, level: float) -> list[str]:
     every = len(counts)
     expected = level * every
     so_many = "less than one" if expected < 1 else f"about {round(expected):,}"
@@ -170,14 +169,14 @@ def _promise(counts: Mapping[int, int], reference: int, kind: str, level: float)
     return lines
 
 
-def _copies(counts: Mapping[int, int], kind: str) -> list[str]:
+def _copies(counts: Mapping[int, int], kind: Kind) -> list[str]:
     whole = sum(counts.values())
     more = whole - len(counts)
     are = "is a copy of another" if more == 1 else "are copies of others"
     return [f"{more:,} of the {number(whole, kind)} {are}; each is counted and shown once."] if more else []
 
 
-def _to_do(told: Mapping[str, int], kind: str) -> list[str]:
+def _to_do(told: Mapping[State, int], kind: Kind) -> list[str]:
     foreign, unsure, lines = told["foreign"], told["unsure"], []
     if foreign:
         lines = [
@@ -192,4 +191,6 @@ def _to_do(told: Mapping[str, int], kind: str) -> list[str]:
 
 
 def _listed(tile: Tile) -> Tile:
-    return {key: value for key, value in tile.items() if key != "picture"}
+    bare = tile.copy()
+    bare.pop("picture", None)
+    return bare

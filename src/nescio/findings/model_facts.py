@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import torch
 
@@ -14,13 +14,14 @@ from nescio.data.sources import Rows
 from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.posteriors.saving import fingerprint
+from nescio.report.findings_types import LayerFacts, ModelFacts
 from nescio.types import Posterior
 
 PACKAGES = ("numpy", "torchvision", "timm", "transformers", "pillow", "pyarrow", "safetensors", "matplotlib")
 _MODULES = {"pillow": "PIL"}
 
 
-def model_facts(source: Source, rows: Rows, classes: int) -> dict[str, Any]:
+def model_facts(source: Source, rows: Rows, classes: int, class_names: Sequence[str] | None) -> ModelFacts:
     """What the model is, layer by layer, and what it does to a row first."""
     every = networks(source.model)
     first = every[0] if every else None
@@ -32,7 +33,7 @@ def model_facts(source: Source, rows: Rows, classes: int) -> dict[str, Any]:
         "networks": len(every),
         "preprocess": str(rows.preprocess),
         "classes": classes,
-        "class_names": None if source.classes is None else list(source.classes),
+        "class_names": None if class_names is None else list(class_names),
         "parameters": sum(sizes),
         "layers": [] if module is None else _layers(module),
         "device": None if first is None or first.device is None else str(first.device),
@@ -67,9 +68,9 @@ def machine(source: Source) -> str:
     return f"{platform.machine()}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}"
 
 
-def _layers(module: torch.nn.Module) -> list[dict[str, Any]]:
+def _layers(module: torch.nn.Module) -> list[LayerFacts]:
     """The parts that have parameters of their own, in order."""
-    found = []
+    found: list[LayerFacts] = []
     for name, part in module.named_modules():
         own = sum(int(value.numel()) for value in part.parameters(recurse=False))
         if own:

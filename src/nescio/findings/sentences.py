@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from nescio._common.formatting import percent
+from nescio.report.findings_types import CalibrationFigures, Findings
 
 
-def summary(result: dict[str, Any]) -> list[str]:
+def summary(result: Findings) -> list[str]:
     """The answer first, then the findings that matter most, in plain words."""
     kinds, front = result["kinds"], result["answer"]
     lines = [front["headline"], *front["said"], *front["lines"], *details(result)]
@@ -21,7 +21,7 @@ def summary(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def details(result: dict[str, Any]) -> list[str]:
+def details(result: Findings) -> list[str]:
     """What labels, a second set and the audit tell."""
     data, measured, lines = result["data"], result["calibration"], []
     if measured is not None:
@@ -46,7 +46,7 @@ def details(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def calibrated(found: dict[str, Any]) -> str:
+def calibrated(found: CalibrationFigures) -> str:
     """How often it is right, how sure it is, and whether that differs by more than chance."""
     low, high = found["accuracy_interval"]
     sure = found["mean_confidence"]

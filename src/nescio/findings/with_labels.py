@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch import Tensor
 from nescio import evaluate
 from nescio.decide.binomial import upper_bound
 from nescio.posteriors import Temperature
+from nescio.report.findings_types import CalibrationFacts, CalibrationFigures, RiskFigures
 from nescio.types import InputError
 
 LEAST = 20
@@ -27,9 +27,9 @@ LEAST = 20
 Floats = NDArray[np.float64]
 
 
-def calibration(p: Tensor, labels: Tensor, seed: int) -> dict[str, Any]:
+def calibration(p: Tensor, labels: Tensor, seed: int) -> CalibrationFacts:
     """Whether probabilities mean what they say, on all rows; and before and after a temperature, on one half."""
-    found: dict[str, Any] = {"all": _figures(p, labels), "temperature": None, "note": ""}
+    found: CalibrationFacts = {"all": _figures(p, labels), "temperature": None, "note": ""}
     if len(labels) < LEAST:
         return found | {"note": f"{len(labels)} labelled rows are too few to fit a temperature: it takes {LEAST}."}
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
@@ -51,10 +51,10 @@ def calibration(p: Tensor, labels: Tensor, seed: int) -> dict[str, Any]:
     }
 
 
-def selective(scores: Mapping[str, Floats], correct: NDArray[np.bool_]) -> dict[str, dict[str, float | None]]:
+def selective(scores: Mapping[str, Floats], correct: NDArray[np.bool_]) -> dict[str, RiskFigures]:
     """For each score how well it puts wrong answers last; raulc is None where all answers are right, or all wrong."""
     mixed = bool(correct.any()) and not bool(correct.all())
-    found: dict[str, dict[str, float | None]] = {}
+    found: dict[str, RiskFigures] = {}
     for name, values in scores.items():
         curve = evaluate.risk_coverage(values, correct)
         known = evaluate.raulc(values, correct) if mixed else None
@@ -90,15 +90,17 @@ def _by_chance(p: Tensor, draws: int = 200) -> float:
     return float(np.quantile([evaluate.ece(p, own) for own in labels.T], 0.95))
 
 
-def _figures(p: Tensor, labels: Tensor) -> dict[str, Any]:
+def _figures(p: Tensor, labels: Tensor) -> CalibrationFigures:
     found = evaluate.reliability(p, labels)
     bins: Sequence[str] = ("lower", "upper", "count", "confidence", "accuracy", "gap")
-    plain = {f.name: getattr(found, f.name) for f in fields(found) if f.name not in bins}
     nll = evaluate.nll(p, labels)
     right = int((p.argmax(1) == labels).sum())
     return {
         "n": len(labels),
-        **plain,
+        "ece": found.ece,
+        "mce": found.mce,
+        "mean_accuracy": found.mean_accuracy,
+        "mean_confidence": found.mean_confidence,
         "right": right,
         "accuracy_interval": interval(right, len(labels)),
         "ece_by_chance": _by_chance(p),

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from nescio.limits.audits import audit
+from nescio.report.findings_types import AuditFacts
 from nescio.types import NescioError
 
 STARTS, COUNT, FEATURES, RADIUS = 3, 3, 4, 256.0
@@ -16,7 +17,7 @@ SMALL = 64
 """Inputs of at most so many numbers are also left along single features."""
 
 
-def reported(model: Any, x: Tensor, names: Sequence[str] | None = None, seed: int = 0) -> dict[str, Any]:
+def reported(model: Any, x: Tensor, names: Sequence[str] | None = None, seed: int = 0) -> AuditFacts:
     """Along which directions the model is certain far away from x ``[N, ...]``; or in `left_out` why nobody can say."""
     kinds = ("features", "random", "towards", "away") if x[0].numel() <= SMALL else ("random", "towards", "away")
     settings: dict[str, Any] = {"starts": STARTS, "count": COUNT, "features": FEATURES, "radius": RADIUS, "seed": seed}

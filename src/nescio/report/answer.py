@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nescio.report.content import Cell, Picture, Row, Table, ascending, shortened, word_cell
+from nescio.report.findings_types import Command, FirstScreen
+from nescio.report.findings_types import Tile as TileRecord
 from nescio.report.overlays import image
 
-Front = Mapping[str, Any]
 TITLES = {
     "foreign": ("Do not trust these", "They are unlike the reference. The model answers all the same."),
     "unsure": ("The model is unsure of these", "They look like the reference, but the answer may be wrong."),
@@ -85,7 +85,7 @@ class Answer:
     left_out: str
     groups: Sequence[Group]
     advice: Sequence[str]
-    command: Mapping[str, str] | None
+    command: Command | None
 
     @property
     def has_pictures(self) -> bool:
@@ -93,7 +93,7 @@ class Answer:
         return all(tile.picture is not None for tile in self.tiles)
 
 
-def answer_of(front: Front) -> Answer:
+def answer_of(front: FirstScreen) -> Answer:
     """Return the first screen of a page.
 
     Args:
@@ -116,12 +116,12 @@ def answer_of(front: Front) -> Answer:
     )
 
 
-def _left_out(front: Front) -> str:
+def _left_out(front: FirstScreen) -> str:
     left = {state: count for state, count in front["left"].items() if count}
     return ", ".join(f"{count:,} {state}" if front["judged"] else f"{count:,}" for state, count in left.items())
 
 
-def _tile(one: Mapping[str, Any]) -> Tile:
+def _tile(one: TileRecord) -> Tile:
     mark = one["state"] or f"{one['rank']}."
     alt = f"{one['name']}: {one['state'] or 'rank ' + str(one['rank'])}, taken for {one['class']}"
     return Tile(
@@ -134,13 +134,13 @@ def _tile(one: Mapping[str, Any]) -> Tile:
     )
 
 
-def _picture(one: Mapping[str, Any], alt: str) -> Picture | None:
+def _picture(one: TileRecord, alt: str) -> Picture | None:
     if "picture" not in one:
         return None
     return Picture(image(one["picture"]), alt, pixels=max(one["picture"].shape[:2]) <= PIXELS)
 
 
-def _group(front: Front, state: str) -> Group:
+def _group(front: FirstScreen, state: str) -> Group:
     rows = [
         Row(
             one["name"],
@@ -152,7 +152,7 @@ def _group(front: Front, state: str) -> Group:
     return Group(state, *TITLES[state], [_card(one) for one in front["cards"][state]], others)
 
 
-def _card(one: Mapping[str, Any]) -> VerdictCard:
+def _card(one: TileRecord) -> VerdictCard:
     return VerdictCard(
         name=one["name"],
         copies=one["copies"],

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nescio.evaluate import ROC, OODResult, ood, roc
+from nescio.report.findings_types import FirstScreen
 
 Floats = NDArray[np.float64]
 
@@ -96,7 +97,7 @@ class Comparison:
     methods: tuple[MethodResult, ...]
     accuracy: float
     facts: Mapping[str, str]
-    front: Mapping[str, Any]
+    front: FirstScreen
     featured: str
 
     @property

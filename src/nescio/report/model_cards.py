@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from nescio._common.formatting import number, percentage
 from nescio.report.content import Cell, Picture, Row, Table, ascending, descending, shortened
+from nescio.report.findings_types import Example
 from nescio.report.overlays import SMALL, image, overlays, where
 
 BARS = 8
@@ -64,7 +64,7 @@ class InputCard:
     bars: Table | None
 
 
-def input_card(one: Mapping[str, Any], leading: str) -> InputCard:
+def input_card(one: Example, leading: str) -> InputCard:
     """Return the card of an input.
 
     Args:
@@ -82,7 +82,7 @@ def input_card(one: Mapping[str, Any], leading: str) -> InputCard:
     alt = f"{one['name']}, taken for {one['class']} with a probability of {percentage(one['probability'])} percent"
     return InputCard(
         name=one["name"],
-        text=None if one.get("text") is None else shortened(one["text"], LONGEST),
+        text=None if one["text"] is None else shortened(one["text"], LONGEST),
         picture=Picture(image(one["picture"]), alt) if "picture" in one else None,
         small="picture" in one and max(one["picture"].shape[:2]) <= SMALL,
         maps=maps,
@@ -100,7 +100,7 @@ def input_card(one: Mapping[str, Any], leading: str) -> InputCard:
     )
 
 
-def _maps(one: Mapping[str, Any]) -> tuple[list[MapPicture], str]:
+def _maps(one: Example) -> tuple[list[MapPicture], str]:
     drawn, darkest = overlays(one["maps"], one["picture"])
     shown = []
     for kind, uri in drawn.items():
@@ -109,7 +109,7 @@ def _maps(one: Mapping[str, Any]) -> tuple[list[MapPicture], str]:
     return shown, darkest
 
 
-def _bars(one: Mapping[str, Any]) -> Table:
+def _bars(one: Example) -> Table:
     """The features or tokens with most of the doubt, the others together."""
     why = one["why"]
     parts = {kind: np.asarray(values) for kind, values in why["parts"].items()}

@@ -12,11 +12,13 @@ from typing import Any
 from nescio.report import model_sections as sections
 from nescio.report.answer import Answer, answer_of
 from nescio.report.content import Row, Table, ascending, count_cell, descending, word_cell
+from nescio.report.findings_types import Findings
+from nescio.report.findings_types import ModelFacts as ModelRecord
+from nescio.report.findings_types import SetFacts as SetRecord
 from nescio.report.model_cards import InputCard, input_card
 from nescio.report.render import render
 from nescio.types import InputError
 
-Result = Mapping[str, Any]
 GROUPS = {
     "most": "Most doubtful",
     "least": "Least doubtful",
@@ -79,7 +81,7 @@ class Repeat:
     methods: Mapping[str, str]
 
 
-def model_page(result: Result) -> str:
+def model_page(result: Findings) -> str:
     """Return a report as one self-contained HTML page.
 
     Args:
@@ -117,7 +119,7 @@ def model_page(result: Result) -> str:
     return render("model.html.j2", page=page)
 
 
-def _examples(result: Result) -> Examples | None:
+def _examples(result: Findings) -> Examples | None:
     leading, by_group = result["leading"], result["examples"]
     reasons = [one["why"] for own in by_group.values() for one in own]
     if not any(why["form"] for why in reasons):
@@ -128,7 +130,7 @@ def _examples(result: Result) -> Examples | None:
     return Examples(leading, members, groups)
 
 
-def _model(model: Mapping[str, Any]) -> ModelFacts:
+def _model(model: ModelRecord) -> ModelFacts:
     names = model["class_names"] or ()
     named = ": " + ", ".join(names[:NAMED_CLASSES]) if names else ""
     facts = {
@@ -148,18 +150,18 @@ def _model(model: Mapping[str, Any]) -> ModelFacts:
     return ModelFacts(facts, Table(columns, rows, "The layers of the model", long=True))
 
 
-def _data(one: Mapping[str, Any]) -> DataFacts:
+def _data(one: SetRecord) -> DataFacts:
     drawn = f"a sample of {one['read']:,}, drawn with the seed (--most {one['most']})" if one["sampled"] else "all"
     facts = {"what": one["about"], "read": drawn, "used": f"{one['used']:,} rows"}
-    if "labels" in one:
-        facts["labels"] = f"{one['labels']} ({one['labelled']:,} rows)"
-    if one.get("copies"):
-        facts["copies"] = f"{one['copies']:,} are copies of others, and are shown once"
+    if labels := one.get("labels"):
+        facts["labels"] = f"{labels} ({one.get('labelled'):,} rows)"
+    if copies := one.get("copies"):
+        facts["copies"] = f"{copies:,} are copies of others, and are shown once"
     rows = [Row(bad["name"], [count_cell(bad["index"]), word_cell(bad["reason"])]) for bad in one["problems"]]
     return DataFacts(facts, Table(ascending("name", "row", "why"), rows, "Rows that could not be used", long=True))
 
 
-def _repeat(result: Result) -> Repeat:
+def _repeat(result: Findings) -> Repeat:
     methods = {}
     for one in result["methods"]:
         settings = ", ".join(f"{key}={value}" for key, value in one["settings"].items()) or "no settings"

@@ -16,8 +16,8 @@ from nescio.plots.style import legend_above
 from nescio.report.audit_page import AuditContent, audit_content
 from nescio.report.content import Cell, Figure, Row, Table, ascending, count_cell, descending, share_cell
 from nescio.report.figure_svg import svg
+from nescio.report.findings_types import CalibrationFigures, ClassRow, Findings
 
-Result = Mapping[str, Any]
 MANY = 100
 """Inputs from which on one in twenty of them is told."""
 LONG = 12
@@ -90,7 +90,7 @@ class Limits:
     audit: AuditContent
 
 
-def doubt(result: Result) -> Doubt:
+def doubt(result: Findings) -> Doubt:
     """Return the distribution of each score, and the shares by predicted class.
 
     Args:
@@ -116,7 +116,7 @@ def doubt(result: Result) -> Doubt:
     return Doubt(figures, Table(columns, rows, "Doubt by predicted class", long=len(rows) > LONG))
 
 
-def _class_cells(one: Mapping[str, Any]) -> list[Cell]:
+def _class_cells(one: ClassRow) -> list[Cell]:
     cells = [count_cell(one["inputs"]), share_cell(one["probability"]), Cell(number(one["median"]), one["median"])]
     if "foreign" in one:
         cells.append(count_cell(one["foreign"]))
@@ -126,7 +126,7 @@ def _class_cells(one: Mapping[str, Any]) -> list[Cell]:
     return cells
 
 
-def kinds(result: Result) -> Kinds | None:
+def kinds(result: Findings) -> Kinds | None:
     """Return total, aleatoric and epistemic doubt.
 
     Args:
@@ -154,7 +154,7 @@ def kinds(result: Result) -> Kinds | None:
     )
 
 
-def calibration(result: Result) -> Calibration | None:
+def calibration(result: Findings) -> Calibration | None:
     """Return reliability, ECE and temperature.
 
     Args:
@@ -180,7 +180,7 @@ def calibration(result: Result) -> Calibration | None:
     rows = []
     for name, one in sets.items():
         shares = (one[key] for key in ("mean_accuracy", "mean_confidence", "ece", "ece_by_chance", "mce"))
-        losses = (Cell("∞" if one[key] is None else number(one[key]), one[key]) for key in ("nll", "brier"))
+        losses = (Cell("∞" if loss is None else number(loss), loss) for loss in (one["nll"], one["brier"]))
         rows.append(Row(name, [count_cell(one["n"]), *map(share_cell, shares), *losses]))
     return Calibration(
         fit={key: own[key] for key in ("temperature", "fitted", "tested")} if fitted else None,
@@ -193,7 +193,7 @@ def calibration(result: Result) -> Calibration | None:
     )
 
 
-def selective(result: Result) -> Selective | None:
+def selective(result: Findings) -> Selective | None:
     """Return what is gained by answering only where doubt is low.
 
     Args:
@@ -204,7 +204,7 @@ def selective(result: Result) -> Selective | None:
     """
     if result["selective"] is None:
         return None
-    inputs, truth = result["inputs"], result["inputs"]["label"]
+    inputs, truth = result["inputs"], result["inputs"]["label"] or []
     labelled = np.array([label is not None for label in truth])
     right = np.array([a == b for a, b in zip(inputs["predicted"], truth, strict=True)])[labelled]
     by_score = {**inputs["scores"], **(result["kinds"]["values"] if result["kinds"]["members"] > 1 else {})}
@@ -214,13 +214,13 @@ def selective(result: Result) -> Selective | None:
     alt = f"Risk against coverage for each score. Mean risk: {listing}"
     rows = []
     for name, one in result["selective"].items():
-        risks = [Cell(number(100 * one[key]), one[key]) for key in ("aurc", "eaurc")]
+        risks = [Cell(number(100 * risk), risk) for risk in (one["aurc"], one["eaurc"])]
         rows.append(Row(name, [*risks, Cell("–" if one["raulc"] is None else number(one["raulc"]), one["raulc"])]))
     columns = [*ascending("score", "AURC", "E-AURC"), *descending("rAULC")]
     return Selective(Figure(svg(figure, alt, "risk-coverage")), Table(columns, rows, "Risk and coverage"))
 
 
-def separation(result: Result) -> Separation | None:
+def separation(result: Findings) -> Separation | None:
     """Return how well each score separates the second set.
 
     Args:
@@ -233,8 +233,8 @@ def separation(result: Result) -> Separation | None:
     if own is None:
         return None
     values = {**result["inputs"]["scores"], **result["kinds"]["values"]}
-    if "guard" in own["separation"]:
-        values["guard"] = result["inputs"]["guard"]["score"]
+    if (guard := result["inputs"]["guard"]) is not None and "guard" in own["separation"]:
+        values["guard"] = guard["score"]
     figures = []
     for name in [one for one in ("guard", result["leading"], "epistemic") if one in own["separation"]]:
         groups = {"this data": values[name], "the other set": own["scores"][name]}
@@ -247,16 +247,19 @@ def separation(result: Result) -> Separation | None:
     rows = []
     for name, one in own["separation"].items():
         cells = []
-        for key in ("auroc", "aupr", "fpr95"):
-            low, high = one[f"{key}_interval"]
-            cells.append(Cell(f"{percentage(one[key])} ({percentage(low)}–{percentage(high)})", one[key], one[key]))
+        for value, (low, high) in (
+            (one["auroc"], one["auroc_interval"]),
+            (one["aupr"], one["aupr_interval"]),
+            (one["fpr95"], one["fpr95_interval"]),
+        ):
+            cells.append(Cell(f"{percentage(value)} ({percentage(low)}–{percentage(high)})", value, value))
         rows.append(Row(name, cells))
     columns = [*ascending("score"), *descending("AUROC", "AUPR"), *ascending("FPR95")]
     table = Table(columns, rows, "Separation of the other set")
     return Separation(own["about"], own["used"], result["data"]["used"], own["flagged"], table, figures)
 
 
-def limits(result: Result) -> Limits | None:
+def limits(result: Findings) -> Limits | None:
     """Return what an audit found far away from the data.
 
     Args:
@@ -285,7 +288,7 @@ def _bins(values: Sequence[float]) -> int:
     return min(36, max(8, len(values) // 3))  # no comb where there are few
 
 
-def _reliability(one: Mapping[str, Any]) -> Reliability:
+def _reliability(one: CalibrationFigures) -> Reliability:
     bins = {key: np.array([math.nan if v is None else v for v in values]) for key, values in one["bins"].items()}
     bins["count"] = bins["count"].astype(np.int64)
     means: dict[str, Any] = {name: one[name] for name in ("ece", "mce", "mean_accuracy", "mean_confidence")}
