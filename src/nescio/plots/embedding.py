@@ -71,8 +71,7 @@ def embedding(
     figure, ax = axes(width, height)
     low, high, extend = _range(colours)
     order = np.random.default_rng(0).permutation(colours.size)
-    x, y = place[order].T
-    area = float(np.clip(12000 / colours.size, 4, 40))
+    (x, y), area = place[order].T, float(np.clip(12000 / colours.size, 4, 40))
     drawn = ax.scatter(
         x, y, area, colours[order], cmap="viridis_r", vmin=low, vmax=high, linewidth=0, rasterized=x.size > MANY_POINTS
     )

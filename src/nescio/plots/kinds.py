@@ -50,12 +50,8 @@ def kinds(
         >>> [ax.get_xlabel() for ax in nescio.plots.kinds(parts).axes][:2]
         ['total (nats)', 'aleatoric: of the data (nats)']
     """
-    if not isinstance(decomposition, Decomposition):
-        raise InputError(f"decomposition: expected what nescio.decompose gives, but got {type(decomposition).__name__}")
-    parts = {part: scores(getattr(decomposition, part), part) for part in PARTS}
+    parts = _parts(decomposition)
     size = parts["total"].size
-    if any(part.size != size or not np.isfinite(part).all() for part in parts.values()):
-        raise InputError("decomposition: expected finite parts with one number for each input")
     masks = {name: flags(mask, f"groups[{name!r}]", size) for name, mask in (groups or {"all": np.ones(size)}).items()}
     if not any(mask.any() for mask in masks.values()):
         raise InputError("groups: expected at least one input in one of the groups, but all are empty")
@@ -79,6 +75,16 @@ def kinds(
     if groups is not None:
         legend_above(every[0])
     return figure
+
+
+def _parts(decomposition: Decomposition) -> dict[str, Floats]:
+    """The three kinds of uncertainty by name, checked."""
+    if not isinstance(decomposition, Decomposition):
+        raise InputError(f"decomposition: expected what nescio.decompose gives, but got {type(decomposition).__name__}")
+    parts = {part: scores(getattr(decomposition, part), part) for part in PARTS}
+    if any(part.size != parts["total"].size or not np.isfinite(part).all() for part in parts.values()):
+        raise InputError("decomposition: expected finite parts with one number for each input")
+    return parts
 
 
 def _edges(values: Floats, bins: int, log: bool) -> Floats:

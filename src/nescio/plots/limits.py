@@ -55,17 +55,7 @@ def limits(
     x = np.asarray(distances, dtype=np.float64).ravel()
     if x.size < 2 or not np.isfinite(x).all() or not (np.diff(x) > 0).all() or x[0] < 0:
         raise InputError("distances: expected at least two finite numbers of at least 0 in rising order")
-    if not scores or not all(scores.values()):
-        raise InputError("scores: expected at least one score, and at least one direction for each")
-    lines: dict[str, dict[str, Floats]] = {}
-    for name, by_direction in scores.items():
-        lines[name] = {direction: np.asarray(own, dtype=np.float64) for direction, own in by_direction.items()}
-        for direction, values in lines[name].items():
-            if values.shape != x.shape or not np.isfinite(values).all():
-                raise InputError(
-                    f"scores: expected {x.size} finite values of {name!r} along {direction!r}, one a distance"
-                )
-
+    lines = _lines(scores, x.size)
     columns = min(COLUMNS, len(lines))
     rows = math.ceil(len(lines) / columns)
     figure, every = panels(width * columns / COLUMNS, height * rows, rows, columns, sharex=True)
@@ -85,3 +75,18 @@ def limits(
         ax.set_xlabel(xlabel, fontsize="small")
         ax.tick_params(labelbottom=True)
     return figure
+
+
+def _lines(scores: Mapping[str, Mapping[str, ArrayLike]], size: int) -> dict[str, dict[str, Floats]]:
+    """The values by score and direction as arrays, checked."""
+    if not scores or not all(scores.values()):
+        raise InputError("scores: expected at least one score, and at least one direction for each")
+    lines: dict[str, dict[str, Floats]] = {}
+    for name, by_direction in scores.items():
+        lines[name] = {direction: np.asarray(own, dtype=np.float64) for direction, own in by_direction.items()}
+        for direction, values in lines[name].items():
+            if values.shape != (size,) or not np.isfinite(values).all():
+                raise InputError(
+                    f"scores: expected {size} finite values of {name!r} along {direction!r}, one a distance"
+                )
+    return lines

@@ -83,8 +83,7 @@ def maps(
     rest = every
     if shown is not None:
         first, *rest = every
-        look: dict[str, Any] = {} if shown.ndim == 3 else {"cmap": "gray", "vmin": 0, "vmax": 1}
-        first.imshow(shown, interpolation="nearest", **look)
+        first.imshow(shown, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         first.set_title("input", fontsize="medium")
     image = None
     for ax, (name, one) in zip(rest, named.items(), strict=True):

@@ -48,6 +48,12 @@ class MethodResult:
         seconds_per_input: The time for one input.
         known: The scores of the known set.
         foreign: The scores of each foreign set, by its name.
+
+    Example:
+        >>> scores = {"known": np.array([0.1, 0.2]), "foreign": {"noise": np.array([0.3, 0.9])}}
+        >>> method = MethodResult("entropy", "The entropy.", "1", {}, 0.001, **scores)
+        >>> method.result.auroc
+        1.0
     """
 
     name: str
