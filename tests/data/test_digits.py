@@ -43,9 +43,9 @@ def test_the_seed_decides_and_the_global_generator_is_left_alone():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"held_out": 0}, "expected 1 to 1795"),
+        ({"held_out": 0}, "whole number from 1 to 1795, got 0"),
         ({"held_out": 1797}, "got 1797"),
-        ({"validation": 1.0}, "a share between"),
+        ({"validation": 1.0}, "a share above 0 and below 1, got 1.0"),
     ],
 )
 def test_impossible_splits_are_refused(settings, message):

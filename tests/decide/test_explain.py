@@ -103,7 +103,7 @@ def test_doubt_that_nothing_tells_apart_is_called_neither_unfamiliar_nor_ambiguo
             lambda: explain(parts([1.0], [1.0]), KNOWN, probabilities=[[0.5, 0.5]], class_names=["a"]),
             "expected 2, one for each class",
         ),
-        (lambda: explain(KNOWN, KNOWN, alarm=0), "alarm: expected a share"),
+        (lambda: explain(KNOWN, KNOWN, alarm=0), "expected alarm to be a share above 0"),
     ],
 )
 def test_bad_input_is_refused(call, message):

@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(policy, tmp_path):
 
 def test_a_share_below_one_is_never_said_to_be_all():
     assert decide.policy.percent(0.99999) == "99.999 %"
-    assert [decide.policy.percent(share) for share in (0.05, 0.12345678, 1.0, None)] == [
+    assert [decide.policy.percent(share) for share in (0.05, 0.12345678, 1.0, 0.0)] == [
         "5 %",
         "12.35 %",
         "100 %",

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from nescio.models import Classifier
+from nescio.models.features import Heard
 from nescio.posteriors.laplace import Laplace
 from nescio.quantities import Features, GradientNorms, LaplacePredictions, LastLayer, Logits, Predictions, compute
+from nescio.quantities.forward_pass import ForwardPass
 from nescio.types import ModelError
 
 
@@ -24,6 +26,12 @@ def test_features_and_logits_come_from_one_pass_in_any_chunks(net: nn.Sequential
     parts: Any = compute(Classifier(net), x, requests, chunk=2)
     for request in requests:
         torch.testing.assert_close(parts[request], found[request], rtol=1e-12, atol=1e-14)
+
+
+def test_features_that_are_not_finite_are_told_with_their_layer() -> None:
+    heard = Heard("m", nn.Identity(), torch.full((3, 2), torch.inf))
+    with pytest.raises(ModelError, match="expected finite features from 'm', got NaN or infinite ones"):
+        ForwardPass(torch.zeros(3, 2), {None: heard}, {}).features(None)
 
 
 def test_the_last_layer_comes_from_the_same_pass(net: nn.Sequential, x: Tensor) -> None:
