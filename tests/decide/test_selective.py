@@ -186,7 +186,7 @@ def test_quantile_accepts_equal_scores_together():
         ([0.1], [0.5], r"expected True or False"),
         ([0.1], [math.nan], r"expected True or False"),
         (["a"], [1], "expected real numbers"),
-        ([[1, 2], [3]], [1], "expected an array of real numbers"),
+        ([[1, 2], [3]], [1], "expected real numbers"),
         ([1j], [1], "expected real numbers"),
     ],
 )

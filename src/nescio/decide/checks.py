@@ -7,30 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from nescio._common.arrays import real_numbers
 from nescio.types import InputError
 
 Floats = NDArray[np.float64]
 
 
-def numbers(values: Any, name: str) -> NDArray[Any]:
-    """Real numbers or truth values as an array, of whatever shape."""
-    if isinstance(values, Tensor):
-        values = values.detach().cpu()
-        values = (values.double() if values.is_floating_point() else values).numpy()
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise InputError(f"{name}: expected an array of real numbers, but got {values!r:.80} ({error})") from error
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"{name}: expected real numbers, but got {array.dtype} ({values!r:.80})")
-    return array
-
-
 def scores_of(values: Any, name: str = "scores", finite: bool = False, empty: bool = False) -> Floats:
     """One float64 for each input; never NaN, and on demand never infinite."""
-    array = numbers(values, name).astype(np.float64)
+    array = real_numbers(values, name).astype(np.float64)
     _one_dimension(array, name)
     if array.size == 0 and not empty:
         raise InputError(
@@ -49,7 +35,7 @@ def scores_of(values: Any, name: str = "scores", finite: bool = False, empty: bo
 
 def truths(values: Any, name: str, count: int) -> NDArray[np.bool_]:
     """One truth value for each input, as bool or as 0 and 1."""
-    array = numbers(values, name)
+    array = real_numbers(values, name)
     _one_dimension(array, name)
     if array.size != count:
         raise InputError(f"{name}: expected one value for each of the {count} scores, but got {array.size}")
@@ -63,7 +49,7 @@ def probabilities_of(values: Any, name: str = "probabilities", classes: int | No
     dtype = getattr(values, "dtype", None)
     if dtype in (torch.float16, torch.bfloat16) or dtype == np.float16:
         raise InputError(f"{name}: expected float32 or float64, but got {dtype}; take the softmax in float32")
-    array = numbers(values, name).astype(np.float64)
+    array = real_numbers(values, name).astype(np.float64)
     if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] < 2:
         hint = "; average over the samples first" if array.ndim == 3 else ""
         raise InputError(
@@ -83,7 +69,7 @@ def probabilities_of(values: Any, name: str = "probabilities", classes: int | No
 
 def labels_of(values: Any, count: int, classes: int) -> NDArray[np.int64]:
     """One class number for each input."""
-    array = numbers(values, "labels")
+    array = real_numbers(values, "labels")
     _one_dimension(array, "labels")
     if array.size != count:
         raise InputError(f"labels: expected one for each of the {count} inputs, but got {array.size}")

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from nescio._common.arrays import real_numbers
 from nescio.types import InputError
 
 Floats = NDArray[np.float64]
@@ -24,7 +25,7 @@ Values: TypeAlias = ArrayLike | Tensor
 def scores(values: Values, name: str) -> Floats:
     """One real number for each input, shape [N], N ≥ 1; ±∞ may occur, NaN may not."""
     array = _one_each(
-        numbers(values, name, "real numbers, one for each input").astype(np.float64, copy=False), name, "score"
+        real_numbers(values, name, "real numbers, one for each input").astype(np.float64, copy=False), name, "score"
     )
     bad = np.isnan(array)
     if bad.any():
@@ -37,7 +38,7 @@ def scores(values: Values, name: str) -> Floats:
 
 def flags(values: Values, name: str, size: int) -> Booleans:
     """One yes or no for each of `size` inputs, as booleans or as 0 and 1."""
-    array = _one_each(numbers(values, name, "booleans, one for each input"), name, "flag")
+    array = _one_each(real_numbers(values, name, "booleans, one for each input"), name, "flag")
     bad = (array != 0) & (array != 1)  # NaN is neither
     if bad.any():
         raise InputError(
@@ -72,7 +73,7 @@ def probabilities(values: Values, name: str = "probabilities") -> Floats:
 
 def table(values: Values, name: str, what: str) -> Floats:
     """Numbers [N, C], N ≥ 1 and C ≥ 2, finite and none below 0."""
-    array = numbers(values, name, f"{what}, a row for each input").astype(np.float64, copy=False)
+    array = real_numbers(values, name, f"{what}, a row for each input").astype(np.float64, copy=False)
     if array.ndim == 3:
         raise InputError(
             f"{name}: expected {what} of shape [N, C] but got shape {list(array.shape)}; if these are the samples "
@@ -101,7 +102,7 @@ def table(values: Values, name: str, what: str) -> Floats:
 
 def classes(values: Values, size: int, count: int, name: str = "labels") -> Integers:
     """The class of each of `size` inputs, whole numbers from 0 to count − 1."""
-    array = _one_each(numbers(values, name, "class indices, one for each input"), name, "label")
+    array = _one_each(real_numbers(values, name, "class indices, one for each input"), name, "label")
     if array.dtype.kind not in "iu":
         raise InputError(
             f"{name}: expected class indices, whole numbers in a type of integers, but got {array.dtype}; "
@@ -114,24 +115,6 @@ def classes(values: Values, size: int, count: int, name: str = "labels") -> Inte
             f"{bad.sum()} of {array.size} are not (at {listed(bad)}: {array[bad][0]}); count classes from 0"
         )
     return _matching(array.astype(np.int64), name, size)
-
-
-def numbers(values: Any, name: str, what: str) -> NDArray[Any]:
-    """An array of booleans, integers or float64; perhaps the caller's own memory, so nothing may write to it."""
-    if isinstance(values, Tensor):
-        values = values.detach().to("cpu")
-        values = (values.double() if values.is_floating_point() else values).numpy()
-    try:
-        array = np.asarray(values)
-        if np.iscomplexobj(array):
-            raise TypeError("complex numbers have no order")
-        if array.dtype.kind in "biu":
-            return array
-        if array.dtype.kind not in "fO":
-            raise TypeError(f"{array.dtype} is not a type of numbers")
-        return array.astype(np.float64, copy=False)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name}: expected {what}, but got {values!r:.80} ({error})") from error
 
 
 def _one_each(array: NDArray[Any], name: str, what: str) -> NDArray[Any]:

@@ -30,7 +30,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nescio.evaluate.arrays import Booleans, Floats, Values, listed, numbers
+from nescio._common.arrays import real_numbers
+from nescio.evaluate.arrays import Booleans, Floats, Values, listed
 from nescio.evaluate.correlation import rank_correlation, ranks
 from nescio.types import InputError
 
@@ -133,7 +134,7 @@ def rewritten(maps: Values, maps_rewritten: Values) -> RewrittenResult:
 
 def pixel_maps(values: Values, name: str) -> Floats:
     """One finite number for each pixel of each image, [N, H, W], where N, H and W are at least 1."""
-    array = numbers(values, name, "maps, one number for each pixel").astype(np.float64, copy=False)
+    array = real_numbers(values, name, "maps, one number for each pixel").astype(np.float64, copy=False)
     if array.ndim != 3 or array.size == 0:
         raise InputError(
             f"{name}: expected maps of shape [N, H, W], one number for each pixel of at least one image, but got shape "
@@ -158,7 +159,7 @@ def _pair(one: Values, other: Values, names: tuple[str, str], which: str) -> tup
 
 
 def _masks(mask: Values, shape: tuple[int, ...]) -> Booleans:
-    array = numbers(mask, "mask", "booleans, one for each pixel")
+    array = real_numbers(mask, "mask", "booleans, one for each pixel")
     if array.shape != shape:
         raise InputError(
             f"mask: expected one boolean for each pixel of the maps, shape {list(shape)}, but got shape "

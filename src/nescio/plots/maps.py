@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nescio._common.argument_checks import integer
+from nescio._common.arrays import real_numbers
 from nescio._common.lazy_imports import need
-from nescio.evaluate.arrays import Floats, Values, listed, numbers
+from nescio.evaluate.arrays import Floats, Values, listed
 from nescio.plots.kinds import PARTS
 from nescio.plots.style import COLOURS, FAINT, INK, panels
 from nescio.types import InputError
@@ -164,7 +165,7 @@ def _some(parts: Mapping[str, Values]) -> Mapping[str, Values]:
 
 
 def _finite(given: Values, name: str, dims: int, what: str) -> Floats:
-    array = numbers(given, name, what).astype(np.float64, copy=False)
+    array = real_numbers(given, name, what).astype(np.float64, copy=False)
     if array.ndim != dims or array.size == 0:
         raise InputError(f"{name}: expected {what} of a single input, but got shape {list(array.shape)}")
     bad = ~np.isfinite(array)
@@ -190,7 +191,7 @@ def visible(picture: Values, shape: tuple[int, int]) -> Floats:
         >>> visible(np.array([[0.0, 4.0]]), (1, 2))
         array([[0., 1.]])
     """
-    array = numbers(picture, "picture", "a picture").astype(np.float64, copy=False)
+    array = real_numbers(picture, "picture", "a picture").astype(np.float64, copy=False)
     if array.ndim not in (2, 3) or array.shape[-2:] != shape or array.size == 0 or not np.isfinite(array).all():
         raise InputError(
             f"picture: expected finite numbers [H, W] or [channels, H, W] with the {shape[0]} × {shape[1]} pixels of "

@@ -69,6 +69,15 @@ class _Normalised(Preprocess):
             raise InputError(f"--std: expected numbers above 0, got {_numbers(found[1])}")
         return found[0], found[1]
 
+    def _opened(self, row: Any, channels: int) -> Any:
+        """An array of floats as a tensor, which is taken as it is; anything else as a picture of so many channels."""
+        if isinstance(row, np.ndarray | Tensor):
+            x = torch.as_tensor(row)
+            if x.is_floating_point():
+                return self._taken(x)
+            row = as_picture(x)
+        return _coloured(row, channels)
+
     def _taken(self, x: Tensor) -> Tensor:
         """An array of floats, which is taken as it is; not where it was normalised already."""
         if x.ndim != 3:
@@ -96,12 +105,9 @@ class Pictures(_Normalised):
     channels: int = 3
 
     def __call__(self, row: Any) -> Tensor:
-        if isinstance(row, np.ndarray | Tensor):
-            x = torch.as_tensor(row)
-            if x.is_floating_point():
-                return self._taken(x)
-            row = as_picture(x)
-        row = _coloured(row, self.channels)
+        row = self._opened(row, self.channels)
+        if isinstance(row, Tensor):
+            return row
         row = self._resized(row)
         row = self._cropped(row)
         x = torch.from_numpy(np.array(row, dtype=np.uint8))  # a copy: torch wants memory that can be written
@@ -161,12 +167,10 @@ class Transformed(_Normalised):
     channels: int = 3
 
     def __call__(self, row: Any) -> Tensor:
-        if isinstance(row, np.ndarray | Tensor):
-            x = torch.as_tensor(row)
-            if x.is_floating_point():
-                return self._taken(x)
-            row = as_picture(x)
-        found = self.function(_coloured(row, self.channels))
+        row = self._opened(row, self.channels)
+        if isinstance(row, Tensor):
+            return row
+        found = self.function(row)
         if not isinstance(found, Tensor):
             raise InputError(f"expected the model's transform to give a tensor, got {describe(found)}")
         return found.float()
