@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import nescio
-from nescio import evaluate, findings, posteriors
+from nescio import evaluate, posteriors
 from nescio.data.sources import open_data
-from nescio.findings import first_screen, gather, plain, sentences, with_labels
+from nescio.findings import first_screen, gather, gathering, plain, sentences, with_labels
 from nescio.limits.reported import reported
 from nescio.models import Classifier
 from nescio.models.sources import Source
@@ -225,7 +225,7 @@ def test_the_guard_judges_the_second_set_too(judged):
 
 def test_a_level_that_the_reference_cannot_hold_is_said_before_the_work(judged, monkeypatch):
     source, rows = opened("digits", "mixed.npz")
-    monkeypatch.setattr(findings, "measure", lambda *a, **k: pytest.fail("nothing should be measured"))
+    monkeypatch.setattr(gathering, "measure", lambda *a, **k: pytest.fail("nothing should be measured"))
     with pytest.raises(InputError, match=r"at least 500 ranks for a level of 0.01, got 120"):
         quick(source, rows, guard=judged[0], level=0.01)
 
