@@ -65,7 +65,7 @@ def follows(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tenso
     if not isinstance(x, torch.Tensor):
         return False
     try:
-        found = _many(classifier, x, names, vectors, 1)
+        many = _many(classifier, x, names, vectors, 1)
     except FALLBACK as error:
         if exhausted(error):
             raise
@@ -74,7 +74,7 @@ def follows(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tenso
         own = _one(classifier, x[i : i + 1], names, vectors[:, i : i + 1])
         largest = max(g.double().norm() for g in own.values())
         for name, g in own.items():
-            apart = (found[name][:, i] - g[:, 0]).double().norm()
+            apart = (many[name][:, i] - g[:, 0]).double().norm()
             if not bool(apart <= tolerance * (g.double().norm() + 1e-3 * largest)):
                 return False
     return True
@@ -93,13 +93,13 @@ def _gradients(classifier: Classifier, x: Any, names: Sequence[str], vectors: Te
         part, v = inputs.take(x, rows), vectors[:, rows]
         if isinstance(part, torch.Tensor) and follow:
             try:
-                found = _many(classifier, part, names, v, copies)
+                gradients = _many(classifier, part, names, v, copies)
             except FALLBACK as error:
                 if exhausted(error):
                     raise
                 follow = False
             else:
-                yield block, found
+                yield block, gradients
                 continue
         for i in range(block.start, block.stop):
             own = slice(i * copies, (i + 1) * copies)
@@ -117,8 +117,8 @@ def _many(classifier: Classifier, x: Tensor, names: Sequence[str], vectors: Tens
 
     groups = x.detach().unflatten(0, (-1, copies))
     with quiet(), CorrectedOps():
-        found = torch.func.vmap(one)(groups, vectors.unflatten(1, (-1, copies)).movedim(0, 1))
-    return {name: g.movedim(0, 1) for name, g in found.items()}
+        gradients = torch.func.vmap(one)(groups, vectors.unflatten(1, (-1, copies)).movedim(0, 1))
+    return {name: g.movedim(0, 1) for name, g in gradients.items()}
 
 
 def _one(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) -> dict[str, Tensor]:
@@ -127,14 +127,14 @@ def _one(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) 
     wanted = [parameters[name] for name in names]
     try:
         with CorrectedOps():
-            found = pull(classifier.logits(inputs.take(x, slice(None))), wanted, vectors)
+            pulled = pull(classifier.logits(inputs.take(x, slice(None))), wanted, vectors)
     except CheckpointError:
-        found = pull_each(doubled(classifier, x), wanted, vectors)
-    found = [g.to_dense() if g is not None and g.is_sparse else g for g in found]
+        pulled = pull_each(doubled(classifier, x), wanted, vectors)
+    pulled = [g.to_dense() if g is not None and g.is_sparse else g for g in pulled]
     shapes = ((len(vectors), *parameters[name].shape) for name in names)
     return {
         name: (vectors.new_zeros(shape) if g is None else g).unsqueeze(1)
-        for name, g, shape in zip(names, found, shapes, strict=True)
+        for name, g, shape in zip(names, pulled, shapes, strict=True)
     }
 
 

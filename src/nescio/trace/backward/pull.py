@@ -48,18 +48,18 @@ def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor, fold: bool = Fa
         return []
     vectors = vectors.to(logits.dtype)
     if len(vectors) == 1:
-        found = torch.autograd.grad(logits, list(wanted), vectors[0], retain_graph=True, allow_unused=True)
-        return [None if g is None else g.unsqueeze(0) for g in found]
+        gradients = torch.autograd.grad(logits, list(wanted), vectors[0], retain_graph=True, allow_unused=True)
+        return [None if g is None else g.unsqueeze(0) for g in gradients]
     reached: list[int] = []
 
     def backward(v: Tensor) -> tuple[Tensor, ...]:
-        found = torch.autograd.grad(logits, list(wanted), v, retain_graph=True, allow_unused=True)
-        reached[:] = [i for i, g in enumerate(found) if g is not None]
-        return tuple(found[i] for i in reached)
+        gradients = torch.autograd.grad(logits, list(wanted), v, retain_graph=True, allow_unused=True)
+        reached[:] = [i for i, g in enumerate(gradients) if g is not None]
+        return tuple(gradients[i] for i in reached)
 
     try:
         with quiet():
-            got = torch.func.vmap(backward)(vectors)
+            folded_gradients = torch.func.vmap(backward)(vectors)
     except (RuntimeError, NotImplementedError, KeyError) as error:  # KeyError: an operation unknown to vmap
         if exhausted(error) or isinstance(error, CheckpointError):
             raise
@@ -67,7 +67,7 @@ def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor, fold: bool = Fa
             raise NotFolded(str(error)) from error
         return pull_each(logits, wanted, vectors)
     result: list[Tensor | None] = [None] * len(wanted)
-    for i, g in zip(reached, got, strict=True):
+    for i, g in zip(reached, folded_gradients, strict=True):
         result[i] = g
     return result
 

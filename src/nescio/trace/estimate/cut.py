@@ -64,19 +64,28 @@ class Cut:
 
 
 def plan_cut(
-    classes: int, costs: Sequence[float], wanted: int | str, decay: float, tolerance: float, part: float = 1.0
+    classes: int, costs: Sequence[float], budget: int | str, decay: float, tolerance: float, part: float = 1.0
 ) -> Cut | None:
-    """The cut for a model with so many classes and layers that cost so much; None: all is computed.
+    """The cut for a model.
 
-    ``part`` of the copies of an input take part in the rows that go deeper.
+    Args:
+        classes: how many there are.
+        costs: of each layer (`probe.costs`).
+        budget: how many classes' work may be done, "auto" or "exact".
+        decay: that of the layers' weights.
+        tolerance: the share of the weighted sum that an estimate may be off.
+        part: how many of an input's copies take part in the rows that go deeper, as a share.
+
+    Returns:
+        The cut; None: all is computed.
     """
     layers = len(costs)
-    budget = wanted if isinstance(wanted, int) else {"exact": classes, "auto": AUTO}[wanted]
+    rows = budget if isinstance(budget, int) else {"exact": classes, "auto": AUTO}[budget]
     share = [sum(costs[i:]) / sum(costs) for i in range(layers)]  # of a row through all layers
-    if budget < classes:  # up to half of the budget for the last layers of every class, the rest for rows
-        top = next((i for i in range(layers) if share[i] * classes <= budget / 2), layers)
+    if rows < classes:  # up to half of them for the last layers of every class, the rest for rows that go deeper
+        top = next((i for i in range(layers) if share[i] * classes <= rows / 2), layers)
         top = max(0, min(top, layers - 2))  # the last layer alone tells nothing of the gradient that goes below it
-        left = max(budget / 2, budget - share[top] * classes)
+        left = max(rows / 2, rows - share[top] * classes)
         near = next(i for i in range(layers) if share[i] * NEAR <= 1 or i == top)
         if near == top or left < 2 * NEAR:
             return Cut(top, (_level(0, left),), decay)

@@ -1,8 +1,8 @@
-"""Tensors that a network worked out from its parameters and kept: they are worked out anew while it is traced.
+"""Tensors that a network computed from its parameters and kept: they are computed anew while it is traced.
 
-A table of attention biases that an ordinary prediction left in an attribute (or in a dict or list) has no gradient,
-and its parameters would seem to have no influence. Which tensors are of that kind is found by trying: without them the
-network runs, fills the same places again and gives the same logits. What it cannot do without is its own, and stays.
+An ordinary prediction may leave a table of attention biases in an attribute (or in a dict or list). That table has no
+gradient, so its parameters would seem to have no influence. Such tensors are found by trying: without them the network
+runs, fills the same places again and gives the same logits. A tensor that it cannot do without is its own, and stays.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ SAME = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 
 def forget(classifier: Classifier, x: Any) -> None:
-    """While the classifier is traced, have it work out anew what it has kept; ``x``: some inputs to try it on."""
+    """While the classifier is traced, let it compute anew what it has kept; ``x``: a few inputs to try it on."""
     loose = modes.current()
     if loose is None or not loose.places:
         return
     places, loose.places = loose.places, []
     with torch.no_grad():
         try:
-            wanted = classifier.functional({}, x)
+            logits = classifier.functional({}, x)
         except Exception:  # the call that comes next says what is wrong
             return
-        _try(classifier, x, wanted, loose, places)
+        _clear(classifier, x, logits, loose, places)
 
 
-def _try(classifier: Classifier, x: Any, wanted: Tensor, loose: Loose, places: Sequence[Place]) -> None:
+def _clear(classifier: Classifier, x: Any, logits: Tensor, loose: Loose, places: Sequence[Place]) -> None:
     """Clear those of the places that can do without what is in them: all, or else one half and then the other."""
     stale = ""
     for remove in (False, True):
         loose.clear(places, remove)
         try:
             with loose.paused():
-                found = classifier.functional({}, x)
+                anew = classifier.functional({}, x)
                 filled = [place for place in places if loose.filled(place)]
         except Exception:  # whatever a network raises that misses something
             continue
         finally:
             loose.refill(places)
-        if _same(found, wanted):
+        if _same(anew, logits):
             loose.clear(filled, remove)
             return
         stale = filled[0].name if filled else stale
     if len(places) > 1:
         half = len(places) // 2
-        _try(classifier, x, wanted, loose, places[:half])
-        _try(classifier, x, wanted, loose, places[half:])
+        _clear(classifier, x, logits, loose, places[:half])
+        _clear(classifier, x, logits, loose, places[half:])
     elif stale:
         raise ModelError(
             f"expected logits that follow from the parameters and the input, but {classifier.name} keeps a tensor "
@@ -65,6 +65,6 @@ def _try(classifier: Classifier, x: Any, wanted: Tensor, loose: Loose, places: S
         )
 
 
-def _same(found: Tensor, wanted: Tensor) -> bool:
-    a, b = found.double(), wanted.double()
-    return a.shape == b.shape and bool(((a - b).abs() <= SAME.get(wanted.dtype, 1e-2) * b.abs().max()).all())
+def _same(anew: Tensor, logits: Tensor) -> bool:
+    a, b = anew.double(), logits.double()
+    return a.shape == b.shape and bool(((a - b).abs() <= SAME.get(logits.dtype, 1e-2) * b.abs().max()).all())

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from nescio.trace import rules
-from nescio.trace.probe.row_moving_ops import constant, looks_up, moves
+from nescio.trace.probe.row_moving_ops import has_fixed_index, looks_up, moves_rows
 from nescio.trace.runtime import autograd_names as names
 from nescio.types import ModelError
 
@@ -44,7 +44,7 @@ class Use:
     shape: tuple[int, ...]
     """Shape of the operand, after the chain."""
     moved: bool
-    """Whether rows may have been moved between inputs (`moves`) before the operation, or are after it."""
+    """Whether rows may have been moved between inputs (`row_moving_ops`) before the operation, or are after it."""
     through: bool = False
     """Whether more than `CHAIN` lies between, but no input."""
 
@@ -85,7 +85,7 @@ class Graph:
         lost = {name for name, leaf in self._leaves.items() if below[leaf]}
         self.blind = any(below[leaves[id(x)]] for x in inputs if id(x) in leaves)
         """Whether an operation without a derivative is between the inputs and the logits."""
-        self._fixed = [constant(node, held) for node in self.nodes]
+        self._fixed = [has_fixed_index(node, held) for node in self.nodes]
         self._tracked, self._held = tracked, held
         self.active = self._find_active({leaves[id(x)] for x in inputs if id(x) in leaves})
         self._before, self._after = self._find_moved(len(logits))
@@ -188,10 +188,10 @@ class Graph:
         before, after = [False] * len(self.nodes), [False] * len(self.nodes)
         for i, node in enumerate(self.nodes):
             batch = any(self.active[j] for j in self._below(i))
-            before[i] = any(before[j] for j in self._below(i)) or (batch and moves(node, inputs))
+            before[i] = any(before[j] for j in self._below(i)) or (batch and moves_rows(node, inputs))
         for i in reversed(range(len(self.nodes))):
             batch = any(self.active[j] for j in self._below(i))
-            moving = moves(self.nodes[i], inputs) if batch else inputs > 1 and looks_up(self.nodes[i])
+            moving = moves_rows(self.nodes[i], inputs) if batch else inputs > 1 and looks_up(self.nodes[i])
             for j in self._below(i):
                 after[j] = after[j] or after[i] or moving
         return before, after

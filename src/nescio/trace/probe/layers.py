@@ -84,8 +84,8 @@ def find_layers(
 
 def _matching(names: Sequence[str], what: str, given: Iterable[str]) -> list[str]:
     """The names that match one of the patterns, each of which must match a name."""
-    wanted = patterns(given) or ()
-    for pattern in wanted:
+    chosen = patterns(given) or ()
+    for pattern in chosen:
         if not any(fnmatchcase(n, pattern) for n in names):
             raise InputError(f"{what}={pattern!r} matches no layer; the layers are: {', '.join(names)}")
-    return [n for n in names if any(fnmatchcase(n, pattern) for pattern in wanted)]
+    return [n for n in names if any(fnmatchcase(n, pattern) for pattern in chosen)]

@@ -96,10 +96,10 @@ def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
         noise = torch.randn(p.shape, generator=generator, dtype=torch.float32, device="cpu")
         return p.detach() + noise.to(p) * (1 + p.detach().abs().mean())
 
-    def influence(some: Sequence[str]) -> bool:
+    def influence(chosen: Sequence[str]) -> bool:
         with torch.no_grad():
-            before = classifier.functional({name: parameters[name].detach() for name in some}, x).double()
-            after = classifier.functional({name: changed(parameters[name]) for name in some}, x).double()
+            before = classifier.functional({name: parameters[name].detach() for name in chosen}, x).double()
+            after = classifier.functional({name: changed(parameters[name]) for name in chosen}, x).double()
         same = (after - before).abs() <= tolerance * before.abs().max()
         return not bool(same.all())  # NaN is not the same
 

@@ -1,7 +1,8 @@
 """Operations that can move rows from one input's place to another's, in a way that depends on the data.
 
-Sorting a batch by length, routing inputs to experts and looking rows up in a table do that. Where the batch lies in a
-layer's output is found from a few inputs (`layout`); below a move, and above one, it need not hold for others.
+Sorting a batch by length, routing inputs to experts and looking rows up in a table do that. A few inputs tell where the
+batch lies in a layer's output (`models.batch_axis`); below such an operation, and above it, that need not hold for
+other inputs.
 
 A move along a dimension whose size is no multiple of the number of inputs N leaves inputs where they are, for the
 batch must be in another dimension; so does picking one position of each input, ``h[arange(N), t]``.
@@ -23,7 +24,7 @@ def looks_up(node: Any) -> bool:
     return node.name() in names.MOVERS or node.name().startswith(names.EMBEDDINGS)
 
 
-def constant(node: Any, storages: Collection[int]) -> bool:
+def has_fixed_index(node: Any, storages: Collection[int]) -> bool:
     """Whether an operation picks rows by an index that the model holds: it lies in one of these pieces of memory."""
     if node.name() not in (names.INDEX, names.INDEX_SELECT, names.EMBEDDING):
         return False
@@ -33,7 +34,7 @@ def constant(node: Any, storages: Collection[int]) -> bool:
     return held and not any(0 in i.stride() for i in indices)  # one that is repeated may be so for every input
 
 
-def moves(node: Any, inputs: int) -> bool:
+def moves_rows(node: Any, inputs: int) -> bool:
     """Whether an operation on a batch can bring a row of one of ``inputs`` inputs to another's place."""
     if inputs == 1 or not looks_up(node):
         return False

@@ -54,7 +54,7 @@ class Survey:
     shares: tuple[tuple[float, float], ...]
     """What is kept of a pass's memory, and of its largest part, when it is followed from each layer on."""
     moved: bool
-    """Whether rows may move between inputs (`moves`): what is in front of an operation counts then."""
+    """Whether rows may move between inputs (`row_moving_ops`): what is in front of an operation counts then."""
     sizes: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
     """For rows, copies, a limit of memory and the share kept, the inputs and cotangents at a time."""
 
@@ -105,18 +105,18 @@ def begin(
             return (_channels_last(x) if known[key].last else x), known[key]
     enter()
 
-    def found(y: Any, last: bool) -> tuple[Any, Survey]:
+    def surveyed(y: Any, last: bool) -> tuple[Any, Survey]:
         two = inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2))
-        made = survey(classifier, two, request, key, last)
+        result = survey(classifier, two, request, key, last)
         if key is not None:
-            known[key] = replace(made, first=None)
-        return y, made
+            known[key] = replace(result, first=None)
+        return y, result
 
     if isinstance(x, torch.Tensor) and x.dim() == 4 and x.is_floating_point():
         # convolutions are faster so; a model that calls view() on what a convolution gives does not take it
         with contextlib.suppress(RuntimeError, InputError, ModelError):
-            return found(_channels_last(x), True)
-    return found(x, False)
+            return surveyed(_channels_last(x), True)
+    return surveyed(x, False)
 
 
 def _channels_last(x: torch.Tensor) -> torch.Tensor:

@@ -88,7 +88,7 @@ def full(t: Tensor) -> Tensor:
 
 
 def operand(t: Tensor) -> Tensor:
-    """The tensor for a matrix product: bfloat16 on a GPU stays as it is, for `forms` adds products up in float32."""
+    """The tensor for a matrix product: bfloat16 on a GPU stays as it is, for `norms` adds products up in float32."""
     return t if t.is_cuda and t.dtype == torch.bfloat16 else full(t)
 
 

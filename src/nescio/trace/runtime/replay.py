@@ -26,7 +26,7 @@ from nescio.modes import Watch
 from nescio.trace.runtime import cuda_graph
 
 Result = tuple[Tensor, dict[str, Tensor]]
-"""Logits, and what was computed from them."""
+"""Logits, and the norms that were computed from them."""
 
 KEPT = 4
 """Recordings that are kept at most."""
@@ -64,17 +64,17 @@ def run(
             enter()
         recording.x.copy_(x)
         recording.graph.replay()
-        logits, found = recording.result
+        logits, norms = recording.result
         if bool(logits.isfinite().all()):
-            return logits.clone(), {name: t.clone() for name, t in found.items()}
+            return logits.clone(), {name: t.clone() for name, t in norms.items()}
         return work(x, True)  # says what is wrong
     watch = Watch(classifier) if key in _seen and key not in _recordings else None
     result = work(x, True)
     if key not in _recordings:
         _seen[key] = _seen.pop(key, 0) + 1
         if watch is not None:
-            made = _record(x, work)
-            _recordings[key] = made and replace(made, pure=not watch.changed())
+            recording = _record(x, work)
+            _recordings[key] = recording and replace(recording, pure=not watch.changed())
         while len(_recordings) > KEPT:
             _recordings.popitem(last=False)
         while len(_seen) > 256:

@@ -1,7 +1,11 @@
-"""Operations evaluated in a form that folds well under `vmap`: `batch_norm` in eval mode and `data_convolution`; on a
-GPU also `layer_norm`, element-wise activations (`pointwise`) and `attention` without a mask.
+"""Operations that the engine evaluates in the place of PyTorch's; nothing of the model is changed.
 
-Inside `folding` the model's own calls of these go through ours; nothing of the model is changed.
+    corrected      those whose gradients PyTorch gets wrong (`cdist`, norms), on any device, in the oracle too
+    folding        those that fold well under `vmap`: `convolution` and `batch_norm` in eval mode; on a GPU, by kernels,
+                   also `layer_norm`, element-wise `activations` and `attention` without a mask
+    cpu            those whose data gradients are fast on a CPU, for maps over the input
+
+A context manager sends the model's own calls there. A call that a substitute is not made for goes to PyTorch.
 """
 
 from __future__ import annotations
@@ -44,9 +48,9 @@ class _Folding(TorchFunctionMode):
 
 
 @contextmanager
-def folding(wanted: bool = True) -> Iterator[None]:
-    """Inside, substitutes are used, where that is wanted."""
+def folding(on: bool = True) -> Iterator[None]:
+    """Inside, the first two kinds of substitutes are used; not with ``on=False``."""
     with ExitStack() as stack:
-        for mode in (CorrectedOps(), _Folding()) if wanted else ():
+        for mode in (CorrectedOps(), _Folding()) if on else ():
             stack.enter_context(mode)
         yield

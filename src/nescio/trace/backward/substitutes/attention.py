@@ -35,9 +35,9 @@ def short(nodes: Iterable[Any]) -> bool:
 
 
 @contextmanager
-def plain(wanted: bool) -> Iterator[None]:
-    """Inside, attention is products and a softmax where that is wanted."""
-    if not wanted:
+def plain(on: bool) -> Iterator[None]:
+    """Inside, attention is products and a softmax; not with ``on=False``."""
+    if not on:
         yield
         return
     with sdpa_kernel(SDPBackend.MATH):

@@ -1,7 +1,7 @@
 """Batch norm in eval mode as what it is, an affine map: ``y = s x + t`` with ``s = γ/√(v + ε)``, ``t = β − s m``.
 
 PyTorch's own backward of batch norm is written for training; under `vmap` it falls apart into a dozen passes over the
-data. Inside `substitutes.folding` the eval-mode calls of a model go through `AffineBatchNorm`, whose data gradient is
+data. Inside `folding` the eval-mode calls of a model go through `AffineBatchNorm`, whose data gradient is
 one product. Its parameters get no gradient from autograd here: their norms come from a rule, and the probe compares
 that with the model's own batch norm. On a GPU the rule's one pass over the gradient makes the data gradient too and
 leaves it in ``ready`` for the backward that follows; and an activation right behind is taken into it (`activated`).

@@ -24,8 +24,8 @@ class Distances(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
-        a, b, found = ctx.saved_tensors
-        apart, d = a.unsqueeze(-2) - b.unsqueeze(-3), found.unsqueeze(-1)
+        a, b, distance = ctx.saved_tensors
+        apart, d = a.unsqueeze(-2) - b.unsqueeze(-3), distance.unsqueeze(-1)
         size = apart.abs()
         if ctx.p == 0:
             slope = torch.zeros_like(apart)
