@@ -31,6 +31,7 @@ COMPLETE = (
     "posteriors",
     "quantities",
     "scores",
+    "specs",
     "trace",
 )
 """The rooms whose public names all have a summary, the sections Args and Returns, and an example."""

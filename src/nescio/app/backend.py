@@ -46,11 +46,11 @@ class Desk:
 
     @property
     def policies(self) -> Policies:
-        """The policies to choose from."""
+        """Return the policies to choose from."""
         return Policies(self.engine, self.scale, self.policy)
 
     def of_picture(self, path: str | Path | None) -> Iterator[Opinion]:
-        """Opinions of a picture file, see `of_row`."""
+        """Yield opinions of a picture file, see `of_row`."""
         if path is None:
             raise InputError("expected a picture, got none; drop one here, or choose an example")
         try:
@@ -68,7 +68,7 @@ class Desk:
         return self.of_row(row)
 
     def of_text(self, text: str | None) -> Iterator[Opinion]:
-        """Opinions of a text, or of numbers with commas, see `of_row`."""
+        """Yield opinions of a text, or of numbers with commas, see `of_row`."""
         if not text or not text.strip():
             raise InputError("expected a text, got none; write something, or choose an example")
         if len(text) > MAX_TEXT:
@@ -82,7 +82,7 @@ class Desk:
         return self.of_row(self.engine.source.preprocess(text))
 
     def of_example(self, place: int) -> Iterator[Opinion]:
-        """Opinions of one of the examples, see `of_row`."""
+        """Yield opinions of one of the examples, see `of_row`."""
         if not 0 <= place < len(self.examples):
             raise InputError(
                 f"expected an example from 0 to {len(self.examples) - 1}, got {place}; load the page again"
@@ -90,7 +90,7 @@ class Desk:
         return self.of_row(self.examples[place].row)
 
     def of_row(self, row: Inputs) -> Iterator[Opinion]:
-        """First the opinion without maps, then, when they are made, with them."""
+        """Yield the opinion without maps first, then, when they are made, with them."""
         with self._lock:
             first = opinion(self.engine, row, self.scale)
         yield first
@@ -106,7 +106,7 @@ class Desk:
 
     @property
     def levels(self) -> dict[str, float]:
-        """Shares of known inputs that may be flagged, in words, as far as the reference allows; the usual one first."""
+        """Return shares of known inputs that may be flagged, by their words; the usual one first."""
         usual = self.engine.level
         if usual is None or self.engine.guard is None:
             return {}
@@ -114,11 +114,18 @@ class Desk:
         return {f"{percent(level)} of known {NOUNS[self.kind]}": level for level in dict.fromkeys((usual, *possible))}
 
     def level(self, name: str | None) -> float | None:
-        """The level of that name, or the usual one; None without a guard."""
+        """Return the level of that name, or the usual one; None without a guard."""
         return self.levels.get(str(name), self.engine.level)
 
     def ruling(self, found: Opinion, level: str | None, policy: str | None, by: str | None) -> Ruling | None:
-        """Whether the answer may be used, under the policy of that name, which judges by that method."""
+        """Say whether the answer may be used.
+
+        Args:
+            found: What the model makes of the input.
+            level: The name of the level of the guard.
+            policy: The name of the policy.
+            by: The method that the policy judges by.
+        """
         chosen, judge = self.policies.chosen(policy, by)
         share = self.level(level)
         foreign = found.verdict is not None and share is not None and bool(found.verdict.foreign(share)[0])

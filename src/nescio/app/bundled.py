@@ -34,9 +34,15 @@ def bundled(
     epochs: int | None = None,
     known: int = 300,
 ) -> Desk:
-    """The desk of the digits, trained and measured once and kept beside what `nescio serve` keeps; place: where.
+    """Return what the page of the bundled digits stands on; the first call trains and measures them, and keeps that.
 
-    epochs, known: fewer than usual, to try things out.
+    Args:
+        methods: The scores to compare; None takes many.
+        place: Where the model is kept; None means the user's cache.
+        policy: Which answers to accept, and what that policy is called.
+        progress: Whether bars are shown; None shows them in a terminal.
+        epochs: How long the model is trained; None takes the usual number.
+        known: How many held-out digits say what scores are usual.
     """
     for package in ("sklearn", "PIL", "matplotlib"):
         need(package, "app")

@@ -38,12 +38,12 @@ class Example:
 
 
 def of_picture(name: str, row: Tensor) -> Example:
-    """A picture ``[channels, H, W]``."""
+    """Return a picture ``[channels, H, W]`` as an example."""
     return Example(name, row, _thumbnail(row))
 
 
 def of_data(rows: Rows, most: int = MOST, seed: int = 0) -> list[Example]:
-    """Some of the rows, drawn by the seed, in their order; those that cannot be used are left out."""
+    """Return some of the rows, drawn by the seed, in their order; those that cannot be used are left out."""
     found = []
     for place in chosen(len(rows), most, seed):
         row = rows.attempt(place)
@@ -60,13 +60,13 @@ def of_data(rows: Rows, most: int = MOST, seed: int = 0) -> list[Example]:
 
 
 def chosen(count: int, most: int, seed: int = 0) -> list[int]:
-    """At most so many places, drawn without putting back; in their order."""
+    """Return at most so many places, drawn without putting back; in their order."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most]
     return sorted(order.tolist())
 
 
 def digits_and_others() -> list[Example]:
-    """One held-out digit of each kind, and things that are no digits."""
+    """Return one held-out digit of each kind, and things that are no digits."""
     known = byte_digits().held_out
     found = [of_picture(f"digit {label}", known.x[place]) for label, place in enumerate(bundled.shown(known.y))]
     names = {"drawn letters": "a letter", "photo patches": "a photo"}
@@ -77,13 +77,13 @@ def digits_and_others() -> list[Example]:
 
 
 def written(row: Inputs) -> str:
-    """A row of numbers as text."""
+    """Return a row of numbers as text."""
     values = row if isinstance(row, Tensor) else next(iter(row.values()))
     return ", ".join(f"{value:.6g}" for value in values.flatten().tolist())
 
 
 def read(text: str) -> Tensor | None:
-    """A row of numbers from text; None where it is none."""
+    """Return a row of numbers from text; None where it is none."""
     try:
         found: Sequence[float] = [float(part) for part in text.replace(";", ",").split(",") if part.strip()]
     except ValueError:

@@ -49,10 +49,18 @@ def opened(
     most: int = 100,
     progress: bool | None = None,
 ) -> Desk:
-    """The desk of a model; rows: examples to click; guard: which inputs are foreign.
+    """Return what the page of a model stands on.
 
-    known: inputs of the guard's reference, of which at most `most` say what scores are usual. training: labelled pairs,
-    for a Laplace posterior and for methods that need them.
+    Args:
+        source: The model.
+        rows: Examples to click on.
+        known: Inputs of the guard's reference; they say what scores are usual.
+        training: Labelled batches, for a Laplace posterior and for methods that need them.
+        methods: The scores to compare; None takes the usual ones that the model can do.
+        policy: Which answers to accept, and what that policy is called.
+        guard: Which inputs are foreign.
+        most: How many of the known inputs are measured.
+        progress: Whether bars are shown; None shows them in a terminal.
     """
     kind = source.kind or (rows.preprocess.kind if rows is not None else "pictures")
     some = () if rows is None else tuple(examples.of_data(rows))

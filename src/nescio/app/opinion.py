@@ -90,12 +90,12 @@ class Opinion:
     verdict: Verdict | None = None
 
     def value(self, name: str) -> float:
-        """A doubt or a score."""
+        """Return a doubt or a score by its name."""
         return next(one.value for one in (*self.doubts, *self.methods) if one.name == name)
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
-        """By the index of the class, ``[C]``."""
+        """Return the probabilities by the index of the class, ``[C]``."""
         p = np.empty(len(self.answers))
         p[[one.index for one in self.answers]] = [one.probability for one in self.answers]
         return p
@@ -112,7 +112,16 @@ class Ruling:
 
 
 def opinion(engine: Engine, row: Inputs, scale: Scale | None = None) -> Opinion:
-    """What the engine's model makes of a row, without maps; an InputError where it cannot take it."""
+    """Find what the model makes of a row, without maps.
+
+    Args:
+        engine: The model.
+        row: The input, without a batch dimension.
+        scale: Known inputs to compare it with.
+
+    Raises:
+        InputError: The model cannot take the row.
+    """
     start = time.perf_counter()
     _check_form(row, form(engine, scale))
     found = engine.assess([row], list(engine.methods))[0]
@@ -134,7 +143,14 @@ def opinion(engine: Engine, row: Inputs, scale: Scale | None = None) -> Opinion:
 
 
 def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | None = None) -> Maps:
-    """Where each kind of doubt comes from; names: of features."""
+    """Find where each kind of doubt comes from.
+
+    Args:
+        engine: The model.
+        row: The input.
+        samples: How many predictions tell the kinds of doubt apart.
+        names: The names of features.
+    """
     kinds = KINDS if samples > 1 else KINDS[:1]
     try:
         found = explain(engine.predicts, stacked([row], 1), of=kinds, progress=False)
@@ -151,9 +167,13 @@ def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | Non
 
 
 def ruling(opinion: Opinion, policy: AnyPolicy, by: str | None, foreign: bool = False) -> Ruling | None:
-    """Whether the answer may be used under the policy; None without one.
+    """Say whether the answer may be used under a policy.
 
-    by: the method whose score it judges. foreign: the promise is for inputs like the known ones, and this is none.
+    Args:
+        opinion: What the model makes of the input.
+        policy: The policy; None gives None.
+        by: The method whose score it judges.
+        foreign: Whether the input is foreign: the promise is for inputs like the known ones.
     """
     if policy is None:
         return None
@@ -173,7 +193,7 @@ def ruling(opinion: Opinion, policy: AnyPolicy, by: str | None, foreign: bool = 
 
 
 def form(engine: Engine, scale: Scale | None) -> tuple[int, ...] | None:
-    """The shape that all known inputs have, where they have one."""
+    """Return the shape that all known inputs have, where they have one."""
     if engine.guard is not None:
         return engine.guard.fitted.form
     return None if scale is None else scale.form

@@ -50,7 +50,7 @@ ENDING = 2.0
 
 
 def gradio() -> Any:
-    """The package, with its telemetry off."""
+    """Import Gradio with its telemetry off."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     for package in ("PIL", "matplotlib"):
         need(package, "app")
@@ -58,7 +58,7 @@ def gradio() -> Any:
 
 
 def blocks(desk: Desk) -> Any:
-    """The page as Gradio's Blocks."""
+    """Return the page as Gradio's Blocks."""
     return _looped(lambda: _blocks(gradio(), desk))
 
 
@@ -174,7 +174,7 @@ class Answers:
 
 
 def application(desk: Desk, settings: Settings) -> Sealed:
-    """The page as an ASGI application."""
+    """Return the page as an ASGI application."""
     return _looped(lambda: _application(gradio(), desk, settings))
 
 
@@ -198,7 +198,12 @@ def _application(gr: Any, desk: Desk, settings: Settings) -> Sealed:
 
 
 def run(desk: Desk, settings: Settings) -> None:
-    """Show the page until the process is told to end."""
+    """Show the page until the process is told to end.
+
+    Args:
+        desk: What the page stands on.
+        settings: Where it listens.
+    """
     with own_folder():
         app = application(desk, settings)
         with listening(settings) as place:
@@ -216,7 +221,7 @@ def run(desk: Desk, settings: Settings) -> None:
 
 @contextmanager
 def own_folder() -> Iterator[None]:
-    """A folder for what people give, deleted at the end."""
+    """Make a folder for what people give, and delete it at the end of the block."""
     before = os.environ.get("GRADIO_TEMP_DIR")
     with tempfile.TemporaryDirectory(prefix="nescio-app-") as folder:
         os.environ["GRADIO_TEMP_DIR"] = folder

@@ -40,16 +40,16 @@ class Policies:
 
     @property
     def names(self) -> list[str]:
-        """To choose from; the first is the default."""
+        """Return the names to choose from; the first is the default."""
         return [*([] if self.given is None else [self.given[0]]), NONE, *self._made]
 
     @property
     def judges(self) -> list[str]:
-        """The methods that a policy may judge by."""
+        """Return the methods that a policy may judge by."""
         return list(self.engine.methods)
 
     def chosen(self, name: str | None, by: str | None = None) -> tuple[AnyPolicy, str | None]:
-        """The policy of that name, and the method whose score it judges; None for what it does not need."""
+        """Return the policy of that name, and the method whose score it judges; None for what it does not need."""
         by = by if by is not None else self.judges[0]
         if name is None or name == NONE:
             return None, None

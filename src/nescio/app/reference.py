@@ -58,25 +58,25 @@ class Scale:
 
     @property
     def right(self) -> NDArray[np.bool_] | None:
-        """Whose answer was right; None where the labels are not known."""
+        """Return whose answer was right; None where the labels are not known."""
         return None if self.labels is None else self.probabilities.argmax(1) == self.labels
 
     def place(self, name: str, value: float) -> float:
-        """The share of known inputs with a lower value."""
+        """Return the share of known inputs with a lower value."""
         return float((self.values[name] < value).mean())
 
     def limit(self, name: str) -> float:
-        """The value above which an input is flagged."""
+        """Return the value above which an input is flagged."""
         n = len(self)
         above = int(ALARM * (n + 1) * (1 + 1e-12)) - 1  # so many known inputs may have at least the value
         return float(np.sort(self.values[name])[n - above - 1])
 
     def flagged(self, name: str, value: float) -> bool:
-        """Whether this happens to a known input with a probability of at most one in twenty."""
+        """Return whether this happens to a known input with a probability of at most one in twenty."""
         return value > self.limit(name)
 
     def words(self, name: str, value: float) -> str:
-        """Where the value lies, in a phrase that never says more than is so."""
+        """Return where the value lies, in a phrase that never says more than is so."""
         doubtful, n = ADJECTIVES.get(name, "doubtful"), len(self)
         below = int((self.values[name] < value).sum())
         if below == n:
@@ -95,7 +95,15 @@ def measured(
     labels: Tensor | NDArray[np.int64] | None = None,
     progress: bool | None = None,
 ) -> Scale:
-    """The scale of these rows, by every method of the engine."""
+    """Measure known inputs by every method of the engine.
+
+    Args:
+        engine: The model.
+        rows: Known inputs, which the model was not trained on.
+        known: What they are called.
+        labels: The class index of each, where that is known.
+        progress: Whether a bar is shown; None shows one in a terminal.
+    """
     if len(rows) < LEAST:
         raise InputError(f"expected at least {LEAST} known inputs for a scale, got {len(rows)}; give more of them")
     names, found = list(engine.methods), []
@@ -112,7 +120,7 @@ def measured(
 
 
 def kept(path: Path, key: Mapping[str, Any]) -> Scale | None:
-    """The scale that `keep` wrote for this key; None where there is none, or one of something else."""
+    """Read the scale that `keep` wrote for this key; None where there is none, or one of something else."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             arrays = dict(found)

@@ -28,12 +28,14 @@ Column = NDArray[Any]
 
 @dataclass(frozen=True)
 class Scores:
-    """Scored rows: columns by their names, the rows that could not be used, and by method what is known of its error.
+    """Hold scored rows as columns of a table.
 
-    index, name (where rows have one), the methods, predicted, probability, and where they are known predicted_class,
-    label and label_class; a guard has columns of its own (`verdict_columns`). notes: for a method that estimates,
-    the middle and the largest standard error, and on how many inputs that were computed exactly too it was off by how
-    much at most; of a guard what people are told.
+    Args:
+        columns: index, name (where rows have one), the methods, predicted, probability, and where they are known
+            predicted_class, label and label_class; a guard has columns of its own (`verdict_columns`).
+        problems: The rows that could not be used.
+        notes: For a method that estimates: the middle and the largest standard error, and on how many inputs that were
+            computed exactly too it was off by how much at most. For a guard: what people are told.
     """
 
     columns: dict[str, Column]
@@ -42,7 +44,7 @@ class Scores:
 
 
 class Gathered:
-    """Batches that were scored, to be put together."""
+    """Collect batches that were scored, or judged, to one table."""
 
     def __init__(self, ready: Ready) -> None:
         self.ready, self.keys = ready, ready.columns
@@ -78,7 +80,7 @@ class Gathered:
             self.found[key].append(one)
 
     def whole(self) -> Scores:
-        """All of them as one table."""
+        """Return all of them as one table."""
         rows = self.ready.rows
         columns: dict[str, Column] = {"index": _whole(self.index)}
         if not isinstance(rows.store, ArrayRows):  # the rows of an array have no names

@@ -29,7 +29,7 @@ GAIN = 8
 
 @dataclass(frozen=True)
 class Beginning:
-    """The first rows, scored; `ready` has the size of a batch that was found from them."""
+    """Hold the first rows, scored; `ready` has the size of a batch that was found from them."""
 
     ready: Ready
     gathered: Gathered
@@ -76,10 +76,15 @@ def begin(ready: Ready) -> Beginning:
 
 
 def settled(ready: Ready, size: int) -> Ready:
-    """The job with batches of this size, as if it was found now."""
+    """Return the job with batches of this size, as if that was found now."""
     return replace(ready, job=replace(ready.job, batch=size, ramp=True))
 
 
 def found(words: object) -> int | None:
-    """The size that an identity says was found; None where it was given."""
+    """Return the size of a batch that an identity says was found; None where it was given.
+
+    Example:
+        >>> found("64, found by time"), found(64)
+        (64, None)
+    """
     return int(words.removesuffix(FOUND)) if isinstance(words, str) and words.endswith(FOUND) else None

@@ -18,14 +18,28 @@ STORE = 512 * 2**20
 
 
 class Node(NamedTuple):
-    """What a machine has."""
+    """Say what a machine has."""
 
     cores: int
     gpus: int
 
 
 def share(nodes: Sequence[Node], workers: int | None, most: int, gpu: bool = False) -> tuple[int, int]:
-    """How many workers there are, and how many threads each has: the most, up to `most`, for which all have a place."""
+    """Find how many workers there are, and how many threads each has.
+
+    Args:
+        nodes: The machines.
+        workers: How many workers are wanted; None takes as many as have room.
+        most: How many threads a worker has at most; fewer where the workers would not have room otherwise.
+        gpu: Whether a worker needs a GPU.
+
+    Returns:
+        The number of workers, and of threads of each.
+
+    Example:
+        >>> share([Node(cores=8, gpus=0)], None, most=2), share([Node(cores=8, gpus=0)], 8, most=2)
+        ((4, 2), (8, 1))
+    """
 
     def places(threads: int) -> int:
         return sum(min(node.cores // threads, node.gpus) if gpu else node.cores // threads for node in nodes)
@@ -40,7 +54,11 @@ def share(nodes: Sequence[Node], workers: int | None, most: int, gpu: bool = Fal
 
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """Ray, of this call alone unless the process is with one already."""
+    """Join a cluster of Ray, or start one of this block's own, unless the process is with one already.
+
+    Args:
+        address: The cluster; None starts one on this machine.
+    """
     ray = need("ray", "ray")
     if ray.is_initialized():
         yield
@@ -74,7 +92,7 @@ def _silent() -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Ray says nothing on its own, neither to people nor to its makers."""
+    """Keep Ray from saying anything within the block, to people or to its makers."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -96,6 +114,6 @@ def quiet() -> Iterator[None]:
 
 
 def nodes() -> list[Node]:
-    """The machines of the cluster."""
+    """Return the machines of the cluster."""
     alive = [node["Resources"] for node in need("ray", "ray").nodes() if node["Alive"]]
     return [Node(int(one.get("CPU", 0)), int(one.get("GPU", 0))) for one in alive]

@@ -28,7 +28,7 @@ MOST = 128 * 2**20
 
 
 class Group(NamedTuple):
-    """A group of rows of a file, and its place among all rows."""
+    """Name a group of rows of a Parquet file, and its place among all rows."""
 
     file: str
     number: int
@@ -37,7 +37,7 @@ class Group(NamedTuple):
 
 
 def groups(rows: Rows) -> list[Group]:
-    """The groups of rows of Parquet files; none where the data are something else."""
+    """Return the groups of rows of Parquet files; none where the data are something else."""
     if not (isinstance(rows.store, TableRows) and isinstance(rows.store._table, ParquetTable)):
         return []
     parquet, found, first = need("pyarrow.parquet", "files"), [], 0
@@ -51,13 +51,22 @@ def groups(rows: Rows) -> list[Group]:
 
 
 def runs(parts: Sequence[range], found: Sequence[Group]) -> list[list[range]]:
-    """The parts, in order, in runs that begin in the same group."""
+    """Return the parts, in order, in runs that begin in the same group."""
     starts = [group.first for group in found]
     return [list(run) for _, run in groupby(parts, lambda part: bisect_right(starts, part.start))]
 
 
 def reader(rows: Rows, found: list[Group], todo: list[list[range]]) -> Callable[[dict[str, Any]], Any]:
-    """A function for `map_batches` from {"run": [number]} to {"start", "stop", "table"}, one part at a time."""
+    """Return a function for Ray's `map_batches` that reads runs of parts.
+
+    Args:
+        rows: The data.
+        found: Their groups of rows.
+        todo: The runs.
+
+    Returns:
+        A function from {"run": [number]} to {"start", "stop", "table"}, one part at a time.
+    """
     columns, block, most = list(rows.store.columns), BLOCK, MOST  # type: ignore[attr-defined]  # `groups` has looked
 
     def read(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:  # travels by value: its process does without torch
@@ -105,7 +114,13 @@ def reader(rows: Rows, found: list[Group], todo: list[list[range]]) -> Callable[
 
 @contextmanager
 def lent(rows: Rows, start: int, content: bytes) -> Iterator[None]:
-    """Let the rows from `start` on be taken from what was sent, not from the file; nothing sent: all from the file."""
+    """Take rows from what was sent, and not from the file, within the block.
+
+    Args:
+        rows: The data.
+        start: The place of the first row that was sent.
+        content: The rows, as an Arrow stream; empty where nothing was sent.
+    """
     if not content:
         yield
         return

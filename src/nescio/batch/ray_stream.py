@@ -51,12 +51,12 @@ AND = " and "
 
 @dataclass
 class Usage(streaming.Usage):
-    """How the time of a run was spent; `working` is the mean over the workers, opening the model included."""
+    """Measure how the time of a run was spent; `working` is the mean over the workers, opening the model included."""
 
     workers: int = 1
 
     def record(self) -> dict[str, float]:
-        """For a log."""
+        """Return the numbers for a log."""
         return {**super().record(), "workers": self.workers}
 
     def __str__(self) -> str:
@@ -65,7 +65,12 @@ class Usage(streaming.Usage):
 
 
 def opened(job: Job, tell: Callable[[Source, Rows], object] = lambda source, rows: None) -> Ready:
-    """The job as the process that keeps the results needs it: no GPU is taken, and no method fitted."""
+    """Open a job as the process that keeps the results needs it: no GPU is taken, and no method fitted.
+
+    Args:
+        job: What is to be done.
+        tell: Called with the model and the rows.
+    """
     source = open_source(replace(job.model, device=None))
     rows = open_rows(job.data, source)
     tell(source, rows)
@@ -75,7 +80,7 @@ def opened(job: Job, tell: Callable[[Source, Rows], object] = lambda source, row
 
 
 def can_begin(ready: Ready) -> bool:
-    """Whether the process that keeps the results can score the first rows as a worker would, to time them."""
+    """Return whether this process can score the first rows as a worker would, to time them."""
     return ready.job.fit is None and not _gpu(ready)
 
 
@@ -89,11 +94,21 @@ def stream(
     progress: bool | None = None,
     tell: Callable[[str], object] = lambda words: None,
 ) -> Usage:
-    """Score all rows of the parts that are missing on Ray and keep each part as soon as it is there.
+    """Score all rows of the parts that are missing on Ray, and keep each part as soon as it is there.
 
-    workers: processes with a model each; None: one for each GPU where the model needs one, else as many as have the
-    threads that torch has here. address: a cluster to join, as `ray.init` takes it; None: a Ray that lives as long as
-    this call, or the one that this process is with already. tell: gets sentences for people, as of lost workers.
+    Args:
+        ready: The job, opened by `opened`.
+        parts: Where the results are kept.
+        workers: Processes with a model each. None: one for each GPU where the model needs one, else as many as have the
+            threads that torch has here.
+        address: A cluster to join, as `ray.init` takes it. None: a Ray that lives as long as this call, or the one that
+            this process is with already.
+        usage: An object for the use of time; it is filled also where the work is cut off.
+        progress: Whether a bar is shown; None shows one in a terminal.
+        tell: Called with sentences for people, as of lost workers.
+
+    Returns:
+        The use of time.
     """
     todo = {part.start: part for part in parts.missing}
     if ready.rows.on_error == "stop" and parts.problems:

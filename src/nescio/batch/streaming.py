@@ -37,7 +37,7 @@ from nescio.types import InputError
 
 @dataclass
 class Usage:
-    """How the time of a run was spent, in seconds."""
+    """Measure how the time of a run was spent, in seconds."""
 
     rows: int = 0
     seconds: float = 0.0
@@ -48,16 +48,16 @@ class Usage:
 
     @property
     def busy(self) -> float:
-        """The share of the time in which the model had work."""
+        """Return the share of the time in which the model had work."""
         return self.working / self.seconds if self.seconds else 0.0
 
     @property
     def rate(self) -> float:
-        """Rows in a second."""
+        """Return the rows in a second."""
         return self.rows / self.seconds if self.seconds else 0.0
 
     def record(self) -> dict[str, float]:
-        """For a log."""
+        """Return the numbers for a log."""
         return {
             "rows": self.rows,
             "seconds": round(self.seconds, 3),
@@ -82,10 +82,17 @@ def stream(
     usage: Usage | None = None,
     progress: bool | None = None,
 ) -> Usage:
-    """Score all rows of the parts that are missing and keep each part as soon as it is done, or as time passes.
+    """Score all rows of the parts that are missing, and keep each part as soon as it is done, or as time passes.
 
-    begun: the first rows, where they were scored already to find the size of a batch. Gives the use of time; an object
-    that is given as `usage` has it also where the work is cut off.
+    Args:
+        ready: The job, opened.
+        parts: Where the results are kept.
+        begun: The first rows, where they were scored already to find the size of a batch.
+        usage: An object for the use of time; it is filled also where the work is cut off.
+        progress: Whether a bar is shown; None shows one in a terminal.
+
+    Returns:
+        The use of time.
     """
     todo, rows, job = parts.missing, ready.rows, ready.job
     if parts.size % job.batch:
@@ -127,10 +134,15 @@ def stream(
 
 
 def score_part(job: Job, start: int, stop: int) -> Scores:
-    """The scores of the rows from `start` to before `stop`, of which `start` is a multiple of ``job.batch``.
+    """Score some rows of a job. This is the whole of the work, for another engine to divide.
 
-    Pure: it depends on its arguments alone, which can be pickled, as the result can. The job is opened with the first
-    call in a process and kept for the next.
+    It depends on its arguments alone. These and the result can be pickled. The job is opened with the first call in a
+    process, and kept for the next.
+
+    Args:
+        job: What is to be done.
+        start: The first row, a multiple of ``job.batch``.
+        stop: The row after the last.
     """
     if start % job.batch:
         raise InputError(f"expected to begin at a multiple of {job.batch} rows, as a batch has, got {start}")
@@ -156,7 +168,13 @@ def warm(ready: Ready) -> None:
 
 
 def scored(ready: Ready, reads: Iterable[Read], begun: Gathered | None = None) -> Scores:
-    """The scores of batches that were read, after those that were gathered before."""
+    """Score batches that were read.
+
+    Args:
+        ready: The job, opened.
+        reads: The batches.
+        begun: Rows that were scored before them; the result begins with these.
+    """
     gathered = Gathered(ready) if begun is None else begun
     for read in reads:
         gathered.take(read)
@@ -190,7 +208,7 @@ _last: tuple[bytes, Ready] | None = None
 
 
 def standing(job: Job) -> Ready:
-    """The job, opened once in a process, and the engine warm."""
+    """Open a job once in a process, and warm the engine with it."""
     global _last
     key = pickle.dumps(job)
     if _last is None or _last[0] != key:

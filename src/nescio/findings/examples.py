@@ -33,9 +33,13 @@ SPECIAL = "marks of begin and end"
 def chosen(
     scores: NDArray[np.float64], most: int, least: int, among: Iterable[int] | None = None
 ) -> dict[str, list[int]]:
-    """The places of the most doubtful, falling, and of the least doubtful, rising; none is in both.
+    """Return the places of the most doubtful inputs, falling, and of the least doubtful, rising; none is in both.
 
-    among: only these places; None: all.
+    Args:
+        scores: The score of each input.
+        most: How many of the most doubtful.
+        least: How many of the least doubtful.
+        among: Only these places; None means all.
     """
     order = np.argsort(scores, kind="stable")
     if among is not None:
@@ -119,7 +123,7 @@ def tile(
 
 
 def kind(rows: Rows, first: Inputs) -> Kind:
-    """What inputs are called: pictures, texts or rows."""
+    """Return what inputs are called: pictures, texts or rows."""
     if rows.preprocess.kind == "texts":
         return "texts"
     return "pictures" if isinstance(first, Tensor) and first.ndim == 4 and first.is_floating_point() else "rows"
@@ -136,7 +140,7 @@ def _seen(rows: Rows, index: int, row: Tensor) -> NDArray[np.float64]:
 
 
 def named(index: int, class_names: Sequence[str] | None) -> str:
-    """A class in words."""
+    """Return a class in words."""
     return f"class {index}" if class_names is None or index >= len(class_names) else class_names[index]
 
 
@@ -238,5 +242,5 @@ def _smaller(array: NDArray[np.float64], most: int = SIDE) -> NDArray[np.float64
 
 
 def problems(found: Iterable[Problem]) -> list[BadRow]:
-    """Rows that could not be used, as plain values."""
+    """Return rows that could not be used, as plain values."""
     return [{"index": one.index, "name": one.name, "reason": one.reason} for one in found]

@@ -18,7 +18,18 @@ Audit = Callable[[Any, Tensor, Sequence[str] | None, int], AuditFacts]
 
 
 def audited(audit: Audit | None, model: Any, rows: Rows, places: Sequence[int], seed: int) -> AuditFacts:
-    """What the audit found; or in `left_out` why there is none."""
+    """Audit the model far away from the data.
+
+    Args:
+        audit: What does it; None for no audit.
+        model: The model.
+        rows: The data.
+        places: The rows that were sampled; some of them are where the audit starts.
+        seed: Of the random directions.
+
+    Returns:
+        What the audit found; or in `left_out` why there is none.
+    """
     if audit is None:
         return {"left_out": "It was not asked for."}
     if rows.preprocess.kind == "texts":

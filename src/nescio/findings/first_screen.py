@@ -34,11 +34,17 @@ def judged(
     again: str | None = None,
     like: str | None = None,
 ) -> FirstScreen:
-    """What is said with a guard.
+    """Return what is said with a guard.
 
-    counts: the places of different inputs and how often each is there. show: what is shown of the input at a place.
-    kind: what inputs are called (`ONE`). again: a command that judges more of them. like: what the
-    reference is called where it has a better name.
+    Args:
+        verdict: What the guard says of all inputs.
+        guard: The guard.
+        counts: The places of different inputs, and how often each is there.
+        show: From a place to what is shown of the input there.
+        kind: What inputs are called.
+        level: The share of inputs like the reference that is called foreign by mistake.
+        again: A command that judges more of them.
+        like: What the reference is called, where it has a better name.
     """
     like = like or f"the {guard.fitted.count:,} {kind} of the reference"
     said, states = verdict.words(level), verdict.states(level)
@@ -86,7 +92,16 @@ def ranked(
     kind: Kind,
     again: str | None = None,
 ) -> FirstScreen:
-    """What is said without a guard: an order, and how to get an answer. again: a command that gives one."""
+    """Return what is said without a guard: an order, and how to get an answer.
+
+    Args:
+        score: The score of each input.
+        leading: What it is called.
+        counts: The places of different inputs, and how often each is there.
+        show: From a place to what is shown of the input there.
+        kind: What inputs are called.
+        again: A command that gives an answer.
+    """
     order = sorted(counts, key=lambda at: (-score[at], at))
     few = order[: sum(SHARES.values())]
     return {

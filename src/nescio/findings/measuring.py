@@ -89,7 +89,7 @@ class Measured:
 
 
 def sample(count: int, most: int, seed: int) -> list[int]:
-    """At most so many of `count` places, drawn with this seed, in rising order."""
+    """Return at most so many of `count` places, drawn with this seed, in rising order."""
     if count <= most:
         return list(range(count))
     drawn = np.random.default_rng(seed).choice(count, most, replace=False)
@@ -193,7 +193,7 @@ def _measured(about: Subject, batch: Batch, methods: Sequence[Method]) -> _Part:
 
 
 def joined(parts: Sequence[Decomposition]) -> Decomposition:
-    """Decompositions one after the other."""
+    """Join decompositions one after the other."""
     return Decomposition(*(torch.cat(field) for field in zip(*(_fields(one) for one in parts), strict=True)))
 
 

@@ -22,7 +22,14 @@ _MODULES = {"pillow": "PIL"}
 
 
 def model_facts(source: Source, rows: Rows, classes: int, class_names: Sequence[str] | None) -> ModelFacts:
-    """What the model is, layer by layer, and what it does to a row first."""
+    """Return what the model is, layer by layer, and what it does to a row first.
+
+    Args:
+        source: The model.
+        rows: The data.
+        classes: The number of classes.
+        class_names: Their names.
+    """
     every = networks(source.model)
     first = every[0] if every else None
     module = None if first is None else first.module
@@ -43,12 +50,12 @@ def model_facts(source: Source, rows: Rows, classes: int, class_names: Sequence[
 
 
 def networks(model: Classifier | Posterior) -> tuple[Classifier, ...]:
-    """The networks of a model or a posterior."""
+    """Return the networks of a model or a posterior."""
     return (model,) if isinstance(model, Classifier) else tuple(getattr(model, "classifiers", ()))
 
 
 def versions() -> dict[str, str]:
-    """Of nescio, Python and torch, and of those packages that were used."""
+    """Return the versions of nescio, Python and torch, and of those packages that were used."""
     found = {"nescio": __version__, "python": platform.python_version(), "torch": torch.__version__}
     for name in PACKAGES:
         if _MODULES.get(name, name) in sys.modules:
@@ -60,7 +67,7 @@ def versions() -> dict[str, str]:
 
 
 def machine(source: Source) -> str:
-    """What computes, in words: on another one the last digits may be others."""
+    """Return in words what computes; on another machine the last digits may be others."""
     every = networks(source.model)
     device = every[0].device if every else None
     if device is not None and device.type == "cuda":

@@ -9,7 +9,7 @@ from nescio.report.findings_types import CalibrationFigures, Findings
 
 
 def summary(result: Findings) -> list[str]:
-    """The answer first, then the findings that matter most, in plain words."""
+    """Return the answer first, then the findings that matter most, in plain words."""
     kinds, front = result["kinds"], result["answer"]
     lines = [front["headline"], *front["said"], *front["lines"], *details(result)]
     if kinds["members"] > 1 and kinds["epistemic_share"] is not None:
@@ -22,7 +22,7 @@ def summary(result: Findings) -> list[str]:
 
 
 def details(result: Findings) -> list[str]:
-    """What labels, a second set and the audit tell."""
+    """Return what labels, a second set and the audit tell."""
     data, measured, lines = result["data"], result["calibration"], []
     if measured is not None:
         lines.append(calibrated(measured["all"]))
@@ -47,7 +47,7 @@ def details(result: Findings) -> list[str]:
 
 
 def calibrated(found: CalibrationFigures) -> str:
-    """How often it is right, how sure it is, and whether that differs by more than chance."""
+    """Say how often the model is right, how sure it is, and whether that differs by more than chance."""
     low, high = found["accuracy_interval"]
     sure = found["mean_confidence"]
     ends = math.floor(100 * low + 1e-9) / 100, math.ceil(100 * high - 1e-9) / 100

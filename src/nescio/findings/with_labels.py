@@ -28,7 +28,13 @@ Floats = NDArray[np.float64]
 
 
 def calibration(p: Tensor, labels: Tensor, seed: int) -> CalibrationFacts:
-    """Whether probabilities mean what they say, on all rows; and before and after a temperature, on one half."""
+    """Find whether probabilities mean what they say: on all rows, and before and after a temperature on one half.
+
+    Args:
+        p: Probabilities ``[N, C]``.
+        labels: The class index of each row, ``[N]``.
+        seed: Of the split into halves.
+    """
     found: CalibrationFacts = {"all": _figures(p, labels), "temperature": None, "note": ""}
     if len(labels) < LEAST:
         return found | {"note": f"{len(labels)} labelled rows are too few to fit a temperature: it takes {LEAST}."}
@@ -52,7 +58,12 @@ def calibration(p: Tensor, labels: Tensor, seed: int) -> CalibrationFacts:
 
 
 def selective(scores: Mapping[str, Floats], correct: NDArray[np.bool_]) -> dict[str, RiskFigures]:
-    """For each score how well it puts wrong answers last; raulc is None where all answers are right, or all wrong."""
+    """Find for each score how well it puts wrong answers last.
+
+    Args:
+        scores: Scores by their names, ``[N]`` each.
+        correct: Whether each answer is right, ``[N]``.
+    """
     mixed = bool(correct.any()) and not bool(correct.all())
     found: dict[str, RiskFigures] = {}
     for name, values in scores.items():

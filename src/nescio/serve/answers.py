@@ -23,7 +23,13 @@ UNGUARDED = (
 
 
 def predicted(engine: Engine, found: Sequence[Assessed], top: int) -> list[Predicted]:
-    """Answers with their doubt."""
+    """Return answers with their doubt.
+
+    Args:
+        engine: The model.
+        found: What is known of each input.
+        top: How many of the likeliest classes are named.
+    """
     results = []
     for one in found:
         decided, verdict = decision(engine, one), judged(engine, one)
@@ -50,7 +56,7 @@ def predicted(engine: Engine, found: Sequence[Assessed], top: int) -> list[Predi
 
 
 def checked(engine: Engine, found: Sequence[Assessed], level: float) -> list[Checked]:
-    """Verdicts at this level, with the answers that they are about."""
+    """Return verdicts at this level, with the answers that they are about."""
     results = []
     for one in found:
         assert one.verdict is not None
@@ -67,7 +73,7 @@ def checked(engine: Engine, found: Sequence[Assessed], level: float) -> list[Che
 
 
 def judged(engine: Engine, one: Assessed) -> Judged | None:
-    """The verdict at the usual level; None without a guard."""
+    """Return the verdict at the usual level; None without a guard."""
     if one.verdict is None or engine.level is None:
         return None
     return _judged(one.verdict, engine.level)
@@ -91,7 +97,7 @@ def _judged(one: Verdict, level: float) -> Judged:
 
 
 def scored(engine: Engine, found: Sequence[Assessed], methods: Sequence[str]) -> list[Scored]:
-    """Scores of these methods."""
+    """Return the scores of these methods."""
     return [
         Scored(
             answer=answer(engine, one),
@@ -103,14 +109,14 @@ def scored(engine: Engine, found: Sequence[Assessed], methods: Sequence[str]) ->
 
 
 def answer(engine: Engine, one: Assessed) -> Class:
-    """The most probable class."""
+    """Return the most probable class."""
     return _class(engine, one, int(one.probabilities.argmax()))
 
 
 def decision(engine: Engine, one: Assessed) -> Decision | None:
-    """What the policy says; None without one, or where its score was not computed. A foreign input is not accepted.
+    """Return what the policy says; None without one, or where its score was not computed.
 
-    The policy's promise is for inputs like the known ones.
+    The policy's promise is for inputs like the known ones, so a foreign input is not accepted.
     """
     policy, verdict = engine.policy, judged(engine, one)
     foreign = verdict is not None and verdict.foreign

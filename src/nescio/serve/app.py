@@ -60,10 +60,13 @@ def make(
     drift_path: str | Path | None = None,
     watch_path: str | Path | None = None,
 ) -> FastAPI:
-    """The application.
+    """Return the application.
 
-    drift_path, watch_path: where the monitor of the policy and the watch of the guard keep what they have seen; None:
-    it is forgotten at the end.
+    Args:
+        engine: The model, with what it is asked by.
+        settings: What the service allows.
+        drift_path: Where the monitor of the policy keeps what it has seen; None: it is forgotten at the end.
+        watch_path: Where the watch of the guard keeps what it has seen; None: it is forgotten at the end.
     """
     service = Service(engine, settings, Drift(engine.policy, drift_path), Watch(engine.guard, watch_path))
     gate: list[Gate] = []

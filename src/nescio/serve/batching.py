@@ -25,11 +25,11 @@ Work = Callable[[Any, list[Any]], Sequence[Any]]
 
 
 class Full(Exception):
-    """More rows are waiting than may."""
+    """Say that more rows are waiting than may."""
 
 
 class Closed(Exception):
-    """The thread has ended."""
+    """Say that the thread has ended."""
 
 
 @dataclass(eq=False)
@@ -63,7 +63,15 @@ class _Part:
 
 
 class Batcher:
-    """A queue of jobs, and the thread that does them."""
+    """Join jobs to batches, and do them in one thread.
+
+    Args:
+        work: From a key and rows to one result for each row.
+        size: How many rows a batch has at most.
+        wait: How many seconds the first row of a batch waits for others.
+        most: How many rows may wait.
+        done: Called after each batch with its jobs, its rows and the seconds it took.
+    """
 
     def __init__(
         self,
@@ -73,7 +81,6 @@ class Batcher:
         most: int,
         done: Callable[[int, int, float], object] = lambda jobs, rows, seconds: None,
     ) -> None:
-        """most: rows that may wait. done: called after each batch with its jobs, its rows and the seconds it took."""
         self._work, self._size, self._wait, self._most, self._done = work, size, wait, most, done
         self._quick: deque[_Job] = deque()
         self._slow: deque[_Job] = deque()
@@ -85,22 +92,31 @@ class Batcher:
 
     @property
     def alive(self) -> bool:
-        """Whether it takes jobs."""
+        """Return whether it takes jobs."""
         return self._thread.is_alive() and not self._closed
 
     @property
     def busy(self) -> bool:
-        """Whether the thread is there still."""
+        """Return whether the thread is still there."""
         return self._thread.is_alive()
 
     @property
     def waiting(self) -> int:
-        """Rows that somebody waits for."""
+        """Return how many rows somebody waits for."""
         with self._changed:
             return self._count()
 
     def submit(self, key: Hashable, rows: Sequence[Any], slow: bool = False) -> Future[list[Any]]:
-        """The results of the rows, when they are there; whoever cancels the future has them left out."""
+        """Take a job.
+
+        Args:
+            key: Rows of equal keys are done together.
+            rows: The inputs.
+            slow: Whether other jobs go before each of its rows.
+
+        Returns:
+            The results, when they are there; whoever cancels the future has its rows left out.
+        """
         job = _Job(key, list(rows), slow)
         with self._changed:
             if self._closed:
@@ -112,7 +128,11 @@ class Batcher:
         return job.future
 
     def close(self, timeout: float | None = None) -> None:
-        """Take no more jobs, finish those that wait, end the thread; after the time out what is left is given up."""
+        """Take no more jobs, finish those that wait, and end the thread.
+
+        Args:
+            timeout: Seconds after which what is left is given up; None waits for all.
+        """
         with self._changed:
             self._closed = True
             self._changed.notify()

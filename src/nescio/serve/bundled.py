@@ -42,7 +42,7 @@ WEIGHTS = "weights.pt"
 
 
 def folder() -> Path:
-    """Where it is kept."""
+    """Return the folder where the bundled model is kept."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nescio" / "bundled"
 
 
@@ -54,9 +54,14 @@ def bundled(
     progress: bool | None = None,
     epochs: int | None = None,
 ) -> Engine:
-    """The digits with a guard, and a policy for the first of the methods, unless another one is given; made if need be.
+    """Return the bundled digits with a guard and a policy; they are trained with the first call, and kept.
 
-    epochs: fewer than the recipe's, to try things out.
+    Args:
+        methods: Names or objects of scores; None takes the usual one.
+        place: Where the model is kept; None means the user's cache.
+        policy: Which answers to accept; None makes a policy for the first of the methods.
+        progress: Whether bars are shown; None shows them in a terminal.
+        epochs: How long it is trained; None takes the usual number.
     """
     digits = byte_digits()
     train, test = digits.train, digits.held_out
@@ -102,5 +107,5 @@ def _network(place: Path, digits: Split, recipe: Recipe, progress: bool | None) 
 
 
 def shown(labels: Tensor) -> list[int]:
-    """The places of the first held-out digit of each kind: examples for people, which are in no reference."""
+    """Return the places of the first held-out digit of each kind: examples for people, in no reference."""
     return [int((labels == label).nonzero()[0]) for label in range(10)]

@@ -28,7 +28,18 @@ def places(model: sources.Source, row: Inputs) -> list[str] | None:
 
 
 def overlay(map_: Tensor, row: Inputs, of: str, uncertainty: float, names: Sequence[str] | None) -> str | None:
-    """A PNG as base64; None for a map that is neither a picture nor a list."""
+    """Draw a map over its input where that is a picture, else bars of what weighs most.
+
+    Args:
+        map_: The map.
+        row: The input.
+        of: The kind of doubt.
+        uncertainty: How much of it there is, in nats.
+        names: What the places of the map are called.
+
+    Returns:
+        A PNG as base64; None for a map that is neither a picture nor a list.
+    """
     values = {of: uncertainty}
     with _one_at_a_time:
         if map_.ndim == 2:

@@ -54,9 +54,16 @@ _Shape = tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
 
 @dataclass(frozen=True)
 class Assessed:
-    """What is known of one input: probabilities ``[C]``, doubt in nats, scores by method, and the guard's verdict.
+    """Hold what is known of one input.
 
-    samples: so many tell the kinds of doubt apart; 1: the total is all that is known.
+    Args:
+        probabilities: Of the classes, ``[C]``.
+        total: All doubt, in nats.
+        aleatoric: The doubt of the data.
+        epistemic: The doubt of the model.
+        samples: How many predictions tell the kinds of doubt apart; 1 means that only the total is known.
+        scores: Scores by method.
+        verdict: What the guard says; None without one.
     """
 
     probabilities: Tensor
@@ -69,19 +76,22 @@ class Assessed:
 
 
 class Explained(NamedTuple):
-    """What is known of an input, and the map of its doubt."""
+    """Hold what is known of an input, and the map of its doubt."""
 
     known: Assessed
     attribution: Attribution
 
 
 class Engine:
-    """A model with the methods, the policy and the guard that it is asked by.
+    """Answer questions about inputs: a model with the methods, the policy and the guard that it is asked by.
 
-    source: the model, or a distribution over it, as `nescio.specs.saved_models.open_source` gives it. methods: names or
-    objects, fitted where they need it; None: that of `nescio.scores.default_method`. posterior: a distribution for the
-    doubt, where the source is a single network. policy: which answers to accept. guard: which inputs are foreign;
-    fitted to the same network. rows: inputs of a pass; None: 8 on a CPU, else 32.
+    Args:
+        source: The model, or a distribution over it, as `nescio.specs.open_source` gives it.
+        methods: Names or objects, fitted where they need it; None takes that of `nescio.scores.default_method`.
+        posterior: A distribution for the doubt, where the source is a single network.
+        policy: Which answers to accept.
+        guard: Which inputs are foreign; fitted to the same network.
+        rows: How many inputs a pass has; None means 8 on a CPU, else 32.
     """
 
     def __init__(
@@ -120,32 +130,32 @@ class Engine:
 
     @property
     def kind(self) -> str | None:
-        """What an input is: "pictures", "texts" or "numbers"; None where the source says nothing of it."""
+        """Return what an input is: "pictures", "texts" or "numbers"; None where the source says nothing of it."""
         return self.source.kind
 
     @property
     def about(self) -> str:
-        """What the model is, for others: without the folders of this machine."""
+        """Return what the model is, for others: without the folders of this machine."""
         return _FOLDERS.sub("", self.source.about)
 
     def name(self, place: int) -> str | None:
-        """The name of a class, where it is known."""
+        """Return the name of a class, where it is known."""
         classes = self.source.classes
         return classes[place] if classes is not None and place < len(classes) else None
 
     def predict(self, batch: Inputs) -> Tensor:
-        """Probabilities ``[S, N, C]`` of a batch; S = 1 for a single network."""
+        """Return probabilities ``[S, N, C]`` of a batch; S = 1 for a single network."""
         found: Tensor = self.predicts.predict(batch, progress=False)
         return found
 
     @property
     def level(self) -> float | None:
-        """The share of known inputs that the guard flags where nobody asks another; None without a guard."""
+        """Return the share of known inputs that the guard flags unless another is asked for; None without a guard."""
         return None if self.guard is None else usual_level(self.guard.fitted.ranks)
 
     @property
     def about_guard(self) -> str | None:
-        """What inputs are compared with, in a phrase; None without a guard."""
+        """Return in a phrase what inputs are compared with; None without a guard."""
         if self.guard is None or self.level is None:
             return None
         found = self.guard.fitted
@@ -154,7 +164,15 @@ class Engine:
         return f"a reference of {found.count} inputs; {flagged}; witnesses: {names}"
 
     def assess(self, rows: Sequence[Inputs], methods: Sequence[str] = ()) -> list[Assessed]:
-        """What is known of each of the rows, the scores of these methods, and the verdict where there is a guard."""
+        """Find what is known of each row.
+
+        Args:
+            rows: The inputs, each without a batch dimension.
+            methods: The scores that are wanted.
+
+        Returns:
+            One for each row, with a verdict where there is a guard.
+        """
         groups: dict[_Shape, list[int]] = {}
         for place, row in enumerate(rows):
             groups.setdefault(_shape(row), []).append(place)
@@ -187,7 +205,8 @@ class Engine:
     def warm_up(self) -> str | None:
         """Score a blank input, so that the first request need not wait for what is loaded once.
 
-        What is wrong, in words, where that fails; None where all is well, or nothing is known of what an input is.
+        Returns:
+            What is wrong, in words, where that fails; None where all is well, or nothing is known of what an input is.
         """
         preprocess = self.source.preprocess
         if preprocess is None or preprocess.kind == "numbers":
@@ -293,13 +312,13 @@ class _Given:
 
 
 def networks(source: Source) -> list[Classifier]:
-    """The networks under a source: its model, or those that a distribution runs."""
+    """Return the networks under a source: its model, or those that a distribution runs."""
     single = isinstance(source.model, Classifier)
     return list(getattr(source.model, "classifiers", [source.model] if single else []))
 
 
 def guarded(source: Source) -> Classifier:
-    """The network that a guard of this source judges; a ModelError where there is not one."""
+    """Return the network that a guard of this source judges; raise a ModelError where there is not one."""
     under = networks(source)
     if len(under) != 1:
         raise ModelError(
@@ -310,7 +329,7 @@ def guarded(source: Source) -> Classifier:
 
 
 def stacked(rows: Sequence[Inputs], count: int) -> Inputs:
-    """A batch of rows of one shape, filled up to `count` with copies of the last."""
+    """Join rows of one shape to a batch, filled up to `count` with copies of the last."""
     full = [*rows, *([rows[-1]] * (count - len(rows)))]
     first = full[0]
     if isinstance(first, Tensor):

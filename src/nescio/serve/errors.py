@@ -28,7 +28,13 @@ KINDS: dict[int, tuple[str, str]] = {
 
 
 class Problem(Exception):
-    """A request that is refused."""
+    """Refuse a request.
+
+    Args:
+        status: The status of HTTP.
+        message: What was expected, what came, and what to do.
+        headers: Further headers of the answer.
+    """
 
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -36,21 +42,21 @@ class Problem(Exception):
 
     @property
     def kind(self) -> str:
-        """One word for programs."""
+        """Return one word for programs."""
         return KINDS.get(self.status, ("refused", ""))[0]
 
     def body(self) -> dict[str, Any]:
-        """What is sent."""
+        """Return what is sent."""
         return {"error": {"status": self.status, "kind": self.kind, "message": self.message}}
 
 
 def of_input(message: object) -> Problem:
-    """An input that cannot be used."""
+    """Return the refusal of an input that cannot be used."""
     return Problem(422, " ".join(str(message).split()))
 
 
 def of_failure(error: BaseException) -> Problem:
-    """What came out of the work on an input, for whoever sent it."""
+    """Return the refusal for whoever sent an input that the work on it failed for."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, InputError | ModelError):
@@ -61,12 +67,12 @@ def of_failure(error: BaseException) -> Problem:
 
 
 def unforeseen(error: BaseException) -> Problem:
-    """Something of our own; its text may hold parts of the input and is kept back."""
+    """Return the refusal after a mistake of ours; its text may hold parts of the input and is kept back."""
     return Problem(
         500, f"expected to answer this, but something unforeseen happened ({type(error).__name__}); please report it"
     )
 
 
 def ending() -> Problem:
-    """For requests that come too late."""
+    """Return the refusal of requests that come too late."""
     return Problem(503, "expected a running service, but it is ending; try again later", {"Retry-After": "5"})

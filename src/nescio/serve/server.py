@@ -21,7 +21,14 @@ SWITCH = 0.0005
 
 
 def listening(settings: Settings) -> socket.socket:
-    """The socket, which is listening when this returns; an InputError where it cannot."""
+    """Return a socket that is listening.
+
+    Args:
+        settings: Host and port.
+
+    Raises:
+        InputError: The address cannot be used.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # The protocol has to be named: else asyncio does not switch Nagle's algorithm off, and every answer takes 40 ms.
     place = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -40,13 +47,13 @@ def listening(settings: Settings) -> socket.socket:
 
 
 def address(place: socket.socket) -> str:
-    """Where the socket can be reached from this machine."""
+    """Return where the socket can be reached from this machine."""
     host, port = place.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def server(app: Application, settings: Settings) -> Any:
-    """A uvicorn server for the application, which logs no request."""
+    """Return a uvicorn server for the application; it logs no request."""
     uvicorn = need("uvicorn", "serve")
     config = uvicorn.Config(
         app,

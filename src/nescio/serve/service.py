@@ -177,12 +177,12 @@ class Service:
 
 
 async def sent(found: BaseModel) -> Response:
-    """What is answered, written by a thread: it may be long."""
+    """Write an answer by a thread, since it may be long."""
     return Response(await run_in_threadpool(found.model_dump_json), media_type="application/json")
 
 
 def first(errors: Any) -> str:
-    """What a validator found first, and how many things more."""
+    """Return what a validator found first, and how many things more."""
     one, more = errors[0], len(errors) - 1
     where = ".".join(str(part) for part in one["loc"]) or "the body"
     others = f" (and {more} more)" if more else ""

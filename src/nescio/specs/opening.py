@@ -46,6 +46,10 @@ def open_source(spec: ModelSpec) -> Source:
     Raises:
         InputError: The spec names nothing that can be opened, or its device cannot be used.
         ModelError: Opening the model would run code that nobody has trusted.
+
+    Example:
+        >>> open_source(ModelSpec("nescio.zoo:small_cnn")).about
+        'nescio.zoo:small_cnn, ... parameters'
     """
     class_names = None if spec.class_names is None else read_class_names(spec.class_names)
     with preserved(open_source):
@@ -68,6 +72,17 @@ def open_rows(data: DataSpec, source: Source) -> Rows:
     Args:
         data: Where the rows are.
         source: The model that they are for.
+
+    Returns:
+        The rows, which are read one by one.
+
+    Example:
+        >>> import tempfile
+        >>> source = open_source(ModelSpec("nescio.zoo:small_cnn"))
+        >>> with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        ...     np.savez(file.name, x=np.zeros((5, 1, 28, 28), dtype=np.float32))
+        ...     len(open_rows(DataSpec(file.name), source))
+        5
     """
     return open_data(
         data.path, preprocess=source.preprocess, x=data.x, label=data.label, name=data.name, classes=source.classes,
@@ -89,6 +104,15 @@ def open_training(
     Returns:
         Pairs of inputs and labels, to be gone through once, and the rows that they come from; None for the arrays of a
         .npz file, which are read as they are.
+
+    Example:
+        >>> import tempfile
+        >>> source = open_source(ModelSpec("nescio.zoo:small_cnn"))
+        >>> with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        ...     np.savez(file.name, x=np.zeros((5, 1, 28, 28), dtype=np.float32), y=np.arange(5))
+        ...     pairs, rows = open_training(DataSpec(file.name), source, batch_size=4)
+        >>> [len(labels) for inputs, labels in pairs]
+        [4, 1]
     """
     if source.preprocess is not None or not os.fspath(data.path).endswith(".npz"):
         rows = open_rows(data, source)
@@ -102,7 +126,18 @@ def open_training(
 
 
 def open_guard(guard: GuardSpec, network: Classifier) -> Guard:
-    """Load a guard for the network that it was fitted with."""
+    """Load a guard for the network that it was fitted with.
+
+    Args:
+        guard: Where the guard was saved.
+        network: That network.
+
+    Returns:
+        The guard.
+
+    Example:
+        >>> open_guard(GuardSpec("guard"), network)  # doctest: +SKIP
+    """
     return Guard.load(guard.folder, network)
 
 
@@ -115,6 +150,15 @@ def fit_guard(network: Classifier, rows: Rows, *, doubt: str | None = None, seed
         doubt: The score that the witness of doubt takes; None takes the usual one.
         seed: Of the split of the reference.
         settings: Further ones of `nescio.Guard.fit`.
+
+    Returns:
+        The guard, fitted.
+
+    Raises:
+        InputError: The rows are too few, or too alike.
+
+    Example:
+        >>> fit_guard(only_network(source), open_rows(DataSpec("photos"), source))  # doctest: +SKIP
     """
     guard = Guard(network) if doubt is None else Guard(network, doubt=doubt)
     try:
@@ -126,7 +170,21 @@ def fit_guard(network: Classifier, rows: Rows, *, doubt: str | None = None, seed
 
 
 def only_network(source: Source) -> Classifier:
-    """Return the model of a source that is a single network, which a guard can be fitted to."""
+    """Return the model of a source that is a single network, which a guard can be fitted to.
+
+    Args:
+        source: The model, opened.
+
+    Returns:
+        The network.
+
+    Raises:
+        ModelError: The source is a distribution over networks.
+
+    Example:
+        >>> only_network(open_source(ModelSpec("nescio.zoo:small_cnn"))).output
+        'logits'
+    """
     if not isinstance(source.model, Classifier):
         raise ModelError(
             f"expected a single network for a guard, got {source.about}; name the network itself (--model)"

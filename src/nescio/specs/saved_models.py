@@ -33,7 +33,18 @@ def folder_of(name: str) -> Path:
 
 
 def names_code(name: str) -> bool:
-    """Return whether a model of that name comes from a function, which is run to make it, not from a collection."""
+    """Return whether a model of that name comes from a function, which is run to make it, and not from a collection.
+
+    Args:
+        name: The name of a model, as `ModelSpec` has it.
+
+    Returns:
+        True for ``package.module:factory``.
+
+    Example:
+        >>> names_code("mymodels:build"), names_code("timm:resnet18"), names_code("model.pt2")
+        (True, False, False)
+    """
     kind, colon, rest = name.partition(":")
     of_the_zoo = kind in (zoo.__name__, "nescio_papers.zoo") and rest in NETWORKS
     return bool(colon) and not (kind in KINDS or of_the_zoo or folder_of(name).is_dir())
@@ -45,6 +56,13 @@ def remember(folder: str | os.PathLike[str], spec: ModelSpec) -> None:
     Args:
         folder: Where the posterior or the guard is.
         spec: The model; paths of files are kept as absolute ones.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     remember(folder, ModelSpec("timm:resnet18", size=224))
+        ...     remembered(folder)
+        ModelSpec(name='timm:resnet18', size=224)
     """
     kind, _, rest = spec.name.partition(":")
     name = f"hf:{Path(rest).resolve()}" if kind == "hf" and Path(rest).exists() else _absolute(spec.name)
@@ -56,7 +74,21 @@ def remember(folder: str | os.PathLike[str], spec: ModelSpec) -> None:
 
 
 def remembered(folder: str | os.PathLike[str]) -> ModelSpec | None:
-    """Return the spec that `remember` has written there; None where it has written nothing."""
+    """Read the spec that `remember` has written.
+
+    Args:
+        folder: Where the posterior or the guard is.
+
+    Returns:
+        The spec; None where nothing was written.
+
+    Raises:
+        InputError: The file is damaged, or another one.
+
+    Example:
+        >>> remembered("nowhere") is None
+        True
+    """
     file = Path(folder) / MODEL
     if not file.is_file():
         return None

@@ -67,6 +67,10 @@ class DataSpec:
         label: The array or column of labels; "auto" finds it by its usual names, None means that there is none.
         name: The column that names rows; as `label`.
         on_error: Whether a row that cannot be used ends the work, or is left out.
+
+    Example:
+        >>> DataSpec("reviews.csv", "text", on_error="skip").label
+        'auto'
     """
 
     path: str
@@ -83,6 +87,10 @@ class GuardSpec:
     Args:
         folder: What `nescio guard` has written.
         level: The share of inputs like the reference that may be called foreign by mistake.
+
+    Example:
+        >>> GuardSpec("guard", level=0.01)
+        GuardSpec(folder='guard', level=0.01)
     """
 
     folder: str
