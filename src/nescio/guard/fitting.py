@@ -12,9 +12,9 @@ from torch import Tensor
 
 from nescio import quantities, scores
 from nescio.guard import split
-from nescio.guard.bench import Bench, take
 from nescio.guard.changes import Changes
-from nescio.guard.feed import form
+from nescio.guard.fitted_witnesses import Bench, take
+from nescio.guard.input_blocks import form
 from nescio.guard.witnesses import Anatomy, Witness
 from nescio.guard.wrong import Mistakes
 from nescio.inputs import Inputs, describe

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from nescio import inputs, quantities, scores
 from nescio.guard import fitting, split
-from nescio.guard.bench import Bench, Testimony
+from nescio.guard.anatomy import anatomy_of
 from nescio.guard.changes import Changes, Nuisances
-from nescio.guard.feed import at_once, blocks, count, form
+from nescio.guard.fitted_witnesses import Bench, Testimony
 from nescio.guard.fitting import Fitted, Heard
-from nescio.guard.probe import anatomy_of
+from nescio.guard.input_blocks import at_once, blocks, count, form
 from nescio.guard.promise import at_least
 from nescio.guard.verdict import Verdict, joined
 from nescio.guard.witnesses import WITNESSES, Doubt, Witness

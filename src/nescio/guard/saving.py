@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nescio import scores
 from nescio.data.bundles import Bundle
-from nescio.guard.bench import Bench
+from nescio.guard.fitted_witnesses import Bench
 from nescio.guard.fitting import Fitted, Jury
 from nescio.guard.guard import Guard, versions
 from nescio.guard.scale import Scale

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from nescio import quantities, scores
 from nescio.guard import split
-from nescio.guard.bench import Bench, take
+from nescio.guard.anatomy import anatomy_of
 from nescio.guard.changes import compressed
+from nescio.guard.fitted_witnesses import Bench, take
 from nescio.guard.fitting import kept
-from nescio.guard.probe import anatomy_of
 from nescio.guard.witnesses import Anatomy, Appearance, Doubt, Strangeness, Witness
 from nescio.models import Classifier
 from nescio.modes import preserved

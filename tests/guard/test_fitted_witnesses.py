@@ -1,6 +1,6 @@
 import torch
 
-from nescio.guard.bench import Bench, take
+from nescio.guard.fitted_witnesses import Bench, take
 from nescio.guard.scale import Scale
 from nescio.guard.split import in_turns
 from nescio.guard.witnesses import Appearance, Strangeness

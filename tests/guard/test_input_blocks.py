@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from nescio.guard.feed import at_once, blocks, count, form
+from nescio.guard.input_blocks import at_once, blocks, count, form
 from nescio.models import Classifier
 from nescio.types import InputError
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from nescio.guard.probe import anatomy_of
+from nescio.guard.anatomy import anatomy_of
 from nescio.models import Classifier
 from nescio.quantities import Features
 from nescio.types import Depth
