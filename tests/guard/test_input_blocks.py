@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from nescio.guard.input_blocks import at_once, blocks, count, form
+from nescio.guard.input_blocks import block_size, blocks, count, form
 from nescio.models import Classifier
 from nescio.types import InputError
 
@@ -62,4 +62,4 @@ def test_forms():
     assert form(torch.zeros(2, 3, 8, 8, dtype=torch.uint8)) == (3, 8, 8)
     assert form(torch.zeros(2, 7, dtype=torch.long)) is None
     assert form({"x": X}) is None
-    assert at_once(Classifier(lambda x: x)) == 64
+    assert block_size(Classifier(lambda x: x)) == 64

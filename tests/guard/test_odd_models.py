@@ -26,7 +26,7 @@ def test_a_plain_function_has_doubt_and_its_input():
 def test_a_function_of_signals_has_doubt_alone():
     own = verdict(lambda x: x.mean(2), torch.rand(60, 3, 9), torch.rand(4, 3, 9))
     assert list(own.witnesses) == ["doubt"]
-    with pytest.raises(ModelError, match="at least one witness finds what it looks at"):
+    with pytest.raises(ModelError, match="at least one witness can work"):
         verdict(lambda x: x.mean(2), torch.rand(60, 3, 9), torch.rand(4, 3, 9), witnesses=("strangeness",))
 
 

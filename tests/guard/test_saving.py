@@ -67,7 +67,7 @@ def damaged(record, key, value):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("juries", 9), ("juries", None), ("witnesses", [{"name": "doubt"}]), ("depths", [{"layer": "0"}]), ("features", 3),
+    [("folds", 9), ("folds", None), ("witnesses", [{"name": "doubt"}]), ("depths", [{"layer": "0"}]), ("features", 3),
      ("labelled", True), ("witnesses", [{"name": "oracle", "settings": {}}])],
 )  # fmt: skip
 def test_a_record_that_does_not_fit_is_an_error_that_says_so(tmp_path, key, value):

@@ -47,7 +47,7 @@ def test_equal_inputs_count_once_in_an_order_of_their_own():
 @pytest.mark.parametrize("count", [20, 23, 399])
 def test_of_a_small_reference_each_gives_a_rank_once_against_a_fit_to_the_others(count):
     order = torch.randperm(count)
-    folds = split.folds(order, split.belonging(order, count, None))
+    folds = split.folds(order, split.group_numbers(order, count, None))
     assert len(folds) == split.FOLDS
     assert sorted(torch.cat([fold.rank for fold in folds]).tolist()) == list(range(count))
     for fold in folds:
@@ -58,7 +58,7 @@ def test_of_a_small_reference_each_gives_a_rank_once_against_a_fit_to_the_others
 @pytest.mark.parametrize("count", [400, 1001])
 def test_a_large_one_is_cut_in_halves(count):
     order = torch.randperm(count)
-    (fold,) = split.folds(order, split.belonging(order, count, None))
+    (fold,) = split.folds(order, split.group_numbers(order, count, None))
     assert (len(fold.fit), len(fold.rank)) == (count // 2, count - count // 2)
     assert sorted(torch.cat([fold.fit, fold.rank]).tolist()) == list(range(count))
 
@@ -66,7 +66,7 @@ def test_a_large_one_is_cut_in_halves(count):
 def test_groups_are_numbered_as_they_come_and_stay_together():
     order = torch.tensor([4, 0, 5, 2, 1])  # 3 is a copy of another input
     groups = ["a", "b", "c", "a", "b", "b"]
-    belongs = split.belonging(order, 6, groups)
+    belongs = split.group_numbers(order, 6, groups)
     assert belongs.tolist() == [1, 0, 2, -1, 0, 0]
     folds = split.folds(order, belongs)
     assert [sorted(fold.rank.tolist()) for fold in folds] == [[1, 4, 5], [0], [2]]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from nescio.guard import Guard
-from nescio.guard.fitting import kept
+from nescio.guard.fitting import rows_of
 from nescio.quantities import compute
 from nescio_papers.guard import case as cases
 from nescio_papers.guard import study as programs
@@ -19,13 +19,13 @@ def test_the_form_of_the_study_is_that_of_the_guard():
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     own = Guard(model).fit(torch.randn(400, 4))
     x = 3 * torch.randn(20, 4)
-    (jury,) = own.fitted.juries
-    rows = kept(own.fitted.witnesses, own.fitted.anatomy, compute(own.classifier, x, own.requests))
-    seen = {w.name: jury.bench.scaled(w, rows[w.name]).numpy() for w in own.fitted.witnesses}
+    (fold,) = own.fitted.folds
+    rows = rows_of(own.fitted.witnesses, own.fitted.anatomy, compute(own.classifier, x, own.requests))
+    seen = {w.name: fold.witnesses.z(w, rows[w.name]).numpy() for w in own.fitted.witnesses}
     z = Z(seen["doubt"][:, 0], seen["strangeness"][:, 0], seen["appearance"])
     np.testing.assert_allclose(guard(z), own.check(x).score.numpy())
     assert next(iter(FORMS)) == "guard" and all(form(z).shape == (20,) for form in FORMS.values())
-    assert len(jury.ranks) == 200
+    assert len(fold.ranks) == 200
 
 
 def test_own_pictures_treated_as_foreign_ones_keep_their_form_and_look():

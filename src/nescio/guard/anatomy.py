@@ -1,4 +1,4 @@
-"""What a guard can look at in a model: its features, its depths, and what kind of inputs it takes."""
+"""What there is to look at in a model: its features, its depths, and what kind of inputs it takes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,17 @@ _INPUT = Depth("", 1)
 
 
 def anatomy_of(classifier: Classifier, x: Inputs) -> Anatomy:
-    """Find what there is to look at, from forward passes over a few of the inputs.
+    """Find what there is to look at, with forward passes over a few of the inputs.
 
-    The features are the input of the last linear layer; in a model without one, the deepest activation. Vectors are
-    looked at as they are, too, as one more depth.
+    The features are the input of the last linear layer; in a model without one, the deepest activation. Inputs that
+    are vectors are one more depth themselves.
+
+    Args:
+        classifier: The model.
+        x: Some inputs.
+
+    Returns:
+        Features, depths and the kind of the inputs.
     """
     kind = _kind(x)
     few = inputs.take(x, slice(0, 3))
@@ -30,18 +37,19 @@ def anatomy_of(classifier: Classifier, x: Inputs) -> Anatomy:
         few = inputs.repeat(few, 2)
     few = classifier.prepare(few)
     with predicting(classifier):
-        places = depths(classifier, few)
+        layers = depths(classifier, few)
         features: Features | None = Features()
         try:
             listen(classifier, few, [None])
         except ModelError:
-            features = Features(places[-1].layer) if places else None
+            features = Features(layers[-1].layer) if layers else None
     if kind == "vectors":
-        places = (_INPUT, *places)
-    return Anatomy(features, Activations(places), kind)
+        layers = (_INPUT, *layers)
+    return Anatomy(features, Activations(layers), kind)
 
 
 def _kind(x: Inputs) -> Kind:
+    """What kind the inputs are, from their shape and type."""
     if any(value.ndim == 4 for value in inputs.tensors(x)):
         return "pictures"
     if not inputs.is_floating(x):

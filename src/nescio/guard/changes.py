@@ -1,9 +1,9 @@
-"""Changes to an input that do not matter: a re-saved, resized or slightly brighter picture is no foreign one.
+"""Changes to an input that do not matter: a re-saved, resized or slightly brighter picture is not foreign.
 
-`Changes` makes one changed copy of each input of the reference. Pictures are changed by some of these, each with
+`Changes` makes one changed copy of each input of the reference. Each of these changes is made to a picture with
 probability ½: shrunk to 60 … 100 % and enlarged again, brightness ± 20 %, noise of a standard deviation up to 0.03, a
-turn of up to 5°, JPEG of quality 40 … 95. What is drawn depends on the content of the picture alone. The guard keeps
-those copies whose answer is the one that the unchanged input gets.
+turn of up to 5°, JPEG of quality 40 … 95. The random draws depend on the content of the picture alone. The guard keeps
+the copies that get the same answer as the unchanged input.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def noise(x: Tensor, generator: Generator) -> Tensor:
 
 
 def rotation(x: Tensor, generator: Generator) -> Tensor:
-    """Turn a picture by up to 5° around its middle; what is missing at the border is mirrored."""
+    """Turn a picture by up to 5° around its middle; the missing border is filled by mirroring."""
     angle = math.radians(10.0 * _uniform(generator) - 5.0)
     height, width = x.shape[1:]
     cos, sin = math.cos(angle), math.sin(angle)
@@ -72,14 +72,14 @@ CHANGES: Mapping[str, Change] = {
 
 @dataclass(frozen=True)
 class Changes:
-    """Which changes do not matter: of pictures, by name, and functions of a whole batch."""
+    """The changes that do not matter: those of pictures by their names, and functions of a whole batch."""
 
     pictures: tuple[str, ...] = ()
     functions: tuple[Callable[[Any], Any], ...] = ()
 
     @classmethod
     def of(cls, nuisances: Nuisances) -> Changes:
-        """From what a user gives: "auto" for all changes of pictures, names, functions of a batch, or None for none."""
+        """Return what a user chose: "auto" for all changes of pictures, names, functions of a batch, or None."""
         if nuisances is None:
             return cls()
         if nuisances == "auto":
@@ -99,7 +99,7 @@ class Changes:
         return cls(tuple(name for name in CHANGES if name in names), tuple(functions))
 
     def __call__(self, x: Inputs, seeds: list[int]) -> Inputs | None:
-        """A changed copy of each input, from its seed; None where nothing applies to such inputs."""
+        """Return a changed copy of each input, drawn from its seed; None where no change applies to such inputs."""
         changed = x
         if self.pictures and (name := _pictures(x)) is not None:
             change = self._pictures_changed
@@ -114,6 +114,7 @@ class Changes:
         return None if changed is x else changed
 
     def _pictures_changed(self, x: Tensor, seeds: list[int]) -> Tensor:
+        """A changed copy of each picture."""
         copies = [self._changed(one, seed) for one, seed in zip(x.detach().cpu(), seeds, strict=True)]
         return torch.stack(copies).to(x.device)
 
@@ -131,7 +132,7 @@ class Changes:
 
 def _pictures(x: Inputs) -> str | None:
     """The entry that holds pictures, "" for a batch that is one tensor; None where there are none."""
-    found = [
+    entries = [
         name
         for name, value in ({"": x} if isinstance(x, Tensor) else x).items()
         if value.ndim == 4
@@ -139,11 +140,11 @@ def _pictures(x: Inputs) -> str | None:
         and min(value.shape[2:]) >= 8
         and (value.is_floating_point() or value.dtype == torch.uint8)
     ]
-    return found[0] if len(found) == 1 else None
+    return entries[0] if len(entries) == 1 else None
 
 
 def _range(picture: Tensor) -> tuple[Tensor, Tensor]:
-    """What black and white are: 0 and 1, 0 and 255, or for normalised pictures the extremes of each channel."""
+    """The values of black and white: 0 and 1, 0 and 255, or for normalised pictures the extremes of each channel."""
     low, high = float(picture.min()), float(picture.max())
     if picture.dtype == torch.uint8 or (low >= 0.0 and 2.0 < high <= 255.0):
         return torch.zeros(1, 1, 1), torch.full((1, 1, 1), 255.0)
@@ -154,7 +155,7 @@ def _range(picture: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compressed(x: Tensor, quality: float) -> Tensor:
-    """A picture ``[C, H, W]`` in [0, 1] after JPEG of this quality (1 … 100), by the standard's own tables."""
+    """Return a picture ``[C, H, W]`` in [0, 1] after JPEG of this quality (1 … 100), by the tables of the standard."""
     height, width = x.shape[1:]
     padded = F.pad(x[None], (0, -width % 16, 0, -height % 16), mode="replicate")[0] * 255.0
     scale = 5000.0 / quality if quality < 50.0 else 200.0 - 2.0 * quality
@@ -206,4 +207,5 @@ def _tables() -> tuple[Tensor, Tensor]:
 
 
 def _uniform(generator: Generator) -> float:
+    """A number between 0 and 1."""
     return float(torch.rand((), generator=generator, dtype=torch.float64))

@@ -1,11 +1,11 @@
-"""The witnesses of a guard together: fitted to some inputs, on one scale, and their votes added up.
+"""The witnesses of a guard, fitted to some inputs and brought to one scale, and the sum of their votes.
 
     score = max(z_doubt, −1.5) + ½ max(z_strangeness, −1.5) + 3 · root of the mean over depths of max(0, z_depth − 1.5)²
 
-Appearance counts against an input alone, and only beyond 1.5: looks in which known inputs differ say nothing. Doubt and
-strangeness count for an input too, but not without end: far from all data a network may be as sure as can be. The form
-and its constants were chosen on shifted pictures of the networks' own kind and on MNIST and SVHN (`nescio reproduce
-guard`); forms within 0.1 points of the best are many.
+Appearance only counts against an input, and only beyond 1.5: known inputs differ in their looks too. Doubt and
+strangeness can also count for an input, but not below −1.5: a network may be very sure far from all data. The form and
+its constants were chosen on shifted pictures of the networks' own kind and on MNIST and SVHN (`nescio reproduce
+guard`); many other forms are within 0.1 points of it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from torch import Tensor
 
 from nescio.guard.scale import Scale
 from nescio.guard.split import in_turns
-from nescio.guard.witnesses import Found, Rows, Witness
+from nescio.guard.witnesses import Rows, State, Witness
 
-Kept = Mapping[str, Rows]
-"""What is kept of some inputs, by the name of the witness."""
+RowsByWitness = Mapping[str, Rows]
+"""What each witness keeps of some inputs, by the name of the witness."""
 
 
-def take(kept: Kept, index: Tensor) -> dict[str, Rows]:
-    """What is kept of the inputs at these positions."""
-    return {name: tuple(rows[index] for rows in columns) for name, columns in kept.items()}
+def take(rows: RowsByWitness, index: Tensor) -> dict[str, Rows]:
+    """Return the rows of the inputs at these positions."""
+    return {name: tuple(column[index] for column in columns) for name, columns in rows.items()}
 
 
 @dataclass(frozen=True)
-class Testimony:
-    """What the witnesses say of N inputs, each by its name: one z, float64 ``[N]``, and the vote that follows."""
+class Opinions:
+    """What the witnesses say of N inputs, by name: one z, float64 ``[N]``, and the vote that follows from it."""
 
     z: Mapping[str, Tensor]
     votes: Mapping[str, Tensor]
@@ -43,67 +43,64 @@ class Testimony:
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What the witnesses found in the inputs that fit them, and the scales of their ways of looking at an input."""
+class FittedWitnesses:
+    """What the witnesses have learnt from the inputs that they were fitted to, and the scale of what they measure."""
 
-    found: Mapping[str, Found]
+    states: Mapping[str, State]
     scales: Mapping[str, Scale]
 
     @classmethod
-    def of(cls, witnesses: Sequence[Witness], kept: Kept, groups: Tensor) -> Bench:
+    def of(cls, witnesses: Sequence[Witness], rows: RowsByWitness, groups: Tensor) -> FittedWitnesses:
         """Fit the witnesses.
 
         Args:
-            witnesses: whom to fit.
-            kept: what is kept of the inputs.
-            groups: int64 ``[n]``; copies of one input share a number, and judge each other in no fit. The order of
-                these numbers says who is judged together.
+            witnesses: The witnesses to fit.
+            rows: What they keep of n inputs.
+            groups: int64 ``[n]``. Inputs of one group, such as copies of one picture, never judge each other. The
+                numbers also decide which groups are judged together.
         """
-        found, scales = {}, {}
-        for witness in witnesses:
-            rows = kept[witness.name]
-            found[witness.name] = witness.fit(rows)
-            scales[witness.name] = Scale.of(_unseen(witness, rows, groups))
-        return cls(found, scales)
+        states = {witness.name: witness.fit(rows[witness.name]) for witness in witnesses}
+        scales = {w.name: Scale.of(_measures_of_unseen(w, rows[w.name], groups)) for w in witnesses}
+        return cls(states, scales)
 
-    def to(self, device: torch.device) -> Bench:
-        """The same with what was found on the device; the scales stay where they are."""
-        moved = {name: {key: t.to(device) for key, t in found.items()} for name, found in self.found.items()}
-        return Bench(moved, self.scales)
+    def to(self, device: torch.device) -> FittedWitnesses:
+        """Return a copy whose states lie on the device; the scales stay where they are."""
+        states = {name: {key: t.to(device) for key, t in state.items()} for name, state in self.states.items()}
+        return FittedWitnesses(states, self.scales)
 
     @property
     def nbytes(self) -> int:
-        """How much memory what was found takes."""
-        return sum(tensor.nbytes for found in self.found.values() for tensor in found.values())
+        """The memory that the states take."""
+        return sum(tensor.nbytes for state in self.states.values() for tensor in state.values())
 
-    def measured(self, witness: Witness, rows: Rows) -> Tensor:
-        """What the witness measures, float64 ``[N, M]``, on the device of the rows."""
-        return witness.measure(dict(self.found[witness.name]), rows)
+    def measures(self, witness: Witness, rows: Rows) -> Tensor:
+        """Return what the witness measures, float64 ``[N, M]``, on the device of the rows."""
+        return witness.measure(dict(self.states[witness.name]), rows)
 
-    def testimony(self, witnesses: Sequence[Witness], measured: Mapping[str, Tensor]) -> Testimony:
-        """What each witness says of each input, from what it measures, float64 ``[N, M]`` on the CPU."""
-        z = {witness.name: self.scales[witness.name](measured[witness.name]) for witness in witnesses}
-        return Testimony(
+    def z(self, witness: Witness, rows: Rows) -> Tensor:
+        """Return what the witness measures on the scale of z, float64 ``[N, M]``, from rows on the CPU."""
+        return self.scales[witness.name](self.measures(witness, rows))
+
+    def opinions(self, witnesses: Sequence[Witness], measures: Mapping[str, Tensor]) -> Opinions:
+        """Return what the witnesses say, from what each measures, float64 ``[N, M]`` on the CPU."""
+        z = {witness.name: self.scales[witness.name](measures[witness.name]) for witness in witnesses}
+        return Opinions(
             {witness.name: witness.summary(z[witness.name]) for witness in witnesses},
             {witness.name: witness.vote(z[witness.name]) for witness in witnesses},
         )
 
-    def heard(self, witnesses: Sequence[Witness], kept: Kept) -> Testimony:
-        """What each witness says of each input, from what is kept of it on the CPU."""
-        return self.testimony(witnesses, {w.name: self.measured(w, kept[w.name]) for w in witnesses})
-
-    def scaled(self, witness: Witness, rows: Rows) -> Tensor:
-        """What the witness measures, on the scale of z, float64 ``[N, M]``."""
-        return self.scales[witness.name](self.measured(witness, rows))
+    def opinions_from_rows(self, witnesses: Sequence[Witness], rows: RowsByWitness) -> Opinions:
+        """Return what the witnesses say, from rows on the CPU."""
+        return self.opinions(witnesses, {w.name: self.measures(w, rows[w.name]) for w in witnesses})
 
 
-def _unseen(witness: Witness, rows: Rows, groups: Tensor) -> Tensor:
-    """How unusual the witness finds each of these inputs, ``[n, M]``, when it was fitted to the others."""
-    _, index = groups.unique(return_inverse=True)
-    folds = in_turns(torch.arange(len(groups)), index)
+def _measures_of_unseen(witness: Witness, rows: Rows, groups: Tensor) -> Tensor:
+    """What the witness measures of each input, ``[n, M]``, when it is fitted to other groups."""
+    _, numbers = groups.unique(return_inverse=True)
+    folds = in_turns(torch.arange(len(groups)), numbers)
     parts = []
     for fold in folds:
-        found = witness.fit(tuple(column[fold.fit] for column in rows))
-        parts.append(witness.measure(found, tuple(column[fold.rank] for column in rows)))
+        state = witness.fit(tuple(column[fold.fit] for column in rows))
+        parts.append(witness.measure(state, tuple(column[fold.rank] for column in rows)))
     order = torch.cat([fold.rank for fold in folds]).argsort()
     return torch.cat(parts)[order]

@@ -1,4 +1,4 @@
-"""Fitting a guard: what is kept of the reference, the witnesses fitted to some of it, ranks from the others."""
+"""Fitting a guard: what is kept of the reference, the witnesses fitted to some of it, ranks from the rest."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor
 from nescio import quantities, scores
 from nescio.guard import split
 from nescio.guard.changes import Changes
-from nescio.guard.fitted_witnesses import Bench, take
+from nescio.guard.fitted_witnesses import FittedWitnesses, RowsByWitness, take
 from nescio.guard.input_blocks import form
-from nescio.guard.witnesses import Anatomy, Witness
+from nescio.guard.witnesses import Anatomy, Rows, Witness
 from nescio.guard.wrong import Mistakes
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
@@ -23,19 +23,20 @@ from nescio.posteriors.saving import fingerprint
 from nescio.quantities import Logits, Request
 from nescio.types import InputError, ModelError
 
-LEAST = 20  # distinct inputs of a reference
+LEAST = 20  # different inputs of a reference
 FEWEST_GROUPS = 5
-STEADY = 300  # below that a word of warning is due
+STEADY = 300  # inputs below which a guard warns
 
 
 @dataclass(frozen=True)
-class Jury:
-    """The witnesses of one fold, and what they say of the inputs that give ranks; all sorted.
+class FoldFit:
+    """The witnesses fitted to one part of the reference, and what they say of the part that gives ranks; all sorted.
 
-    ranks, copies: the guard's scores of those inputs and of their changed copies; z: of the inputs, by witness.
+    ranks: the guard's scores of the inputs that give ranks; copies: of their changed copies; z: of these inputs, by
+    witness.
     """
 
-    bench: Bench
+    witnesses: FittedWitnesses
     ranks: Tensor
     copies: Tensor
     z: Mapping[str, Tensor]
@@ -43,18 +44,18 @@ class Jury:
 
 @dataclass(frozen=True)
 class Fitted:
-    """All that a fit finds: what `nescio.guard.saving` keeps."""
+    """All that a guard learns in a fit, and all that `nescio.guard.saving` keeps."""
 
     anatomy: Anatomy
     witnesses: tuple[Witness, ...]
-    juries: tuple[Jury, ...]
+    folds: tuple[FoldFit, ...]
     mistakes: Mistakes | None
     form: tuple[int, ...] | None
-    """The shape of one input where it is a tensor of floating-point numbers or bytes."""
+    """The shape of one input, where inputs are one tensor of floating-point numbers or bytes."""
     count: int
-    """Distinct inputs of the reference."""
+    """How many different inputs the reference has."""
     copies: int
-    """Changed copies that the model answers as it answers the input."""
+    """How many changed copies get the same answer as their input."""
     weights: str | None
     """The fingerprint of the model."""
     classes: int
@@ -62,12 +63,12 @@ class Fitted:
 
     @property
     def ranks(self) -> int:
-        """Inputs that a new one is compared with."""
-        return sum(len(jury.ranks) for jury in self.juries)
+        """How many inputs a new one is compared with."""
+        return sum(len(fold.ranks) for fold in self.folds)
 
 
-class Heard:
-    """What is kept of the reference, block by block; of changed copies too, where the answer stays."""
+class ReferenceRecord:
+    """What is kept of the reference, block by block, and of its changed copies where the answer stays the same."""
 
     def __init__(self) -> None:
         self.anatomy: Anatomy | None = None
@@ -76,20 +77,21 @@ class Heard:
         self.digests: list[bytes] = []
         self.labels: list[Tensor | None] = []
         self.logits: list[Tensor] = []
-        self.plain: list[dict[str, Any]] = []
-        self.changed: list[dict[str, Any]] = []
-        self.originals: list[Tensor] = []  # of each changed copy
+        self.plain: list[dict[str, Rows]] = []
+        self.changed: list[dict[str, Rows]] = []
+        self.originals: list[Tensor] = []  # the position of the input that each changed copy was made from
 
     def start(self, anatomy: Anatomy, witnesses: Iterable[Witness], form: tuple[int, ...] | None) -> None:
+        """Set what does not change between blocks; a ModelError where no witness can work with the model."""
         self.anatomy, self.form = anatomy, form
         self.witnesses = tuple(witness for witness in witnesses if witness.needs(anatomy))
         if not self.witnesses:
             raise ModelError(
-                "expected a model in which at least one witness finds what it looks at (features of a linear layer, or "
-                "activations of modules), got one without; take witnesses=('doubt',)"
+                "expected a model in which at least one witness can work (with the features of a linear layer, or the "
+                "activations of modules), got one without these; use witnesses=('doubt',)"
             )
 
-    def hear(
+    def add(
         self,
         classifier: Classifier,
         x: Inputs,
@@ -98,127 +100,145 @@ class Heard:
         changes: Changes,
         chunk: int | None,
     ) -> None:
+        """Record a block of inputs, and their changed copies."""
         assert self.anatomy is not None
         if self.form is not None and form(x) != self.form:
             raise InputError(
                 f"expected inputs of one shape, {list(self.form)} as the first of the reference, got {describe(x)}; "
                 "bring them to one size"
             )
-        needs = [request for witness in self.witnesses for request in witness.needs(self.anatomy)]
-        requests = tuple(dict.fromkeys([*needs, Logits()]))
+        requests = requests_of(self.witnesses, self.anatomy)
         answers = quantities.compute(classifier, x, requests, chunk)
         first = len(self.digests)
         self.digests += digests
         self.labels.append(labels)
         self.logits.append(answers[Logits()])
-        self.plain.append(kept(self.witnesses, self.anatomy, answers))
-        seeds = [int.from_bytes(one[:7], "little") for one in digests]
-        copies = changes(x, seeds)
+        self.plain.append(rows_of(self.witnesses, self.anatomy, answers))
+        copies = changes(x, [int.from_bytes(digest[:7], "little") for digest in digests])
         if copies is None:
             return
-        again = quantities.compute(classifier, copies, requests, chunk)
-        stays = (again[Logits()].argmax(1) == answers[Logits()].argmax(1)).nonzero().flatten()
-        self.changed.append(take(kept(self.witnesses, self.anatomy, again), stays))
-        self.originals.append(first + stays)
+        of_copies = quantities.compute(classifier, copies, requests, chunk)
+        same_answer = (of_copies[Logits()].argmax(1) == answers[Logits()].argmax(1)).nonzero().flatten()
+        self.changed.append(take(rows_of(self.witnesses, self.anatomy, of_copies), same_answer))
+        self.originals.append(first + same_answer)
 
 
-def fit(classifier: Classifier, heard: Heard, groups: Sequence[Hashable] | None = None) -> Fitted:
-    """The witnesses fitted, and the ranks; groups: which inputs belong together, in the order of the reference."""
-    if heard.anatomy is None:
+def requests_of(witnesses: Iterable[Witness], anatomy: Anatomy) -> tuple[Request, ...]:
+    """Return the quantities of a batch that the witnesses need, each once, and the logits."""
+    return tuple(dict.fromkeys([*(request for w in witnesses for request in w.needs(anatomy)), Logits()]))
+
+
+def rows_of(witnesses: Iterable[Witness], anatomy: Anatomy, answers: Mapping[Request, Any]) -> dict[str, Rows]:
+    """Return what each witness keeps of the inputs of a batch."""
+    return {w.name: w.rows(*(answers[request] for request in w.needs(anatomy))) for w in witnesses}
+
+
+def fit(classifier: Classifier, record: ReferenceRecord, groups: Sequence[Hashable] | None = None) -> Fitted:
+    """Fit the witnesses and compute the ranks.
+
+    Args:
+        classifier: The model.
+        record: What is kept of the reference.
+        groups: The group of each input, in the order of the reference; None: each is a group of its own.
+
+    Returns:
+        All that the guard needs to judge inputs.
+    """
+    if record.anatomy is None:
         raise InputError("expected a reference of at least 20 inputs, got none; give some hundred")
-    order = split.distinct(heard.digests)
-    if len(order) < LEAST:
-        raise InputError(
-            f"expected a reference of at least {LEAST} different inputs, got {len(order)} (of {len(heard.digests)}); "
-            "give some hundred of the kind that the model is meant for"
-        )
-    if len(order) < len(heard.digests):
-        warnings.warn(
-            f"{len(heard.digests) - len(order)} of {len(heard.digests)} inputs of the reference are copies of others "
-            f"and count once: {len(order)} are left",
-            UserWarning,
-            stacklevel=4,
-        )
-    if len(order) < STEADY:
-        warnings.warn(
-            f"the reference has {len(order)} different inputs; below {STEADY} a guard sees less, and the share of "
-            "false alarms wavers around the promised one. Give more if you can",
-            UserWarning,
-            stacklevel=4,
-        )
-    plain = _joined(heard.plain)
-    copies = _joined(heard.changed) if heard.changed else None
-    originals = torch.cat(heard.originals) if heard.originals else torch.zeros(0, dtype=torch.long)
-    originals_kept = torch.isin(originals, order)
-    belongs = _belonging(heard, order, groups)
-    juries = tuple(
-        _jury(heard.witnesses, fold, belongs, plain, copies, originals.where(originals_kept, torch.tensor(-1)))
-        for fold in split.folds(order, belongs)
-    )
+    order = split.distinct(record.digests)
+    _check_size(len(order), len(record.digests))
+    plain = _joined(record.plain)
+    copies = _joined(record.changed) if record.changed else None
+    originals = torch.cat(record.originals) if record.originals else torch.zeros(0, dtype=torch.long)
+    counted = torch.isin(originals, order)
+    originals = originals.where(counted, torch.tensor(-1))
+    group_of = _groups(record, order, groups)
+    folds = [_fold_fit(record.witnesses, f, group_of, plain, copies, originals) for f in split.folds(order, group_of)]
     return Fitted(
-        anatomy=heard.anatomy,
-        witnesses=heard.witnesses,
-        juries=juries,
-        mistakes=_mistakes(heard, order),
-        form=heard.form,
+        anatomy=record.anatomy,
+        witnesses=record.witnesses,
+        folds=tuple(folds),
+        mistakes=_mistakes(record, order),
+        form=record.form,
         count=len(order),
-        copies=int(originals_kept.sum()),
+        copies=int(counted.sum()),
         weights=fingerprint(classifier),
-        classes=heard.logits[0].shape[1],
+        classes=record.logits[0].shape[1],
     )
 
 
-def _belonging(heard: Heard, order: Tensor, groups: Sequence[Hashable] | None) -> Tensor:
-    """The number of each input's group, by their hashes and not by their order in the reference; checked."""
-    count = len(heard.digests)
+def _check_size(different: int, count: int) -> None:
+    """Raise an InputError for too few different inputs; warn where some are equal, or where there are not many."""
+    if different < LEAST:
+        raise InputError(
+            f"expected a reference of at least {LEAST} different inputs, got {different} (of {count}); give some "
+            "hundred of the kind that the model is meant for"
+        )
+    if different < count:
+        _warn(
+            f"{count - different} of {count} inputs of the reference are copies of others and count once: "
+            f"{different} are left"
+        )
+    if different < STEADY:
+        _warn(
+            f"the reference has {different} different inputs; below {STEADY} a guard finds fewer foreign inputs, and "
+            "its share of false alarms can be further from the promised one. Give more if you can"
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=5)  # the caller of `Guard.fit`
+
+
+def _groups(record: ReferenceRecord, order: Tensor, groups: Sequence[Hashable] | None) -> Tensor:
+    """The number of each input's group, which does not depend on the order of the reference; checked."""
+    count = len(record.digests)
     if groups is not None and len(groups) != count:
         raise InputError(f"expected a group for each of {count} inputs of the reference, got {len(groups)} groups")
-    belongs = split.belonging(order, count, groups)
-    found = int(belongs.max()) + 1
-    if found < FEWEST_GROUPS:
+    group_of = split.group_numbers(order, count, groups)
+    different = int(group_of.max()) + 1
+    if different < FEWEST_GROUPS:
         raise InputError(
-            f"expected inputs of at least {FEWEST_GROUPS} groups, got {found}; so few cannot say what is usual"
+            f"expected inputs of at least {FEWEST_GROUPS} groups, got {different}; so few do not show what is usual"
         )
-    if groups is not None and found < LEAST:
-        warnings.warn(
-            f"the reference has inputs of {found} groups; what is promised for further groups rests on these few",
-            UserWarning,
-            stacklevel=5,
-        )
-    return belongs
+    if groups is not None and different < LEAST:
+        _warn(f"the reference has inputs of {different} groups; what is promised for other groups rests on these few")
+    return group_of
 
 
-def _jury(
+def _fold_fit(
     witnesses: Sequence[Witness],
     fold: split.Fold,
-    belongs: Tensor,
-    plain: Mapping[str, Any],
-    copies: Mapping[str, Any] | None,
+    group_of: Tensor,
+    plain: RowsByWitness,
+    copies: RowsByWitness | None,
     originals: Tensor,
-) -> Jury:
-    """Witnesses fitted to the inputs of a fold that fit, and to their copies; ranks of the others, and of theirs."""
-    fit, groups = take(plain, fold.fit), belongs[fold.fit]
-    changed: dict[str, Any] | None = None
+) -> FoldFit:
+    """The witnesses fitted to the inputs that fit and to their copies, and the ranks of the others and of theirs."""
+    rows, groups = take(plain, fold.fit), group_of[fold.fit]
+    ranked_copies: dict[str, Rows] | None = None
     if copies is not None:
-        with_fit = torch.isin(originals, fold.fit)
-        more = take(copies, with_fit.nonzero().flatten())
-        fit = {name: tuple(map(torch.cat, zip(fit[name], more[name], strict=True))) for name in fit}
-        groups = torch.cat([groups, belongs[originals[with_fit]]])
-        changed = take(copies, torch.isin(originals, fold.rank).nonzero().flatten())
-    bench = Bench.of(witnesses, fit, groups)
-    heard = bench.heard(witnesses, take(plain, fold.rank))
+        fits = torch.isin(originals, fold.fit)
+        more = take(copies, fits.nonzero().flatten())
+        rows = {name: tuple(map(torch.cat, zip(rows[name], more[name], strict=True))) for name in rows}
+        groups = torch.cat([groups, group_of[originals[fits]]])
+        ranked_copies = take(copies, torch.isin(originals, fold.rank).nonzero().flatten())
+    fitted = FittedWitnesses.of(witnesses, rows, groups)
+    opinions = fitted.opinions_from_rows(witnesses, take(plain, fold.rank))
     of_copies = torch.zeros(0, dtype=torch.float64)
-    if changed is not None and len(next(iter(changed.values()))[0]):
-        of_copies = bench.heard(witnesses, changed).score.sort().values
-    return Jury(bench, heard.score.sort().values, of_copies, {name: z.sort().values for name, z in heard.z.items()})
+    if ranked_copies is not None and len(next(iter(ranked_copies.values()))[0]):
+        of_copies = fitted.opinions_from_rows(witnesses, ranked_copies).score.sort().values
+    z = {name: values.sort().values for name, values in opinions.z.items()}
+    return FoldFit(fitted, opinions.score.sort().values, of_copies, z)
 
 
-def _mistakes(heard: Heard, order: Tensor) -> Mistakes | None:
-    """What labels say about wrong answers; None where some are missing."""
-    if any(labels is None for labels in heard.labels):
+def _mistakes(record: ReferenceRecord, order: Tensor) -> Mistakes | None:
+    """What labels say about wrong answers; None where some labels are missing."""
+    if any(labels is None for labels in record.labels):
         return None
-    labels = torch.cat([labels for labels in heard.labels if labels is not None])[order]
-    logits = torch.cat(heard.logits)[order]
+    labels = torch.cat([labels for labels in record.labels if labels is not None])[order]
+    logits = torch.cat(record.logits)[order]
     if int(labels.max()) >= logits.shape[1]:
         raise InputError(
             f"expected class indices from 0 to {logits.shape[1] - 1}, as the model has {logits.shape[1]} classes, got "
@@ -227,10 +247,6 @@ def _mistakes(heard: Heard, order: Tensor) -> Mistakes | None:
     return Mistakes.of(scores.get("max_probability")(logits), logits.argmax(1) != labels)
 
 
-def kept(witnesses: Iterable[Witness], anatomy: Anatomy, answers: Mapping[Request, Any]) -> dict[str, Any]:
-    """What each witness keeps of the inputs of a batch."""
-    return {w.name: w.rows(*(answers[request] for request in w.needs(anatomy))) for w in witnesses}
-
-
-def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _joined(parts: Sequence[RowsByWitness]) -> dict[str, Rows]:
+    """The rows of several blocks, one after another."""
     return {name: tuple(map(torch.cat, zip(*(part[name] for part in parts), strict=True))) for name in parts[0]}

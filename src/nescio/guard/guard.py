@@ -1,8 +1,8 @@
-"""`Guard`: fitted to a reference, it says of any input whether it is foreign. The pipeline, from top to bottom.
+"""`Guard`: fitted to a reference, it says of any input whether it is foreign. The pipeline, from top to bottom:
 
-fit     read the reference ─► one forward pass, copies changed by nuisances too ─► equal inputs once, cut in folds
-─► witnesses fitted to some, ranks from the others
-check   one forward pass ─► votes ─► their sum ─► its rank
+fit     read the reference ─► one forward pass, and one for changed copies ─► equal inputs once, cut into folds
+        ─► witnesses fitted to one part, ranks from the other
+check   one forward pass ─► what the witnesses measure ─► their votes ─► the sum of these ─► its rank
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from nescio import inputs, quantities, scores
 from nescio.guard import fitting, split
 from nescio.guard.anatomy import anatomy_of
 from nescio.guard.changes import Changes, Nuisances
-from nescio.guard.fitted_witnesses import Bench, Testimony
-from nescio.guard.fitting import Fitted, Heard
-from nescio.guard.input_blocks import at_once, blocks, count, form
+from nescio.guard.fitted_witnesses import FittedWitnesses, Opinions
+from nescio.guard.fitting import Fitted, ReferenceRecord
+from nescio.guard.input_blocks import block_size, blocks, count, form
 from nescio.guard.promise import at_least
 from nescio.guard.verdict import Verdict, joined
-from nescio.guard.witnesses import WITNESSES, Doubt, Witness
+from nescio.guard.witnesses import Witness, get
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import preserved
@@ -33,23 +33,25 @@ from nescio.quantities import Logits, Request
 from nescio.scores import Method
 from nescio.types import InputError, ModelError
 
-_GPU_SHARE = 0.1  # of a GPU's memory that what the witnesses found may take
+_GPU_SHARE = 0.1  # of a GPU's memory that the states of the witnesses may take
 
 
 class Guard:
-    """Says of each input of a classifier whether it is foreign: unlike the inputs of a reference.
+    """Say of each input of a classifier whether it is foreign: unlike the inputs of a reference.
 
     Args:
-        model: a PyTorch classifier, any callable that gives logits, or a `Classifier`. It is left as it was found.
-        doubt: the score that the witness of doubt takes: a name of `nescio.methods()` or an object. As it comes GEN,
-            which needs nothing but the forward pass; "regrad" and "evengrad" cost many times as much.
-        witnesses: names or objects of `nescio.guard.witnesses`.
-        output: what the model returns, as in `nescio.score`.
+        model: A PyTorch classifier, any callable that returns logits, or a `Classifier`. It is not changed.
+        doubt: The score that the witness of doubt uses: a name of `nescio.methods()`, or such an object. The default,
+            GEN, needs the forward pass alone; "regrad" and "evengrad" cost many times as much.
+        witnesses: Names or objects of `nescio.guard.witnesses`.
+        output: What the model returns, as in `nescio.score`.
 
     Example:
-        >>> guard = nescio.Guard(model).fit(reference)
-        >>> verdict = guard.check(x)
-        >>> verdict.foreign(0.05)
+        >>> _ = torch.manual_seed(0)
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> guard = nescio.Guard(model).fit(torch.randn(400, 4))
+        >>> guard.check(torch.tensor([[0.1, -0.2, 0.3, 0.1], [9.0, 9.0, 9.0, 9.0]])).foreign(0.05)
+        tensor([False,  True])
     """
 
     name = "guard"
@@ -63,23 +65,23 @@ class Guard:
         output: str | None = None,
     ) -> None:
         self.classifier = Classifier.of(model, output)
-        self.witnesses = tuple(_witness(one, doubt) for one in witnesses)
+        self.witnesses = tuple(get(one, doubt) for one in witnesses)
         names = [one.name for one in self.witnesses]
         if not names or len(set(names)) < len(names):
             raise InputError(f"expected at least one witness, and each once, got {names}")
-        self._found: Fitted | None = None
-        self._seen: tuple[Any, ...] = ()
-        self._moved: tuple[Fitted, torch.device, list[Bench]] | None = None
+        self._fitted: Fitted | None = None
+        self._versions: tuple[Any, ...] = ()
+        self._on_gpu: tuple[Fitted, torch.device, list[FittedWitnesses]] | None = None
 
     @property
     def fitted(self) -> Fitted:
-        """What the fit found; an InputError before the fit."""
-        if self._found is None:
+        """What the guard has learnt; an InputError before the fit."""
+        if self._fitted is None:
             raise InputError(
-                "expected a guard that is fitted, got one that was not; give it some hundred inputs of the kind that "
+                "expected a guard that is fitted, got one that is not; give it some hundred inputs of the kind that "
                 "the model is meant for: guard.fit(reference)"
             )
-        return self._found
+        return self._fitted
 
     def fit(
         self,
@@ -94,52 +96,63 @@ class Guard:
         """Learn what known inputs look like.
 
         Args:
-            reference: inputs of the kind that the model is meant for and was not trained on: a tensor, a mapping of
+            reference: Inputs of the kind that the model is meant for and was not trained on: a tensor, a mapping of
                 tensors, an iterable of batches such as a data loader, or rows of `nescio.data.sources.open_data`.
-                With labels, as a pair (x, y) or as batches that are pairs, `Verdict.wrong` is there too.
-            nuisances: changes that do not make an input foreign. "auto": pictures may be re-saved, resized, a little
+                With labels, as a pair (x, y) or as batches that are pairs, verdicts have `Verdict.wrong` too.
+            nuisances: Changes that do not make an input foreign. "auto": pictures may be re-saved, resized, a little
                 brighter, noisy or turned, where that does not change the model's answer. A list of names of
-                `nescio.guard.changes.CHANGES`, and of functions from a batch to a changed batch. None: none.
-            groups: for each input what it belongs to, where inputs are not independent: the photograph that a crop is
-                of, the film of a frame, the patient of a scan. Inputs of one group never judge each other, so that
-                the verdict is on inputs of other groups than these.
-            seed: changes which inputs fit and which give ranks, and what is drawn for the changes.
-            progress: as in `nescio.score`.
-            chunk: as in `nescio.score`.
+                `nescio.guard.changes.CHANGES`, and of functions from a batch to a changed batch. None: no changes.
+            groups: For each input what it belongs to, where inputs are not independent: the photograph that a crop is
+                from, the film of a frame, the patient of a scan. Inputs of one group never judge each other, so the
+                promise is for inputs of new groups.
+            seed: Changes which inputs fit and which give ranks, and what is drawn for the changes.
+            progress: As in `nescio.score`.
+            chunk: As in `nescio.score`.
 
         Returns:
             The guard itself.
 
         Raises:
-            InputError: fewer than 20 distinct inputs, or inputs that cannot be used.
+            InputError: The reference has fewer than 20 different inputs, or inputs that cannot be used.
+
+        Example:
+            >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4))
+            >>> guard
+            Guard(Linear, doubt, strangeness, appearance; fitted to 400 inputs)
         """
         changes = Changes.of(nuisances)
-        heard = self._listened(reference, changes, seed, progress, chunk)
-        self._found = fitting.fit(self.classifier, heard, groups)
-        self._seen = versions(self.classifier)
+        record = self._recorded(reference, changes, seed, progress, chunk)
+        self._fitted = fitting.fit(self.classifier, record, groups)
+        self._versions = versions(self.classifier)
         return self
 
     def check(self, x: Any, *, progress: bool | None = None, chunk: int | None = None) -> Verdict:
         """Judge inputs.
 
         Args:
-            x: a tensor, a mapping of tensors, an iterable of batches, or rows of `nescio.data.sources.open_data`.
-            progress: as in `nescio.score`.
-            chunk: as in `nescio.score`.
+            x: A tensor, a mapping of tensors, an iterable of batches, or rows of `nescio.data.sources.open_data`.
+            progress: As in `nescio.score`.
+            chunk: As in `nescio.score`.
 
         Returns:
             The verdict on every input, on the CPU.
 
+        Raises:
+            InputError: The guard is not fitted, or the inputs have another shape than those of the reference.
+            ModelError: The model's weights have changed since the fit.
+
         Example:
-            >>> guard.check(x).p_value
+            >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4))
+            >>> guard.check(torch.full((1, 4), 99.0)).p_value
+            tensor([0.0050], dtype=torch.float64)
         """
         requests = self.requests
-        self._refuse_another_model()
+        self._refuse_changed_weights()
         parts = []
         with preserved(self.classifier), bar(count(x), show=progress, description="checking") as shown:
-            for block, _ in blocks(x, chunk or at_once(self.classifier)):
+            for block, _ in blocks(x, chunk or block_size(self.classifier)):
                 self.refuse_another_form(block)
-                parts.append(self._judged(block, requests, chunk))
+                parts.append(self._verdict(block, requests, chunk))
                 shown.update(inputs.size(block))
         if not parts:
             raise InputError("expected at least one input to check, got none")
@@ -148,84 +161,65 @@ class Guard:
     @property
     def requests(self) -> tuple[Request, ...]:
         """The quantities of a batch that `judge` needs, for `nescio.quantities.compute`."""
-        found = self.fitted
-        needs = [request for witness in found.witnesses for request in witness.needs(found.anatomy)]
-        return tuple(dict.fromkeys([*needs, Logits()]))
+        return fitting.requests_of(self.fitted.witnesses, self.fitted.anatomy)
 
     def judge(self, answers: Mapping[Request, Any]) -> Verdict:
-        """The verdict on a batch whose quantities are known."""
-        found = self.fitted
-        kept = fitting.kept(found.witnesses, found.anatomy, answers)
-        logits = answers[Logits()]
-        benches, names = self._benches(logits.device), [witness.name for witness in found.witnesses]
-        measured = [bench.measured(w, kept[w.name]) for bench in benches for w in found.witnesses]
-        columns = [*measured, scores.get("max_probability")(logits)[:, None], logits.argmax(1)[:, None]]
+        """Return the verdict on a batch from its quantities.
+
+        Args:
+            answers: What `nescio.quantities.compute` gives for `requests`. On a GPU the witnesses work there, and
+                only what they measure is copied to the host.
+
+        Returns:
+            The verdict, on the CPU.
+        """
+        fitted, logits = self.fitted, answers[Logits()]
+        rows = fitting.rows_of(fitted.witnesses, fitted.anatomy, answers)
+        columns = [
+            *(one.measures(w, rows[w.name]) for one in self._witnesses_on(logits.device) for w in fitted.witnesses),
+            scores.get("max_probability")(logits)[:, None],
+            logits.argmax(1)[:, None],
+        ]
         table = torch.cat([column.to(logits.device, torch.float64) for column in columns], dim=1).cpu()
-        *measured, doubt, predicted = table.split([column.shape[1] for column in columns], dim=1)
-        doubt, predicted = doubt[:, 0], predicted[:, 0].long()
-        rank = changed = torch.zeros(len(logits), dtype=torch.float64)
-        beyond, z, votes = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-        for number, jury in enumerate(found.juries):
-            own = measured[number * len(names) : (number + 1) * len(names)]
-            heard = jury.bench.testimony(found.witnesses, dict(zip(names, own, strict=True)))
-            rank = rank + at_least(jury.ranks, heard.score)
-            changed = changed + at_least(jury.copies, heard.score)
-            for name, value in heard.z.items():
-                z[name] = z.get(name, 0.0) + value / len(found.juries)
-                votes[name] = votes.get(name, 0.0) + heard.votes[name] / len(found.juries)
-                beyond[name] = beyond.get(name, 0) + len(jury.ranks) - at_least(jury.z[name], value)
-        copies = sum(len(jury.copies) for jury in found.juries)
-        p = (1.0 + rank) / (1.0 + found.ranks)
-        if copies:  # the promise holds for inputs as they are, and for changed ones
-            p = torch.maximum(p, (1.0 + changed) / (1.0 + copies))
+        *measures, doubt, predicted = table.split([column.shape[1] for column in columns], dim=1)
+        names = [witness.name for witness in fitted.witnesses]
+        at_least_as_foreign = copies_as_foreign = torch.zeros(len(logits), dtype=torch.long)
+        z, votes, beyond = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+        for number, fold in enumerate(fitted.folds):
+            own = dict(zip(names, measures[number * len(names) :], strict=False))
+            opinions = fold.witnesses.opinions(fitted.witnesses, own)
+            at_least_as_foreign = at_least_as_foreign + at_least(fold.ranks, opinions.score)
+            copies_as_foreign = copies_as_foreign + at_least(fold.copies, opinions.score)
+            for name in names:
+                z[name] = z.get(name, 0.0) + opinions.z[name] / len(fitted.folds)
+                votes[name] = votes.get(name, 0.0) + opinions.votes[name] / len(fitted.folds)
+                beyond[name] = beyond.get(name, 0) + len(fold.ranks) - at_least(fold.z[name], opinions.z[name])
+        p = (1.0 + at_least_as_foreign.double()) / (1.0 + fitted.ranks)
+        if copies := sum(len(fold.copies) for fold in fitted.folds):  # the promise holds for changed inputs too
+            p = torch.maximum(p, (1.0 + copies_as_foreign.double()) / (1.0 + copies))
         return Verdict(
             p_value=p,
-            score=Testimony(z, votes).score,
+            score=Opinions(z, votes).score,
             witnesses=z,
             votes=votes,
             beyond=beyond,
-            ranks=found.ranks,
-            predicted=predicted,
-            confidence=1.0 - doubt,
-            wrong=None if found.mistakes is None else found.mistakes(doubt),
-            reasons={witness.name: witness.words(found.anatomy.kind) for witness in found.witnesses},
+            ranks=fitted.ranks,
+            predicted=predicted[:, 0].long(),
+            confidence=1.0 - doubt[:, 0],
+            wrong=None if fitted.mistakes is None else fitted.mistakes(doubt[:, 0]),
+            reasons={witness.name: witness.words(fitted.anatomy.kind) for witness in fitted.witnesses},
         )
 
-    def _judged(self, x: Inputs, requests: Sequence[Request], chunk: int | None) -> Verdict:
-        """The verdict on a batch. On a GPU the witnesses work there, and only what they measure comes to the host."""
-        if self._works_on_gpu():
-            verdict = self.judge(quantities.compute(self.classifier, x, requests, chunk, on_device=True))
-            if bool(verdict.score.isfinite().all()):
-                return verdict
-        return self.judge(quantities.compute(self.classifier, x, requests, chunk))  # names what is not finite
-
-    def _works_on_gpu(self) -> bool:
-        """Whether the model is on a GPU on which there is room for what the witnesses found."""
-        device = self.classifier.device
-        if device is None or device.type != "cuda":
-            return False
-        room = torch.cuda.get_device_properties(device).total_memory
-        return sum(jury.bench.nbytes for jury in self.fitted.juries) < _GPU_SHARE * room
-
-    def _benches(self, device: torch.device) -> Sequence[Bench]:
-        """What the witnesses found in each fold, on the device, to which it is moved once."""
-        found = self.fitted
-        if device.type == "cpu":
-            return [jury.bench for jury in found.juries]
-        if self._moved is None or self._moved[0] is not found or self._moved[1] != device:
-            self._moved = found, device, [jury.bench.to(device) for jury in found.juries]
-        return self._moved[2]
-
-    # --- a guard is a method of `nescio.score` too, and shares its pass over the data ---
+    # --- a guard is also a method of `nescio.score`, and shares its pass over the data ---
 
     @property
     def needs(self) -> tuple[Request, ...]:
         """The quantities that the score is made from."""
-        self._refuse_another_model()
+        self._refuse_changed_weights()
         return self.requests
 
     def __call__(self, *values: Any) -> Tensor:
-        """The score of each input, float64 ``[N]``, higher = more foreign."""
+        """Return the score of each input, float64 ``[N]``, higher = more foreign."""
         return self.judge(dict(zip(self.requests, values, strict=True))).score
 
     def check_model(self, classifier: Classifier) -> None:
@@ -243,11 +237,18 @@ class Guard:
     # --- keeping ---
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write the guard to a folder: safetensors and JSON. The model itself is not in it.
+        """Write the guard to a folder, as safetensors and JSON. The model itself is not in it.
+
+        Args:
+            folder: Where to write; it is made where it is missing.
 
         Example:
-            >>> guard.save("guard/")
-            >>> guard = nescio.Guard.load("guard/", model)
+            >>> from tempfile import TemporaryDirectory
+            >>> model = torch.nn.Linear(4, 3)
+            >>> with TemporaryDirectory() as folder:
+            ...     nescio.Guard(model).fit(torch.randn(400, 4)).save(folder)
+            ...     nescio.Guard.load(folder, model)
+            Guard(Linear, doubt, strangeness, appearance; fitted to 400 inputs)
         """
         from nescio.guard import saving
 
@@ -255,7 +256,19 @@ class Guard:
 
     @classmethod
     def load(cls, folder: str | PathLike[str], model: Any) -> Guard:
-        """Read a guard that was saved, for the same model with the same weights; a ModelError for another one."""
+        """Read a guard that was saved.
+
+        Args:
+            folder: What `save` wrote.
+            model: The model that the guard was fitted with, with the same weights.
+
+        Returns:
+            The guard, fitted.
+
+        Raises:
+            ModelError: The model is another one, or has other weights.
+            InputError: The folder holds no guard, or a damaged one.
+        """
         from nescio.guard import saving
 
         return saving.load(folder, model)
@@ -269,45 +282,63 @@ class Guard:
                 "to that form, or fit the guard to inputs of this one"
             )
 
-    def _refuse_another_model(self) -> None:
+    def __repr__(self) -> str:
+        names = ", ".join(witness.name for witness in self.witnesses)
+        state = "not fitted" if self._fitted is None else f"fitted to {self._fitted.count} inputs"
+        return f"Guard({self.classifier.name}, {names}; {state})"
+
+    def _recorded(
+        self, reference: Any, changes: Changes, seed: int, progress: bool | None, chunk: int | None
+    ) -> ReferenceRecord:
+        """What is kept of the reference."""
+        record = ReferenceRecord()
+        with preserved(self.classifier), bar(count(reference), show=progress, description="guard") as shown:
+            for block, labels in blocks(reference, chunk or block_size(self.classifier)):
+                if record.anatomy is None:
+                    record.start(anatomy_of(self.classifier, block), self.witnesses, form(block))
+                record.add(self.classifier, block, labels, split.digests(block, seed), changes, chunk)
+                shown.update(inputs.size(block))
+        return record
+
+    def _verdict(self, x: Inputs, requests: Sequence[Request], chunk: int | None) -> Verdict:
+        """The verdict on a batch."""
+        if self._works_on_gpu():
+            verdict = self.judge(quantities.compute(self.classifier, x, requests, chunk, on_device=True))
+            if bool(verdict.score.isfinite().all()):
+                return verdict
+        return self.judge(quantities.compute(self.classifier, x, requests, chunk))  # says which layer is not finite
+
+    def _works_on_gpu(self) -> bool:
+        """Whether the model is on a GPU that has room for the states of the witnesses."""
+        device = self.classifier.device
+        if device is None or device.type != "cuda":
+            return False
+        room = torch.cuda.get_device_properties(device).total_memory
+        return sum(fold.witnesses.nbytes for fold in self.fitted.folds) < _GPU_SHARE * room
+
+    def _witnesses_on(self, device: torch.device) -> list[FittedWitnesses]:
+        """The fitted witnesses of each fold, on the device, to which they are moved once."""
+        fitted = self.fitted
+        if device.type == "cpu":
+            return [fold.witnesses for fold in fitted.folds]
+        if self._on_gpu is None or self._on_gpu[0] is not fitted or self._on_gpu[1] != device:
+            self._on_gpu = fitted, device, [fold.witnesses.to(device) for fold in fitted.folds]
+        return self._on_gpu[2]
+
+    def _refuse_changed_weights(self) -> None:
         """Raise a ModelError where the model's weights have changed since the fit."""
-        found, seen = self.fitted, versions(self.classifier)
-        if seen != self._seen:
-            if fingerprint(self.classifier) != found.weights:
+        fitted, now = self.fitted, versions(self.classifier)
+        if now != self._versions:
+            if fingerprint(self.classifier) != fitted.weights:
                 raise ModelError(
                     f"expected {self.classifier.name} with the weights that the guard was fitted with, but they have "
                     "changed since; fit it again: guard.fit(reference)"
                 )
-            self._seen = seen
-
-    def __repr__(self) -> str:
-        names = ", ".join(witness.name for witness in self.witnesses)
-        state = "not fitted" if self._found is None else f"fitted to {self._found.count} inputs"
-        return f"Guard({self.classifier.name}, {names}; {state})"
-
-    def _listened(self, reference: Any, changes: Changes, seed: int, progress: bool | None, chunk: int | None) -> Heard:
-        heard = Heard()
-        with preserved(self.classifier), bar(count(reference), show=progress, description="guard") as shown:
-            for block, labels in blocks(reference, chunk or at_once(self.classifier)):
-                if heard.anatomy is None:
-                    heard.start(anatomy_of(self.classifier, block), self.witnesses, form(block))
-                heard.hear(self.classifier, block, labels, split.digests(block, seed), changes, chunk)
-                shown.update(inputs.size(block))
-        return heard
-
-
-def _witness(one: str | Witness, doubt: str | Method) -> Witness:
-    if isinstance(one, Witness):
-        return one
-    if one == "doubt":
-        return Doubt(scores.get(doubt))
-    if not isinstance(one, str) or one not in WITNESSES:
-        raise InputError(f"expected the name of a witness ({', '.join(WITNESSES)}) or an object, got {one!r}")
-    return WITNESSES[one]()
+            self._versions = now
 
 
 def versions(classifier: Classifier) -> tuple[Any, ...]:
-    """What changes when weights are replaced or written to."""
+    """Return something that changes when weights are replaced or written to."""
     if classifier.module is None:
         return ()
     tensors = [*classifier.module.parameters(), *classifier.module.buffers()]

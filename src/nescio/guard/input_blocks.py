@@ -18,11 +18,28 @@ from nescio.posteriors.base import total
 
 
 def blocks(data: Any, most: int) -> Iterator[tuple[Inputs, Tensor | None]]:
-    """Blocks of at most `most` inputs with their labels, None where there are none."""
+    """Yield blocks of at most `most` inputs with their labels, None where there are none."""
     for x, y in _pairs(data):
         for start in range(0, inputs.size(x), most):
             part = slice(start, start + most)
             yield inputs.take(x, part), None if y is None else y[part]
+
+
+def block_size(classifier: Classifier) -> int:
+    """Return how many inputs make a block."""
+    return 64 if classifier.device is None or classifier.device.type == "cpu" else 512
+
+
+def count(data: Any) -> int | None:
+    """Return how many inputs there are; None where that is not known before they are read."""
+    if isinstance(data, Rows):
+        return len(data)
+    return total(data[0]) if isinstance(data, tuple) and len(data) == 2 else total(data)
+
+
+def form(x: Inputs) -> tuple[int, ...] | None:
+    """Return the shape of one input where the batch is one tensor of floating-point numbers or bytes; else None."""
+    return tuple(x.shape[1:]) if isinstance(x, Tensor) and (x.is_floating_point() or x.dtype == torch.uint8) else None
 
 
 def _pairs(data: Any) -> Iterator[tuple[Inputs, Tensor | None]]:
@@ -43,7 +60,7 @@ def _pairs(data: Any) -> Iterator[tuple[Inputs, Tensor | None]]:
 
 
 def _items(data: Any) -> Iterator[Any]:
-    """The items of an iterable of batches; what is none of that is an InputError."""
+    """The items of an iterable of batches; an InputError for anything else."""
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | PathLike):
         yield from data
     else:
@@ -61,23 +78,6 @@ def _are_labels(y: Any, x: Any) -> bool:
 
 
 def _is_column(y: Any, x: Any) -> bool:
-    """Whether y is no other batch like x, but may be meant as labels of x; `inputs.labelled` says what is wrong."""
+    """Whether y may be meant as labels of x, and is not another batch; `inputs.labelled` says what is wrong with it."""
     batch = isinstance(x, Mapping) or (isinstance(x, Tensor | np.ndarray) and x.ndim > 1)
     return batch and (isinstance(y, list) or (isinstance(y, Tensor | np.ndarray) and y.ndim == 1))
-
-
-def count(data: Any) -> int | None:
-    """How many inputs there are; None where nobody knows before they are read."""
-    if isinstance(data, Rows):
-        return len(data)
-    return total(data[0]) if isinstance(data, tuple) and len(data) == 2 else total(data)
-
-
-def form(x: Inputs) -> tuple[int, ...] | None:
-    """The shape of one input where the batch is one tensor of floating-point numbers or bytes; None otherwise."""
-    return tuple(x.shape[1:]) if isinstance(x, Tensor) and (x.is_floating_point() or x.dtype == torch.uint8) else None
-
-
-def at_once(classifier: Classifier) -> int:
-    """How many inputs make a block."""
-    return 64 if classifier.device is None or classifier.device.type == "cpu" else 512

@@ -2,10 +2,10 @@
 
     p(x) = (1 + number of reference inputs at least as foreign as x) / (n + 1)
 
-If x comes from where the reference comes from, and took no part in the fit, all n + 1 places in the order are equally
-likely, whatever the model and the score: P(p ≤ α) ≤ α for every α. The n inputs here are those that only give ranks;
-the others fit the witnesses. In *cross* ranks every input gives a rank against a fit to the others, and p adds the
-folds up: then the proof gives P(p ≤ α) ≤ 2α alone (Vovk et al. 2018), and simulation at most α
+If x comes from the same source as the reference, and took no part in the fit, all n + 1 places in the order are equally
+likely, whatever the model and the score: P(p ≤ α) ≤ α for every α. The n inputs here only give ranks; the others fit
+the witnesses. A small reference uses *cross* ranks: every input gives a rank against a fit to the others, and p adds up
+the folds. Then the proof gives only P(p ≤ α) ≤ 2α (Vovk et al. 2018), and simulations at most α
 (`benchmarks/promises.py`).
 """
 
@@ -20,43 +20,43 @@ from nescio._common.argument_checks import probability
 from nescio.types import InputError
 
 ENOUGH = 5  # ranks for each expected false alarm: `foreign(0.05)` needs 5/0.05 = 100 of them
-LEVEL = 0.05  # the share of false alarms where nobody chose one
-MOST = 10**12  # ranks that are asked for, however small the level
-_SAME = 1e-9  # differences that are round-off: an input that is in the reference ties with itself
+LEVEL = 0.05  # the share of false alarms, unless the user chooses one
+MOST = 10**12  # ranks that a message names at most, however small the level
+_SAME = 1e-9  # smaller differences are round-off: an input of the reference ties with itself
 
 
 def at_least(reference: Tensor, score: Tensor) -> Tensor:
-    """How many values of the reference, sorted ``[n]``, are at least as large as each score: int64 ``[N]``."""
+    """Return how many values of the sorted reference ``[n]`` are at least as large as each score: int64 ``[N]``."""
     close = score - _SAME * (1.0 + score.abs())
     return len(reference) - torch.searchsorted(reference, close.contiguous())
 
 
 def check_level(alpha: float, ranks: int) -> None:
-    """Raise an InputError for a level that is none, or one that so few ranks cannot hold steadily."""
+    """Raise an InputError for a level outside 0 … 1, or one that so few ranks cannot hold."""
     probability("the level", alpha)
     needed = math.ceil(min(ENOUGH / alpha, MOST))
     if ranks < needed:
         raise InputError(
             f"expected at least {needed} ranks for a level of {alpha:g}, got {ranks}: with so few the share of false "
-            f"alarms could be far from {alpha:g}. Give a reference of {reference_size(needed)} inputs or more, take a "
-            f"level of at least {ENOUGH / max(ranks, 1):.2g}, or look at p_value itself"
+            f"alarms could be far from {alpha:g}. Give a reference of {reference_size(needed)} inputs or more, choose "
+            f"a level of at least {ENOUGH / max(ranks, 1):.2g}, or use p_value itself"
         )
 
 
 def usual_level(ranks: int) -> float:
-    """The level where nobody chose one: `LEVEL`, or the least full hundredth that so few ranks can hold."""
+    """Return the default level: `LEVEL`, or the least full hundredth that so few ranks can hold."""
     return max(LEVEL, math.ceil(100 * ENOUGH / ranks) / 100)
 
 
 def reference_size(ranks: int) -> int:
-    """How many inputs a reference needs for so many ranks: all of a small one rank, of a large one the second half."""
+    """Return how many inputs give so many ranks: in a small reference all give one, in a large one half of them."""
     from nescio.guard.split import FEW
 
     return ranks if ranks < FEW else 2 * ranks
 
 
 def benjamini_hochberg(p: Tensor, fdr: float) -> Tensor:
-    """Which of the p-values ``[N]`` to flag so that at most a share `fdr` of the flagged are false alarms, on average.
+    """Return which p-values ``[N]`` to flag so that at most a share `fdr` of the flagged are false alarms, on average.
 
     With m inputs the flagged are those with p ≤ t, t the largest p-value of which the k-th smallest is ≤ k·fdr/m
     (Benjamini and Hochberg 1995; for conformal p-values Bates et al. 2023).

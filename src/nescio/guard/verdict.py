@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -18,17 +18,29 @@ UNLIKE, UNUSUAL = "unlike anything in the reference", "unusual beside the refere
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a guard says about N inputs. Everything has one entry for each input and lies on the CPU.
+    """Tell what a guard says about N inputs. All tensors have one entry for each input and lie on the CPU.
 
-    Attributes:
+    Args:
         p_value: float64 ``[N]``. Of inputs like the reference, at most a share α has p ≤ α.
         score: float64 ``[N]``, higher = more foreign.
-        witnesses: what each witness says, as z, float64 ``[N]``: about 0 for a usual input, 2 for one in forty.
-        votes: what that adds to the score, float64 ``[N]``.
-        beyond: for each witness how many inputs of the reference it finds less unusual, int64 ``[N]``.
-        ranks: how many inputs of the reference that is out of.
-        predicted: the class that the model answers, int64 ``[N]``; confidence: its probability, float64 ``[N]``.
-        wrong: where the reference had labels, the estimated probability that the answer is wrong; None otherwise.
+        witnesses: What each witness says, as z, float64 ``[N]``: about 0 for a usual input, 2 for one in forty.
+        votes: What each witness adds to the score, float64 ``[N]``.
+        beyond: For each witness how many inputs of the reference it finds less unusual, int64 ``[N]``.
+        ranks: How many inputs of the reference each input was compared with.
+        predicted: The class that the model answers, int64 ``[N]``.
+        confidence: The probability of that class, float64 ``[N]``.
+        wrong: The estimated probability that the answer is wrong; None where the reference had no labels.
+        reasons: For each witness the beginning of a sentence.
+
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4))
+        >>> verdict = guard.check(torch.tensor([[0.1, -0.2, 0.3, 0.1], [99.0, 99.0, 99.0, 99.0]]))
+        >>> verdict.foreign(0.05)
+        tensor([False,  True])
+        >>> verdict.words()
+        ['It looks like the reference.',
+         'Its values are unlike anything in the reference (further out than 200 of 200).']
     """
 
     p_value: Tensor
@@ -46,20 +58,17 @@ class Verdict:
         return len(self.p_value)
 
     def foreign(self, alpha: float = 0.05, *, fdr: float | None = None) -> Tensor:
-        """Which inputs are foreign: unlike the reference.
+        """Return which inputs are foreign: unlike the reference.
 
         Args:
-            alpha: the share of inputs like the reference that are flagged by mistake.
-            fdr: give this in its place to bound the share of mistakes among the flagged inputs of this verdict.
+            alpha: The share of inputs like the reference that may be flagged by mistake.
+            fdr: In the place of alpha: the share of mistakes among the flagged inputs of this verdict.
 
         Returns:
             bool ``[N]``.
 
         Raises:
-            InputError: the reference is too small for this level; the message says how many inputs are needed.
-
-        Example:
-            >>> guard.check(x).foreign(0.01)
+            InputError: The reference is too small for this level; the message says how many inputs are needed.
         """
         if fdr is not None:
             return benjamini_hochberg(self.p_value, fdr)
@@ -67,15 +76,22 @@ class Verdict:
         return self.p_value <= alpha
 
     def states(self, alpha: float = 0.05) -> list[State]:
-        """For each input "foreign", "unsure" (known, but the answer is in doubt) or "fine".
+        """Return "foreign", "unsure" (known, but the answer is in doubt) or "fine" for each input.
 
-        An answer is in doubt where labels say that it is wrong more often than right; without labels, where the witness
-        of doubt finds it more doubtful than a share 1 − alpha of the reference.
+        An answer is in doubt where labels say that it is wrong more often than right. Without labels it is in doubt
+        where the witness of doubt finds it more doubtful than a share 1 − alpha of the reference.
+
+        Args:
+            alpha: As in `foreign`.
+
+        Returns:
+            N words.
         """
         pairs = zip(self.foreign(alpha), self._doubtful(alpha), strict=True)
         return ["foreign" if foreign else "unsure" if doubtful else "fine" for foreign, doubtful in pairs]
 
     def _doubtful(self, alpha: float) -> Tensor:
+        """Which answers are in doubt, bool ``[N]``."""
         if self.wrong is not None:
             return self.wrong.probability > 0.5
         if "doubt" in self.beyond:
@@ -83,16 +99,19 @@ class Verdict:
         return torch.zeros(len(self), dtype=torch.bool)
 
     def words(self, alpha: float = 0.05) -> list[str]:
-        """For each input a sentence that says what is unusual about it, from the witness that objects most.
+        """Return a sentence for each input that says what is unusual about it, from the witness with the largest vote.
 
-        Example:
-            >>> guard.check(x).words()[0]
-            'Its edges and textures are unlike anything in the reference (further out than 500 of 500).'
+        Args:
+            alpha: The p-value up to which an input is called foreign.
+
+        Returns:
+            N sentences.
         """
         doubtful = self._doubtful(alpha).tolist()
         return [self._sentence(i, bool(self.p_value[i] <= alpha), doubtful[i]) for i in range(len(self))]
 
     def _sentence(self, i: int, foreign: bool, doubtful: bool) -> str:
+        """The sentence about one input."""
         loudest = max(self.votes, key=lambda name: float(self.votes[name][i]))
         if not foreign and doubtful and self.wrong is not None:
             share = f"{100 * float(self.wrong.probability[i]):.0f} %"
@@ -109,31 +128,38 @@ class Verdict:
         return f" (further out than {int(self.beyond[name][i])} of {self.ranks})"
 
     def __getitem__(self, index: slice) -> Verdict:
-        """The verdict on some of the inputs."""
-        changed: dict[str, Any] = {}
-        for entry in fields(self):
-            value = getattr(self, entry.name)
-            if isinstance(value, Tensor):
-                changed[entry.name] = value[index]
-            elif entry.name in ("witnesses", "votes", "beyond"):
-                changed[entry.name] = {name: one[index] for name, one in value.items()}
-            elif isinstance(value, Wrong):
-                changed[entry.name] = Wrong(value.probability[index], value.low[index], value.high[index])
-            else:
-                changed[entry.name] = value
-        return Verdict(**changed)
+        """Return the verdict on some of the inputs."""
+        return _mapped([self], lambda parts: parts[0][index])
 
 
 def joined(parts: Sequence[Verdict]) -> Verdict:
-    """The verdicts on several batches as one."""
-    first = parts[0]
-    changed: dict[str, Any] = {"ranks": first.ranks, "reasons": first.reasons}
-    for name in ("p_value", "score", "predicted", "confidence"):
-        changed[name] = torch.cat([getattr(part, name) for part in parts])
-    for name in ("witnesses", "votes", "beyond"):
-        changed[name] = {key: torch.cat([getattr(part, name)[key] for part in parts]) for key in getattr(first, name)}
-    if first.wrong is not None:
-        found = [part.wrong for part in parts if part.wrong is not None]
-        columns = zip(*((w.probability, w.low, w.high) for w in found), strict=True)
-        changed["wrong"] = Wrong(*(torch.cat(column) for column in columns))
-    return Verdict(**changed)
+    """Join the verdicts on several batches.
+
+    Args:
+        parts: At least one verdict, all of one guard.
+
+    Returns:
+        One verdict on all inputs, in their order.
+
+    Example:
+        >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4))
+        >>> len(joined([guard.check(torch.randn(2, 4)), guard.check(torch.randn(3, 4))]))
+        5
+    """
+    return _mapped(parts, torch.cat)
+
+
+def _mapped(parts: Sequence[Verdict], function: Callable[[list[Tensor]], Tensor]) -> Verdict:
+    """A verdict whose tensors are a function of those of the parts."""
+
+    def combined(values: list[Any]) -> Any:
+        first = values[0]
+        if isinstance(first, Tensor):
+            return function(values)
+        if isinstance(first, Wrong):
+            return Wrong(*(function([getattr(value, f.name) for value in values]) for f in fields(Wrong)))
+        if isinstance(first, Mapping):
+            return {key: combined([value[key] for value in values]) for key in first}
+        return first
+
+    return Verdict(**{f.name: combined([getattr(part, f.name) for part in parts]) for f in fields(Verdict)})

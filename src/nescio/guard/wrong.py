@@ -22,7 +22,20 @@ LEVEL = 0.9  # of the intervals
 
 @dataclass(frozen=True)
 class Wrong:
-    """The estimated probability that each answer is wrong, with a 90 % interval: three times float64 ``[N]``."""
+    """Tell how likely it is that each answer is wrong, with a 90 % interval.
+
+    Args:
+        probability: The estimate, float64 ``[N]``.
+        low: The lower end of the interval, float64 ``[N]``.
+        high: Its upper end.
+
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> x, y = torch.randn(400, 4), torch.randint(0, 3, (400,))
+        >>> wrong = nescio.Guard(torch.nn.Linear(4, 3)).fit((x, y)).check(x[:5]).wrong
+        >>> bool((wrong.low <= wrong.probability).all()), wrong.high.shape
+        (True, torch.Size([5]))
+    """
 
     probability: Tensor
     low: Tensor
@@ -39,7 +52,7 @@ class Mistakes:
 
     @classmethod
     def of(cls, doubt: Tensor, wrong: Tensor) -> Mistakes | None:
-        """From the doubt float64 ``[n]`` and whether each answer is wrong; None with fewer than 20 inputs."""
+        """Return the groups from the doubt, float64 ``[n]``, and whether each answer is wrong; None below 20 inputs."""
         if len(doubt) < LEAST:
             return None
         order = doubt.argsort(stable=True)
@@ -59,7 +72,7 @@ class Mistakes:
         return cls(bounds[:-1], wrongs, counts)
 
     def __call__(self, doubt: Tensor) -> Wrong:
-        """The estimate for inputs of this doubt."""
+        """Return the estimate for inputs of this doubt, float64 ``[N]``."""
         group = torch.searchsorted(self.bounds, doubt.contiguous())
         error = (1.0 - LEVEL) / 2
         pairs = [(int(w), int(n)) for w, n in zip(self.wrong.tolist(), self.count.tolist(), strict=True)]

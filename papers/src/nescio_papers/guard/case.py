@@ -21,8 +21,8 @@ from nescio import quantities, scores
 from nescio.guard import split
 from nescio.guard.anatomy import anatomy_of
 from nescio.guard.changes import compressed
-from nescio.guard.fitted_witnesses import Bench, take
-from nescio.guard.fitting import kept
+from nescio.guard.fitted_witnesses import FittedWitnesses, take
+from nescio.guard.fitting import rows_of
 from nescio.guard.witnesses import Anatomy, Appearance, Doubt, Strangeness, Witness
 from nescio.models import Classifier
 from nescio.modes import preserved
@@ -112,7 +112,7 @@ class Case:
                 for some in x.split(500):
                     answers = quantities.compute(self.classifier, _floats(some), requests)
                     logits = answers[Logits()]
-                    statements: dict[str, Any] = kept(WITNESSES, self.anatomy, answers)
+                    statements: dict[str, Any] = rows_of(WITNESSES, self.anatomy, answers)
                     statements |= {name: doubt.rows(logits) for name, doubt in doubts.items()}
                     for name, method in dearer.items():
                         statements[name] = (
@@ -173,11 +173,11 @@ def _judged(
     table: dict[str, list[NDArray[np.float32]]] = {}
     for fold in split.folds(torch.arange(size), torch.arange(size)):
         own = take({w.name: reference[w.name] for w in witnesses}, fold.fit)
-        bench = Bench.of(witnesses, own, fold.fit)
+        fitted = FittedWitnesses.of(witnesses, own, fold.fit)
         judged = {"rank": take({w.name: reference[w.name] for w in witnesses}, fold.rank), **sets}
         for name, rows in judged.items():
             for witness in witnesses:
-                z = bench.scaled(witness, rows[witness.name])
+                z = fitted.z(witness, rows[witness.name])
                 table.setdefault(f"{size}/{witness.name}/{name}", []).append(z.numpy().astype(np.float32))
     stacked: Table = {}
     for key, folds in table.items():  # the folds of ranks differ in size: they are filled up with NaN

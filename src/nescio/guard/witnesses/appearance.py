@@ -20,19 +20,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nescio.guard.witnesses.base import Anatomy, Found, Kind, Rows, Witness, register
+from nescio.guard.witnesses.base import Anatomy, Kind, Rows, State, Witness, register
 from nescio.quantities import Request
 from nescio.scores.features import ledoit_wolf
 
-_FLOOR = 1e-6  # of the mean variance: a channel that never moved in the reference is no proof when it moves a little
+_FLOOR = 1e-6  # of the mean variance: a channel that is constant in the reference may move a little
 
 
 @register
 @dataclass(frozen=True)
 class Appearance(Witness):
-    """How far out the statistics lie, over the depths; it counts against an input, never for it.
+    """Say how far out the statistics of the activations lie, over all depths; it only counts against an input.
 
-    dead_zone: z up to which a depth says nothing; weight: what the rest counts.
+    Args:
+        dead_zone: Up to this z a depth does not count.
+        weight: What z beyond it counts in the score of the guard.
+
+    Example:
+        >>> witness = Appearance()
+        >>> z = torch.tensor([[0.0, 1.0], [1.5, 3.5]])  # two inputs, two depths
+        >>> witness.vote(z)
+        tensor([0.0000, 4.2426])
     """
 
     dead_zone: float = 1.5
@@ -46,21 +54,21 @@ class Appearance(Witness):
     def rows(self, *answers: tuple[Tensor, ...]) -> Rows:
         return answers[0]
 
-    def fit(self, rows: Rows) -> Found:
+    def fit(self, rows: Rows) -> State:
         means, directions, rests = zip(*(_shrunk(statistics) for statistics in rows), strict=True)
-        found = {"rest": torch.stack(rests)}
+        state = {"rest": torch.stack(rests)}
         for depth, (mean, vectors) in enumerate(zip(means, directions, strict=True)):
-            found |= {f"mean{depth}": mean, f"directions{depth}": vectors}
-        return found
+            state |= {f"mean{depth}": mean, f"directions{depth}": vectors}
+        return state
 
-    def measure(self, found: Found, rows: Rows) -> Tensor:
+    def measure(self, state: State, rows: Rows) -> Tensor:
         lengths, inside = [], []
         for depth, statistics in enumerate(rows):
-            centred = statistics - found[f"mean{depth}"]
+            centred = statistics - state[f"mean{depth}"]
             lengths.append(torch.linalg.vector_norm(centred, dim=1))
-            inside.append(torch.linalg.vector_norm(centred @ found[f"directions{depth}"], dim=1))
+            inside.append(torch.linalg.vector_norm(centred @ state[f"directions{depth}"], dim=1))
         square = torch.stack(lengths, dim=1).square() - torch.stack(inside, dim=1).square()
-        return (square.clamp(min=0.0) / found["rest"]).sqrt()
+        return (square.clamp(min=0.0) / state["rest"]).sqrt()
 
     def summary(self, z: Tensor) -> Tensor:
         return _root_mean_square(z.clamp(min=0.0))
@@ -78,16 +86,16 @@ def _root_mean_square(z: Tensor) -> Tensor:
 
 
 def _shrunk(statistics: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean [d], directions of √(1 − ρ/σ²) length [d, r], and the variance ρ of all other directions []."""
+    """Mean [d], directions of length √(1 − ρ/σ²) as columns [d, r], and the variance ρ of all other directions []."""
     count, width = statistics.shape
     mean = statistics.mean(0)
     centred = statistics - mean
     level = centred.square().sum() / count / width
-    if float(level) <= 1e-24 * float(mean.square().mean()):  # nothing moves: any change is far out
+    if float(level) <= 1e-24 * float(mean.square().mean()):  # all inputs are the same: any change is far out
         return mean, centred.new_zeros(width, 0), (1e-12 * mean.square().mean()).clamp(min=1e-24)
     shrinkage = ledoit_wolf(centred)
     rest = (shrinkage * level).clamp(min=_FLOOR * float(level))
-    if count < width:  # the small one of the two eigenvalue problems
+    if count < width:  # the smaller of two eigenvalue problems
         values, left = torch.linalg.eigh(centred @ centred.T / count)
         kept = values > 1e-10 * values[-1]
         vectors = centred.T @ left[:, kept] / (count * values[kept]).sqrt()

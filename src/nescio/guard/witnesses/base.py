@@ -1,16 +1,17 @@
-"""What a witness is: something that looks at an input from one side and says how unusual it is.
+"""What a witness is: it looks at an input from one side and says how unusual the input is.
 
 A witness is a frozen dataclass of settings. To write a new one, put a file into this folder with a class that has
 
-    needs(anatomy)          the quantities it looks at (requests of `nescio.types`), for a model of this anatomy
+    needs(anatomy)          the quantities it looks at (requests of `nescio.quantities`), for a model of this anatomy
     rows(*answers)          what is kept of each input: a tuple of tensors of float64, each ``[N, …]``
-    fit(rows)               what is kept of the reference: a dictionary of tensors
-    measure(found, rows)    how unusual each input is, float64 ``[N, M]``, higher = more unusual; M ways of looking
+    fit(rows)               what is learnt from the reference, its state: a dictionary of tensors
+    measure(state, rows)    how unusual each input is, float64 ``[N, M]``, higher = more unusual; M ways of looking
     summary(z)              one z from the M, each brought to the scale of z first: float64 ``[N]``, for people
     vote(z)                 what it adds to the score of the guard: float64 ``[N]``
+    words(kind)             the beginning of a sentence, for people
 
-and decorate it with `register`. The guard adds the votes of its witnesses up. The model's answers, and with them the
-rows, lie on the CPU or on the model's GPU; what was found is then there too.
+and decorate it with `register`. The guard adds up the votes of its witnesses. The model's answers, and so the rows,
+lie on the CPU or on the model's GPU; the state that goes with them is on the same device.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from torch import Tensor
 
 from nescio.quantities import Activations, Features, Request
 
-FLOOR = -1.5  # of z that counts for an input: a network may be very sure far from all data
+FLOOR = -1.5  # the least z that counts for an input: a network may be very sure far from all data
 Kind = Literal["pictures", "tokens", "vectors", "signals"]
 Rows = tuple[Tensor, ...]
-Found = dict[str, Tensor]
+State = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Anatomy:
-    """What the guard found in a model: its features (None where it has none), its depths, and what its inputs are."""
+    """What there is to look at in a model: its features (None: it has none), its depths, and the kind of its inputs."""
 
     features: Features | None
     activations: Activations
@@ -38,36 +39,59 @@ class Anatomy:
 
 
 class Witness:
-    """Base of the witnesses."""
+    """Look at inputs from one side and say how unusual they are: the base of all witnesses.
+
+    A subclass is a frozen dataclass that writes `needs`, `fit`, `measure`, `vote` and `words`.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from nescio.quantities import Logits
+        >>> @dataclass(frozen=True)
+        ... class Loudness(Witness):
+        ...     name = "loudness"
+        ...     def needs(self, anatomy):
+        ...         return (Logits(),)
+        ...     def fit(self, rows):
+        ...         return {}
+        ...     def measure(self, state, rows):
+        ...         return rows[0].norm(dim=1, keepdim=True)
+        ...     def vote(self, z):
+        ...         return z[:, 0].clamp(min=0)
+        ...     def words(self, kind):
+        ...         return "The size of its logits is"
+        >>> guard = nescio.Guard(torch.nn.Linear(4, 3), witnesses=[Loudness()]).fit(torch.randn(400, 4))
+        >>> guard.check(torch.full((1, 4), 99.0)).words()
+        ['The size of its logits is unlike anything in the reference (further out than 200 of 200).']
+    """
 
     name: ClassVar[str]
 
     def needs(self, anatomy: Anatomy) -> tuple[Request, ...]:
-        """The quantities that it looks at."""
+        """Return the quantities that it looks at; none where it cannot work with such a model."""
         raise NotImplementedError
 
     def rows(self, *answers: Any) -> Rows:
-        """What is kept of each input."""
+        """Return what is kept of each input, from the answers to `needs`."""
         return answers
 
-    def fit(self, rows: Rows) -> Found:
-        """What is kept of the reference."""
+    def fit(self, rows: Rows) -> State:
+        """Return what is learnt from the rows of the reference."""
         raise NotImplementedError
 
-    def measure(self, found: Found, rows: Rows) -> Tensor:
-        """How unusual each input is, ``[N, M]``."""
+    def measure(self, state: State, rows: Rows) -> Tensor:
+        """Return how unusual each input is, ``[N, M]``."""
         raise NotImplementedError
 
     def summary(self, z: Tensor) -> Tensor:
-        """One z for each input, ``[N]``."""
+        """Return one z for each input, ``[N]``, from the M of ``[N, M]``."""
         return z[:, 0]
 
     def vote(self, z: Tensor) -> Tensor:
-        """What it adds to the score of each input, ``[N]``."""
+        """Return what it adds to the score of each input, ``[N]``, from z ``[N, M]``."""
         raise NotImplementedError
 
     def words(self, kind: Kind) -> str:
-        """The beginning of a sentence that ends in "unlike anything in the reference"; kind: what the inputs are."""
+        """Return the beginning of a sentence that ends in "unlike anything in the reference"; kind: of the inputs."""
         raise NotImplementedError
 
 
@@ -76,7 +100,7 @@ W = TypeVar("W", bound=type[Witness])
 
 
 def register(cls: W) -> W:
-    """Make a witness known under its name."""
+    """Make a class of witnesses known by its name, so that `Guard.load` finds it."""
     assert cls.name not in WITNESSES, f"two witnesses are named {cls.name!r}"
     WITNESSES[cls.name] = cls
     return cls

@@ -1,4 +1,4 @@
-"""Doubt: is the answer itself unsure? Any registered score can be asked; as it comes, GEN, from the forward pass."""
+"""Doubt: is the answer itself unsure? Any registered score can be used; the default is GEN, from the forward pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nescio import scores
-from nescio.guard.witnesses.base import FLOOR, Anatomy, Found, Kind, Rows, Witness, register
+from nescio.guard.witnesses.base import FLOOR, Anatomy, Kind, Rows, State, Witness, register
 from nescio.quantities import Predictions, Request
 from nescio.scores import Method
 from nescio.types import InputError, NormTable
@@ -18,7 +18,16 @@ from nescio.types import InputError, NormTable
 @register
 @dataclass(frozen=True)
 class Doubt(Witness):
-    """A score of the model's own uncertainty."""
+    """Say how unsure the model is of its own answer.
+
+    Args:
+        score: A score that needs neither training data nor a posterior.
+
+    Example:
+        >>> witness = Doubt(nescio.scores.get("entropy"))
+        >>> witness.rows(torch.zeros(1, 2, dtype=torch.float64))
+        (tensor([[0.6931]], dtype=torch.float64),)
+    """
 
     score: Method = field(default_factory=lambda: scores.get("gen"))
 
@@ -28,7 +37,7 @@ class Doubt(Witness):
         if getattr(self.score, "needs_training_data", False) or Predictions() in self.score.needs:
             raise InputError(
                 f"expected a score that needs neither training data nor a posterior as doubt=, got "
-                f"'{self.score.name}'; take gen, entropy, energy, regrad or evengrad"
+                f"'{self.score.name}'; use gen, entropy, energy, regrad or evengrad"
             )
 
     def needs(self, anatomy: Anatomy) -> tuple[Request, ...]:
@@ -39,10 +48,10 @@ class Doubt(Witness):
             answers = tuple(one.cpu() for one in answers)
         return (self.score(*answers).unsqueeze(1),)
 
-    def fit(self, rows: Rows) -> Found:
+    def fit(self, rows: Rows) -> State:
         return {}
 
-    def measure(self, found: Found, rows: Rows) -> Tensor:
+    def measure(self, state: State, rows: Rows) -> Tensor:
         return rows[0].to(torch.float64)
 
     def vote(self, z: Tensor) -> Tensor:

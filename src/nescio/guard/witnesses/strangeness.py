@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nescio.guard.witnesses.base import FLOOR, Anatomy, Found, Kind, Rows, Witness, register
+from nescio.guard.witnesses.base import FLOOR, Anatomy, Kind, Rows, State, Witness, register
 from nescio.quantities import Request
 
 _ELEMENTS = 2**24  # of a table of distances at once: 128 MiB
@@ -16,7 +16,19 @@ _ELEMENTS = 2**24  # of a table of distances at once: 128 MiB
 @register
 @dataclass(frozen=True)
 class Strangeness(Witness):
-    """1 − the mean cosine between the features of an input and the `neighbours` nearest of the reference."""
+    """Say how unlike the features of an input are: 1 − the mean cosine to the nearest ones of the reference.
+
+    Args:
+        neighbours: How many of the nearest features count.
+        weight: What z counts in the score of the guard.
+
+    Example:
+        >>> witness, features = Strangeness(neighbours=1), torch.tensor([[1.0, 0.0], [1.0, 0.1]])
+        >>> state = witness.fit(witness.rows(features))
+        >>> witness.measure(state, witness.rows(torch.tensor([[5.0, 0.0], [0.0, -3.0]])))
+        tensor([[0.],
+                [1.]])
+    """
 
     neighbours: int = 10
     weight: float = 0.5
@@ -29,11 +41,11 @@ class Strangeness(Witness):
     def rows(self, *answers: Tensor) -> Rows:
         return tuple(h / h.norm(dim=1, keepdim=True).clamp(min=torch.finfo(h.dtype).tiny) for h in answers)
 
-    def fit(self, rows: Rows) -> Found:
+    def fit(self, rows: Rows) -> State:
         return {"features": rows[0]}
 
-    def measure(self, found: Found, rows: Rows) -> Tensor:
-        known = found["features"]
+    def measure(self, state: State, rows: Rows) -> Tensor:
+        known = state["features"]
         k = min(self.neighbours, len(known))
         parts = rows[0].split(max(1, _ELEMENTS // len(known)))
         return torch.cat([1.0 - (part @ known.T).topk(k, dim=1).values.mean(1, keepdim=True) for part in parts])
