@@ -228,7 +228,7 @@ def test_no_noise_unless_both_sigma_and_samples_are_given() -> None:
 
 def test_the_defaults_are_the_papers_but_for_the_copies_and_their_noise() -> None:
     best = scores.REGrad()
-    assert (best.layer_decay, best.sigma, best.samples, best.power, best.norm) == (0.3, 0.01, "auto", 2, 2)
+    assert (best.layer_decay, best.sigma, best.samples, best.power, best.norm) == (0.3, 0.0, "auto", 2, 2)
     for name in ("negrad", "ungrad", "gradnorm", "exgrad"):
         method = scores.get(name)
         assert (method.layer_decay, method.sigma, method.samples, method.norm) == (None, 0.0, 0, 2)

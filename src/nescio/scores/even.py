@@ -52,7 +52,6 @@ class EvenGrad(GradientScore):
     """
 
     layer_decay: float | None = 0.3
-    sigma: float = 0.02
     samples: int | Literal["auto"] = "auto"
     alpha: float = 0.1
     beta: float = 0.5

@@ -49,8 +49,8 @@ def tricky(seed: int = 0) -> tuple[nn.Module, Tensor]:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_handful_of_inputs_is_within_the_tolerance(seed: int) -> None:
     model, x = tricky(seed)
-    exact = nescio.score(model, x, tolerance=0.0)
-    found = nescio.score(model, x, report=True)
+    exact = nescio.score(model, x, sigma=0.01, tolerance=0.0)
+    found = nescio.score(model, x, sigma=0.01, report=True)
     assert found.check is not None and found.check.exact > 0 and found.check.inputs == 1
     assert ((found.scores / exact - 1).abs() <= 0.02).all()
     assert found.error is not None and (found.error <= 0.021).all()
@@ -139,16 +139,14 @@ def test_a_report_has_the_error_and_the_check() -> None:
 
 
 @pytest.mark.parametrize("power", [1, 2])
-@pytest.mark.parametrize("classes, layers, width, levels", [(200, 8, 64, 1), (200, 24, 200, 2)])
-def test_the_reported_error_is_of_the_size_of_the_error_made(
-    classes: int, layers: int, width: int, levels: int, power: int
-) -> None:
+@pytest.mark.parametrize("classes, layers, width", [(200, 8, 64), (200, 24, 200)])
+def test_the_reported_error_is_of_the_size_of_the_error_made(classes: int, layers: int, width: int, power: int) -> None:
     model, x = deep(classes, layers, width), pictures(24, width)
     plain = {"samples": 0, "layer_decay": 0.05, "power": power}
     exact = nescio.score(model, x, "regrad", classes="exact", **plain)
     found = nescio.score(model, x, "regrad", classes=40, report=True, **plain)
     cut = TableBuilder(Classifier.of(model), x[:2], ("classes",), NormSettings("classes", classes=40)).cut()
-    assert cut is not None and len(cut.levels) == levels
+    assert cut is not None and cut.closed and len(cut.levels) == 2
     assert found.error is not None
     made = (found.scores / exact - 1).abs()
     assert made.mean() / 3 < found.error.mean() < made.mean() * 3

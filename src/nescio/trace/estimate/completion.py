@@ -38,6 +38,7 @@ def complete(
     last: Tensor,
     same: bool,
     norms: Callable[[int, int | None, cotangents.Cotangents], Tensor],
+    above: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Norms [C, N, L] of every class and layer, and their standard errors.
 
@@ -51,6 +52,8 @@ def complete(
         last: the norms [C, N, L − top] of the last layers.
         same: whether ``last`` comes from the same pass as the rows.
         norms: gives the norms [K, N, ·] from one layer to another for cotangents on that pass.
+        above: squared norms [C, N] of what goes down from the last layers, where they are known; None: that is
+            estimated from ``last``.
 
     Returns:
         Norms and standard errors, both [C, N, L].
@@ -62,11 +65,12 @@ def complete(
     if cut.floor == top:
         return values, spread
     kernel = weights[top:].clone()
-    if cut.drawn:
+    if cut.drawn and above is None:
         # classes differ in the gradient that goes below the last layer, not in that layer's own; `kernel[-1] = 0` would
         # copy a number from the host, which a CUDA graph cannot record
         kernel[-1:].zero_()
-    above = (last.square() * kernel).sum(2)
+    if above is None:
+        above = (last.square() * kernel).sum(2)
     share = p.sqrt().T * above
     ranked = (p if cut.drawn else share.T).argsort(dim=1, descending=True, stable=True).T
     known = []

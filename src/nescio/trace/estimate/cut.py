@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 AUTO = 40
 """Classes whose work ``classes="auto"`` does; up to as many are all computed."""
+AUTO_ROWS = 12
+"""Rows that it pays for where the head needs none (`probe.linear_head`)."""
 HEAVY = 3
 """Classes whose rows go down to the floor where every class has the columns that count."""
 LEFT_OUT = 1e-4
@@ -51,6 +53,8 @@ class Cut:
     top: int
     levels: tuple[Level, ...]
     decay: float
+    closed: bool = False
+    """Whether the layers from ``top`` on are the head, whose norms need no backward pass (`probe.linear_head`)."""
 
     @property
     def floor(self) -> int:
@@ -64,24 +68,40 @@ class Cut:
 
 
 def plan_cut(
-    classes: int, costs: Sequence[float], budget: int | str, decay: float, tolerance: float, part: float = 1.0
+    classes: int,
+    costs: Sequence[float],
+    budget: int | str,
+    decay: float,
+    tolerance: float,
+    part: float = 1.0,
+    head: int = 0,
 ) -> Cut | None:
-    """The cut for a model.
+    """Choose the entries to compute.
 
     Args:
-        classes: how many there are.
-        costs: of each layer (`probe.costs`).
+        classes: of the model.
+        costs: how much work each layer is.
         budget: how many classes' work may be done, "auto" or "exact".
-        decay: that of the layers' weights.
-        tolerance: the share of the weighted sum that an estimate may be off.
-        part: how many of an input's copies take part in the rows that go deeper, as a share.
+        decay: of the layers' weights.
+        tolerance: the relative error that leaving entries out may make; 0: none.
+        part: the share of an input's copies that takes part in the rows that go deeper.
+        head: how many of the last layers are known in closed form for every class.
 
     Returns:
-        The cut; None: all is computed.
+        The cut; None: everything is computed.
     """
     layers = len(costs)
     rows = budget if isinstance(budget, int) else {"exact": classes, "auto": AUTO}[budget]
     share = [sum(costs[i:]) / sum(costs) for i in range(layers)]  # of a row through all layers
+    if rows < classes and 0 < head < layers:
+        top = layers - head
+        floor = min(_below(layers, decay, LEFT_OUT * tolerance), top - 1)
+        near = next((i for i in range(floor, top) if share[i] * NEAR <= share[floor]), top - 1)
+        deep = rows if isinstance(budget, int) else AUTO_ROWS
+        if near == floor:
+            return Cut(top, (_level(floor, deep),), decay, closed=True)
+        levels = _level(near, min(deep / 3 * NEAR, classes / 2)), _level(floor, deep / 1.5)
+        return Cut(top, levels, decay, closed=True)
     if rows < classes:  # up to half of them for the last layers of every class, the rest for rows that go deeper
         top = next((i for i in range(layers) if share[i] * classes <= rows / 2), layers)
         top = max(0, min(top, layers - 2))  # the last layer alone tells nothing of the gradient that goes below it

@@ -24,6 +24,7 @@ from nescio.trace.backward.substitutes import attention
 from nescio.trace.estimate.completion import complete
 from nescio.trace.estimate.cut import Cut, plan_cut
 from nescio.trace.estimate.entries import Settings, pass_norms, split_norms
+from nescio.trace.probe.linear_head import head_norms
 from nescio.trace.probe.passes import Pass, forward
 from nescio.trace.probe.proofs import prove_silent
 from nescio.trace.probe.survey import TOO_LARGE, begin
@@ -65,7 +66,9 @@ class TableBuilder:
         if inputs.size(self.x) == 1:  # the check would take longer than all of it
             tolerance = 0.0
         part = 2 / self.settings.copies if self.pairs else 1.0
-        return plan_cut(self.survey.classes, self.survey.costs, self.request.classes, decay, tolerance, part)
+        closed = self.request.norm == 2 and self.settings.copies == 1 and self.request.precision is None
+        head = self.survey.head if closed else 0
+        return plan_cut(self.survey.classes, self.survey.costs, self.request.classes, decay, tolerance, part, head)
 
     def build(self, x: Any, cut: Cut | None) -> dict[str, NormTable]:
         """The tables of some inputs, chunk by chunk, with less at a time whenever memory runs out."""
@@ -191,7 +194,11 @@ class TableBuilder:
         def at_once(floor: int) -> int | None:  # as many cotangents as fit where they do not go so far
             return settings.at_once and max(1, int(settings.at_once * widest / self._share(floor)))
 
-        last = pass_norms(model, run, table.part(cut.top), settings, build("classes", at_once=at_once(cut.top)))
+        above: Tensor | None = None
+        if cut.closed:
+            last, above = head_norms(run.graph, run.logits, table.part(cut.top), p)
+        else:
+            last = pass_norms(model, run, table.part(cut.top), settings, build("classes", at_once=at_once(cut.top)))
         copies = len(base.z) // len(p)
 
         def row_norms(start: int, stop: int | None, rows: cotangents.Cotangents) -> Tensor:
@@ -199,7 +206,7 @@ class TableBuilder:
             return pass_norms(model, base, table.part(start, stop), own, rows.split(at_once(start)))
 
         norms["classes"], norms["spread"] = complete(
-            base.z, copies, settings.smoothing, p, table, cut, last, base is run, row_norms
+            base.z, copies, settings.smoothing, p, table, cut, last, base is run, row_norms, above
         )
         return norms
 

@@ -19,6 +19,7 @@ from nescio.models import Classifier
 from nescio.trace.backward.substitutes import attention
 from nescio.trace.probe.costs import layer_costs, memory_shares
 from nescio.trace.probe.layers import Layers, find_layers
+from nescio.trace.probe.linear_head import head_layers
 from nescio.trace.probe.passes import Pass, forward
 from nescio.trace.probe.plan import Plan
 from nescio.trace.runtime import replay
@@ -53,6 +54,8 @@ class Survey:
     """How much work each layer is."""
     shares: tuple[tuple[float, float], ...]
     """What is kept of a pass's memory, and of its largest part, when it is followed from each layer on."""
+    head: int
+    """How many of the last layers are the linear operation that gives the logits (`linear_head`)."""
     moved: bool
     """Whether rows may move between inputs (`row_moving_ops`): what is in front of an operation counts then."""
     sizes: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
@@ -74,7 +77,8 @@ def survey(classifier: Classifier, x: Any, request: NormSettings, key: Hashable 
     moved = any(use.moved for uses in run.graph.uses.values() for use in uses)
     costs, shares = layer_costs(run.graph, table), memory_shares(run.graph, table)
     classes, device = run.logits.shape[1], run.logits.device
-    return Survey(table, run.plan, classes, device, key, last, silent, run, plain, costs, shares, moved)
+    head = head_layers(run.graph, run.logits, table)
+    return Survey(table, run.plan, classes, device, key, last, silent, run, plain, costs, shares, head, moved)
 
 
 def _first_pass(classifier: Classifier, x: Any) -> Pass:

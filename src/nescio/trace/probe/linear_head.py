@@ -1,0 +1,108 @@
+"""The last linear layer in closed form: norms of all classes' gradients without a backward pass.
+
+Where the logits are ``z = W h + b``, the gradient of ``log p_c`` at the logits is ``e_c − p``. So it is
+``(e_c − p) hᵀ`` for W, ``e_c − p`` for b, and ``w_c − Σ_k p_k w_k`` for the features h, which is all that goes on to
+the layers below. For the likeliest class both differences are sums over the *other* classes, so that no digit is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nescio.trace.probe.graph import Graph
+from nescio.trace.probe.layers import Layers
+
+_SLOTS = {
+    "AddmmBackward0": {"weight": 2, "bias": 0},
+    "MmBackward0": {"weight": 1},
+    "LinearBackward0": {"weight": 1, "bias": 2},
+}
+_TURNS = {"TBackward0", "TransposeBackward0", "PermuteBackward0"}
+
+
+def head_layers(graph: Graph, logits: Tensor, table: Layers) -> int:
+    """Count the last layers that are the linear operation which gives the logits, and nothing else.
+
+    Args:
+        graph: of a forward pass.
+        logits: what that pass gave, [N, C].
+        table: the layers.
+
+    Returns:
+        How many of the last layers `head_norms` knows; 0 where the logits come from anything else.
+    """
+    node = logits.grad_fn
+    slots = _SLOTS.get(node.name() if node is not None else "", {})
+    if not slots or _operands(logits) is None:
+        return 0
+    count = 0
+    for members in reversed(table.members):
+        if not all(_only_there(graph, name, node, slots) for name in members):
+            break
+        count += 1
+    return count
+
+
+def head_norms(graph: Graph, logits: Tensor, table: Layers, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the norms of the head's layers, and of the features, for every class.
+
+    Args:
+        graph: of the pass.
+        logits: of the pass, [N, C].
+        table: the head's layers alone, as `head_layers` counts them.
+        p: probabilities [N, C], float64.
+
+    Returns:
+        Norms [C, N, layers] of the layers' gradients, and squared norms [C, N] of the gradients at the features.
+    """
+    operands = _operands(logits)
+    assert operands is not None and logits.grad_fn is not None
+    h, w = (t.double() for t in operands)  # [N, D], [C, D]
+    likeliest = p.argmax(1, keepdim=True)
+    others = p.scatter(1, likeliest, 0.0)
+    rest = others.sum(1)
+    at_logits = (1 - p).square() + (p.square().sum(1, keepdim=True) - p.square())
+    at_logits = at_logits.scatter(1, likeliest, (rest.square() + others.square().sum(1)).unsqueeze(1))
+    mean = p @ w
+    at_features = (w.square().sum(1) - 2 * mean @ w.T + mean.square().sum(1, keepdim=True)).clamp(min=0)
+    own = others @ w - rest.unsqueeze(1) * w[likeliest.squeeze(1)]
+    at_features = at_features.scatter(1, likeliest, own.square().sum(1, keepdim=True))
+    slots = _SLOTS[logits.grad_fn.name()]
+    sizes = []
+    for members in table.members:
+        weight = any(graph.uses[name][0].slot == slots["weight"] for name in members)
+        bias = any(graph.uses[name][0].slot == slots.get("bias", -1) for name in members)
+        sizes.append(weight * h.square().sum(1, keepdim=True) + float(bias))
+    norms = torch.stack([(at_logits * size).sqrt() for size in sizes], 2)
+    return norms.transpose(0, 1), at_features.T
+
+
+def _operands(logits: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Features [N, D] and weights [C, D] of the operation that gave the logits; None where it keeps others."""
+    node: Any = logits.grad_fn  # autograd's saved operands have no types
+    name = "" if node is None else node.name()
+    if name == "AddmmBackward0" and node._saved_alpha == 1 and node._saved_beta == 1:
+        h, w = node._saved_mat1, node._saved_mat2
+    elif name == "MmBackward0":
+        h, w = node._saved_self, node._saved_mat2
+    elif name == "LinearBackward0":
+        h, w = node._saved_input, node._saved_weight
+    else:
+        return None
+    if h is None or w is None or h.dim() != 2 or len(h) != len(logits):
+        return None
+    h, w = h.detach(), w.detach()
+    return h, w if name == "LinearBackward0" else w.mT
+
+
+def _only_there(graph: Graph, name: str, node: object, slots: dict[str, int]) -> bool:
+    """Whether a parameter is used once, as the weight or the bias of this operation, and as it is."""
+    uses = graph.uses.get(name, ())
+    if len(uses) != 1 or graph.nodes[uses[0].node] is not node or uses[0].moved or uses[0].through:
+        return False
+    if uses[0].slot not in slots.values() or not {step for step, _, _ in uses[0].chain} <= _TURNS:
+        return False
+    return graph.parameters[name].dim() == (2 if uses[0].slot == slots["weight"] else 1)

@@ -1,0 +1,105 @@
+"""The head in closed form: the oracle's norms, for every class, also where the model is all but certain."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nescio import trace
+from nescio.models import Classifier
+from nescio.trace.estimate.cut import plan_cut
+from nescio.trace.probe import linear_head, passes
+from nescio.trace.probe.layers import find_layers
+from nescio.types import ClassGradients
+
+
+class Plain(nn.Module):
+    """A product with the transposed weight, without a bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(6, 5)
+        self.weight = nn.Parameter(torch.randn(7, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.body(x)) @ self.weight.T
+
+
+class Scaled(Plain):
+    """Logits that are not what the product gave."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 3 * super().forward(x)
+
+
+class Tied(Plain):
+    """A weight that is used twice."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(torch.tanh(self.body(x)) @ self.weight.T @ self.weight) @ self.weight.T
+
+
+def sequence(sharp: float = 1.0) -> nn.Module:
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 7))
+    with torch.no_grad():
+        model[-1].weight *= sharp
+    return model
+
+
+def head_of(model: nn.Module, x: Tensor, layers: str) -> tuple[int, Tensor, Tensor]:
+    classifier = Classifier.of(model)
+    with torch.enable_grad():
+        run = passes.forward(classifier, x)
+    table = find_layers(run.graph, classifier.parameters(), layers, None)
+    count = linear_head.head_layers(run.graph, run.logits, table)
+    if not count:
+        return 0, torch.empty(0), torch.empty(0)
+    p = run.z.double().softmax(1)
+    return count, *linear_head.head_norms(run.graph, run.logits, table.part(len(table.names) - count), p)
+
+
+@pytest.mark.parametrize("layers, count", [("module", 1), ("tensor", 2)])
+@pytest.mark.parametrize("sharp", [1.0, 40.0])
+def test_the_heads_norms_are_the_oracles_for_every_class(layers: str, count: int, sharp: float) -> None:
+    torch.manual_seed(0)
+    model, x = sequence(sharp).double().eval(), torch.randn(4, 6).double()
+    found, norms, at_features = head_of(model, x, layers)
+    exact = trace.reference.class_gradients(model, x, layers=layers)
+    assert found == count
+    torch.testing.assert_close(norms.transpose(0, 1), exact.norms[:, :, -count:], rtol=1e-9, atol=0.0)
+    for i, one in enumerate(x):
+        features = model[:-1](one.unsqueeze(0)).detach().requires_grad_()
+        log_p = model[-1](features).log_softmax(1)[0]
+        for c in range(7):
+            (g,) = torch.autograd.grad(log_p[c], features, retain_graph=True)
+            tiny = 1e-12 if sharp == 1.0 else 1e-9  # autograd's own round-off, for a class that is all but certain
+            assert at_features[c, i].sqrt().item() == pytest.approx(g.norm().item(), rel=1e-6, abs=tiny)
+
+
+@pytest.mark.parametrize("model, count", [(Plain, 1), (Scaled, 0), (Tied, 0)])
+def test_only_a_product_that_gives_the_logits_is_a_head(model: type[nn.Module], count: int) -> None:
+    torch.manual_seed(0)
+    assert head_of(model().double().eval(), torch.randn(3, 6).double(), "tensor")[0] == count
+
+
+def test_estimates_agree_with_and_without_a_head_in_closed_form() -> None:
+    torch.manual_seed(0)
+    body = [part for _ in range(6) for part in (nn.Linear(16, 16), nn.Tanh())]
+    plain = nn.Sequential(*body, nn.Linear(16, 60)).double().eval()
+    x = torch.randn(8, 16).double()
+    exact = trace.class_gradients(plain, x)
+    estimated = trace.class_gradients(plain, x, classes=20)
+    assert estimated.spread is not None and not estimated.spread[:, :, -1].any()
+    torch.testing.assert_close(estimated.norms[:, :, -1], exact.norms[:, :, -1], rtol=1e-9, atol=0.0)
+
+    def total(g: ClassGradients) -> Tensor:
+        return (g.probabilities.sqrt().unsqueeze(2) * g.norms.square()).sum((1, 2))
+
+    assert (total(estimated) / total(exact) - 1).abs().max() < 0.05
+
+
+def test_rows_end_where_the_layers_weights_do() -> None:
+    whole = plan_cut(1000, [1.0] * 99, "auto", 0.0, 0.02, head=1)
+    short = plan_cut(1000, [1.0] * 99, "auto", 0.3, 0.02, head=1)
+    assert whole is not None and short is not None and whole.closed and short.closed
+    assert whole.top == short.top == 98 and whole.floor == 0 and short.floor > 40
+    assert plan_cut(1000, [1.0] * 99, "exact", 0.3, 0.0, head=1) is None
