@@ -12,11 +12,11 @@ from nescio.models import Classifier
 from nescio.quantities import NoisyParameterLogits, compute, noisy_parameter_logits
 
 
-def draw(model: nn.Module, x: Tensor, samples: int = 10, chunk: int | None = None) -> Tensor:
-    request = NoisyParameterLogits(0.1, samples, 3)
-    found = compute(Classifier(model), x, [request], chunk)[request]
-    assert isinstance(found, Tensor)
-    return found
+def draw(model: nn.Module, x: Tensor, samples: int = 10, chunk: int | None = None, sigma: float = 0.1) -> Tensor:
+    request = NoisyParameterLogits(sigma, samples, 3)
+    logits = compute(Classifier(model), x, [request], chunk)[request]
+    assert isinstance(logits, Tensor)
+    return logits
 
 
 def by_hand(model: nn.Module, x: Tensor, samples: int = 10) -> Tensor:
@@ -116,3 +116,45 @@ def test_a_recording_is_used_where_it_is_right(
     graphs[0] = error
     model = made().to(dtype)
     assert torch.equal(draw(model, x, 20), by_hand(model, x.to(dtype), 20))
+
+
+class Tied(nn.Module):
+    """A weight used twice under two names, a frozen one, and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(2, 2, bias=False)
+        self.b = nn.Linear(2, 2, bias=False)
+        self.b.weight = self.a.weight
+        self.frozen = nn.Parameter(torch.zeros(2), requires_grad=False)
+        self.register_buffer("level", torch.zeros(2))
+        with torch.no_grad():
+            self.a.weight.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.a(x), -self.b(x), self.frozen.expand(len(x), 2), self.level.expand(len(x), 2)], 1)
+
+
+def test_noise_falls_on_every_parameter_once() -> None:
+    found = draw(Tied(), torch.eye(2), 30, sigma=0.5)
+    assert torch.equal(found[..., :2], -found[..., 2:4])  # tied weights move together
+    assert found[:, 0, 4:6].std().item() == pytest.approx(0.5, rel=0.3)  # frozen parameters move too
+    assert not found[..., 6:].any()  # buffers stay
+    assert torch.equal(found[:, 0, 4:6], found[:, 1, 4:6])  # all inputs see the same draw
+    assert found[:, 0, 0].unique().numel() == 30
+    more = draw(Tied(), torch.eye(2), 31, sigma=0.5)
+    assert torch.equal(more[:30], found)  # a draw does not depend on how many there are
+
+
+@pytest.mark.parametrize("cell", [nn.GRU, nn.LSTM])
+def test_recurrent_layers_really_use_the_noise(cell: type[nn.RNNBase]) -> None:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = cell(3, 4, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.cell(x)[0][:, -1]
+
+    found = draw(Recurrent(), torch.rand(2, 5, 3), 4, sigma=0.1)
+    assert found[:, 0, 0].unique().numel() == 4
