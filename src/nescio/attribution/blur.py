@@ -15,8 +15,8 @@ def blurred(x: Tensor, sigma: float, channels: int | None = 1) -> Tensor:
         return x
     last = x if channels is None else x.movedim(channels, 1)
     high, wide = (_weights(size, sigma).to(x) for size in last.shape[-2:])
-    found = high @ last @ wide.T
-    return found if channels is None else found.movedim(1, channels)
+    smooth = high @ last @ wide.T
+    return smooth if channels is None else smooth.movedim(1, channels)
 
 
 def _weights(size: int, sigma: float) -> Tensor:

@@ -62,7 +62,7 @@ class CLUE:
         """Maps, float64 [1, N, *places]."""
         assert self.vae is not None
         search = _Search(problem, self.vae, self.steps, self.lr)
-        return search.change(search.found(search.origin, self.weight))
+        return search.change(search.least_uncertain(search.origin, self.weight))
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class DeltaCLUE:
             away = torch.randn(origin.shape[1], generator=random)
             radius = self.delta * torch.rand(1, generator=random) ** (1.0 / origin.shape[1])  # uniform in the ball
             w = origin + (radius * away / away.norm()).to(origin)
-            maps.append(search.change(search.found(w, 0.0, within)))
+            maps.append(search.change(search.least_uncertain(w, 0.0, within)))
         return torch.stack(maps).mean(0)
 
 
@@ -143,7 +143,7 @@ class _Search:
         with preserved(vae), predicting(vae):
             self.origin = vae.encode(self.x)[0]
 
-    def found(self, w: Tensor, weight: float, within: Callable[[Tensor], Tensor] = lambda w: w) -> Tensor:
+    def least_uncertain(self, w: Tensor, weight: float, within: Callable[[Tensor], Tensor] = lambda w: w) -> Tensor:
         """The end of the search, as inputs; it starts at w."""
         w = w.detach().clone().requires_grad_()
         optimizer = torch.optim.Adam([w], lr=self.lr)

@@ -243,12 +243,12 @@ def _integral(problem: Problem, points: list[_Point]) -> Tensor:
             return result
 
         for slope in problem.gradients(change):
-            found = places.sum((slope.gradient() * steps[0]).unsqueeze(0))
-            total = total.to(found) + found
+            part = places.sum((slope.gradient() * steps[0]).unsqueeze(0))
+            total = total.to(part) + part
     return total
 
 
 def _magnitude(gradients: list[Tensor], places: Places) -> Tensor:
     """The mean over features of magnitudes, added up over what has gradients of its own: [1, N, *places]."""
-    found = torch.stack([places.mean(g.abs().unsqueeze(0)) for g in gradients]).sum(0)
-    return found if places.absent is None else found.masked_fill(places.absent.to(found.device), 0.0)
+    maps = torch.stack([places.mean(g.abs().unsqueeze(0)) for g in gradients]).sum(0)
+    return maps if places.absent is None else maps.masked_fill(places.absent.to(maps.device), 0.0)

@@ -77,8 +77,8 @@ def cotangents(logits: Tensor, stay: Tensor | None, part: slice) -> Tensor:
         one = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)[part]
         return one.unsqueeze(1).expand(-1, len(logits), -1).contiguous()
     at = stay.to(logits.device)
-    found = logits.new_zeros(at.shape[1] + 1, *logits.shape)
-    found[:-1].scatter_(2, at.T.unsqueeze(2), 1.0)
+    rows = logits.new_zeros(at.shape[1] + 1, *logits.shape)
+    rows[:-1].scatter_(2, at.T.unsqueeze(2), 1.0)
     rest = logits.detach().to(torch.float64).scatter(1, at, -torch.inf)
-    found[-1] = rest.softmax(1).nan_to_num(0.0)  # a rest that is ruled out has no gradient
-    return found[part]
+    rows[-1] = rest.softmax(1).nan_to_num(0.0)  # a rest that is ruled out has no gradient
+    return rows[part]

@@ -49,8 +49,8 @@ def bias_of(module: nn.Module, y: Tensor | None = None) -> Tensor | None:
         if inner is None or out.bias is None:  # both are there, or none is
             return None
         return out.bias.detach() + out.weight.detach() @ inner.detach()[2 * module.embed_dim :]
-    found = module.bias if isinstance(module, _WITH_BIAS) else None
-    return found.detach().clone() if isinstance(found, Tensor) else None
+    own_bias = module.bias if isinstance(module, _WITH_BIAS) else None
+    return own_bias.detach().clone() if isinstance(own_bias, Tensor) else None
 
 
 def added(module: nn.Module, bias: Tensor, dims: int) -> Tensor:
@@ -62,13 +62,13 @@ def added(module: nn.Module, bias: Tensor, dims: int) -> Tensor:
 
 def bias_terms(run: Run, vector: Tensor) -> list[Tensor]:
     """∂z/∂b_l ⊙ b_l of every bias for cotangents [K, N, C], each [K, *output shape]: the terms of FullGrad's sum."""
-    found: list[Tensor] = []
+    terms: list[Tensor] = []
 
     def read(call: Call | None, g: Tensor) -> None:
-        found.append(g * run.root if call is None else g * added(call.module, call.kept, g.ndim))
+        terms.append(g * run.root if call is None else g * added(call.module, call.kept, g.ndim))
 
     run.pull(vector, read)
-    return found
+    return terms
 
 
 def keeper(path: str, layer: nn.Module | None = None) -> Callable[[nn.Module, Tensor], Any] | None:
@@ -110,8 +110,8 @@ class _FullGrad:
             self._add(call, g)
             return
         total = self.places.mean((g * self.run.root).abs())
-        for (patches, _), found in self.sums.items():
-            total = total + self.places.brought(found, patches)
+        for (patches, _), part in self.sums.items():
+            total = total + self.places.brought(part, patches)
         self.maps.append(total)
 
     def _add(self, call: Call, g: Tensor) -> None:
@@ -119,9 +119,9 @@ class _FullGrad:
         if term is None:
             return
         bias, size = call.kept.abs().to(term.dtype), term.shape[2]  # autocast makes them differ
-        found = (term.abs() * bias).mean(2) if bias.ndim > 1 else weighted(term, bias / size)
-        key = (isinstance(call.module, FEATURES_LAST), tuple(found.shape[2:]))
-        self.sums[key] = self.sums[key] + found if key in self.sums else found
+        part = (term.abs() * bias).mean(2) if bias.ndim > 1 else weighted(term, bias / size)
+        key = (isinstance(call.module, FEATURES_LAST), tuple(part.shape[2:]))
+        self.sums[key] = self.sums[key] + part if key in self.sums else part
 
 
 def weighted(t: Tensor, weights: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class _GradCAM:
 
     def __init__(self, run: Run, places: Places, maps: list[Tensor]) -> None:
         self.run, self.places, self.maps = run, places, maps
-        self.found: Tensor | None = None
+        self.map: Tensor | None = None
         if not any(self._arranged(call, call.kept.unsqueeze(0)) is not None for call in run.calls):
             raise InputError(
                 "expected a network with a convolution, or with tokens, for Grad-CAM, got none whose positions are "
@@ -155,9 +155,9 @@ class _GradCAM:
 
     def __call__(self, call: Call | None, g: Tensor) -> None:
         if call is None:  # gradients come from the last call to the first
-            self.maps.append(self.found if self.found is not None else g.new_zeros(*g.shape[:2], *self.places.shape))
+            self.maps.append(self.map if self.map is not None else g.new_zeros(*g.shape[:2], *self.places.shape))
             return
-        if self.found is not None:
+        if self.map is not None:
             return
         slope = self._arranged(call, g)
         value = self._arranged(call, call.kept.unsqueeze(0))
@@ -167,5 +167,5 @@ class _GradCAM:
         # behind a norm over places slopes add up to zero: the round-off of that sum is not a weight
         none = weights.abs() <= round_off(slope) * slope.flatten(3).abs().mean(3)
         weights = weights.masked_fill(none, 0.0)
-        found = torch.einsum("knf,nf...->kn...", weights, value[0]).relu()
-        self.found = self.places.brought(found, isinstance(call.module, FEATURES_LAST))
+        weighted_sum = torch.einsum("knf,nf...->kn...", weights, value[0]).relu()
+        self.map = self.places.brought(weighted_sum, isinstance(call.module, FEATURES_LAST))

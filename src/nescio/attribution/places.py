@@ -59,8 +59,8 @@ class Places:
             return t if axis == 0 and t.ndim - 3 == len(self.shape) else None
         t = (t if axis == 0 else t.transpose(1, 2)).movedim(-1, 2)
         if t.ndim == 4 and self.picture:
-            found = _grid(t.shape[3], self.shape, grid)
-            return None if found is None else t[..., t.shape[3] - math.prod(found) :].unflatten(3, found)
+            grid_shape = _grid(t.shape[3], self.shape, grid)
+            return None if grid_shape is None else t[..., t.shape[3] - math.prod(grid_shape) :].unflatten(3, grid_shape)
         return t if t.ndim - 3 == len(self.shape) else None
 
     def brought(self, maps: Tensor, patches: bool) -> Tensor:
@@ -85,8 +85,8 @@ class Places:
         reach = top - bottom
         apart = reach > round_off(flat) * torch.maximum(top, -bottom)
         scaled = torch.where(apart, (flat - top) / reach.clamp(min=torch.finfo(flat.dtype).tiny), 0.0)
-        found = (scaled / tau2).exp()
-        return found if absent is None else found.masked_fill(absent, 0.0)
+        weights = (scaled / tau2).exp()
+        return weights if absent is None else weights.masked_fill(absent, 0.0)
 
 
 def _grid(tokens: int, shape: tuple[int, ...], known: tuple[int, ...] | None) -> tuple[int, int] | None:

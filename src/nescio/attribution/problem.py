@@ -56,11 +56,11 @@ class Problem:
         return self._logits(unchanged)
 
     def _logits(self, change: Change) -> Tensor:
-        found = [m.logits(self.x, lambda c, b: self.source.settled(c, b, change)) for m in self.members]
-        if len({z.shape for z in found}) > 1:
-            counts = ", ".join(str(z.shape[-1]) for z in found)
+        logits = [m.logits(self.x, lambda c, b: self.source.settled(c, b, change)) for m in self.members]
+        if len({z.shape for z in logits}) > 1:
+            counts = ", ".join(str(z.shape[-1]) for z in logits)
             raise ModelError(f"expected members with the same classes, got {counts} classes; leave out the odd ones")
-        return torch.stack(found)
+        return torch.stack(logits)
 
     def gradients(self, change: Change = unchanged, keep: Keep | None = None) -> Iterator[Slope]:
         """For each member the gradient of U at what is attributed, by its logits alone: the members' add up to ∂U/∂x.
@@ -75,8 +75,8 @@ class Problem:
 
     def gradient(self, change: Change = unchanged) -> list[Tensor]:
         """∂U/∂x, float64 [N, ...]: one for all members, or one for each where they embed tokens apart."""
-        found = [slope.gradient() for slope in self.gradients(change)]
-        return found if self.source.tokens else [torch.stack([g.to(found[0].device) for g in found]).sum(0)]
+        gradients = [slope.gradient() for slope in self.gradients(change)]
+        return gradients if self.source.tokens else [torch.stack([g.to(gradients[0].device) for g in gradients]).sum(0)]
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class Slope:
 
     def gradient(self) -> Tensor:
         """The gradient at what is attributed, in float64."""
-        found: list[Tensor] = []
-        self.each(lambda call, g: found.append(g) if call is None else None)
-        return in_float64(found[0][0])
+        gradients: list[Tensor] = []
+        self.each(lambda call, g: gradients.append(g) if call is None else None)
+        return in_float64(gradients[0][0])
 
     def each(self, read: Callable[[Call | None, Tensor], None]) -> None:
         """Hand each gradient [1, ...] to a reader."""

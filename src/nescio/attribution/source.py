@@ -81,14 +81,14 @@ class Source:
             yield new if isinstance(x, Tensor) else {**x, str(self.entry): new}
             return
         ids = self.tensor(x)
-        found: list[bool] = []
+        seen: list[bool] = []
         known = [] if classifier.module is None else list(classifier.module.modules())
 
         def hook(_: nn.Module, given: tuple[Any, ...], gave: Tensor) -> Tensor | None:
             same = given and given[0].shape == ids.shape and torch.equal(given[0], ids)
-            if found or not same:
+            if seen or not same:
                 return None
-            found.append(True)
+            seen.append(True)
             return change(gave)
 
         handles = [m.register_forward_hook(hook) for m in known if isinstance(m, nn.Embedding)]
@@ -97,7 +97,7 @@ class Source:
         finally:
             for handle in handles:
                 handle.remove()
-        if not found:
+        if not seen:
             raise ModelError(
                 f"expected a model that looks up the token indices in an nn.Embedding, got {classifier.name}, which "
                 "does not; give it floating-point inputs, such as the embeddings themselves"

@@ -93,7 +93,7 @@ class UABackprop:
         by_class = [merging.added(uncertainty.by_class(problem.logits, kind), stay) for kind in kinds]
         parts = [uncertainty.by_logit(logits, part, self.tau1) for part in by_class]
         shares = torch.stack(parts, 1) / len(logits)
-        found = []
+        by_member = []
         for member, share in zip(problem.members, shares, strict=True):
             keep = paths.keeper(self.path, self._module(member.network().module))
             if self.path == "smoothgrad":
@@ -101,8 +101,8 @@ class UABackprop:
             else:
                 with forward(member, problem.x, problem.source, unchanged, keep) as run:
                     flat = _blocks(share, lambda part, run=run: self._maps(run, places, stay, part), places, self.tau2)  # type: ignore[misc]
-            found.append(flat.unflatten(2, places.shape))
-        return torch.stack(found, 1)
+            by_member.append(flat.unflatten(2, places.shape))
+        return torch.stack(by_member, 1)
 
     def _gradients(self, run: Run, places: Places, stay: Tensor | None, part: slice) -> Tensor:
         """What the path's reader makes of these logits, [K, N, ...]."""
@@ -112,16 +112,16 @@ class UABackprop:
 
     def _maps(self, run: Run, places: Places, stay: Tensor | None, part: slice) -> Tensor:
         """Maps of these logits, [K, N, *places]."""
-        found = self._gradients(run, places, stay, part)
-        return places.mean(found.abs()) if self.path == "gradient" else found
+        maps = self._gradients(run, places, stay, part)
+        return places.mean(maps.abs()) if self.path == "gradient" else maps
 
     def _smooth(self, problem: Problem, member: Member, share: Tensor, stay: Tensor | None) -> Tensor:
         """Maps of the gradient's mean over noisy copies, weighted and added up."""
         places, sums = problem.places, list[Tensor]()
         for copy in range(self.copies):
             with forward(member, problem.x, problem.source, noisy(self.noise, self.seed, copy)) as run:
-                found = [self._gradients(run, places, stay, part) / self.copies for part in _parts(share.shape[2])]
-            sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
+                gradients = [self._gradients(run, places, stay, part) / self.copies for part in _parts(share.shape[2])]
+            sums = [a + b for a, b in zip(sums, gradients, strict=True)] if sums else gradients
         return _blocks(share, lambda part: places.mean(sums[part.start // CLASSES_AT_ONCE].abs()), places, self.tau2)
 
     def _module(self, root: nn.Module | None) -> nn.Module | None:
@@ -154,7 +154,7 @@ def _blocks(share: Tensor, maps: Callable[[slice], Tensor], places: Places, tau2
         with torch.autocast(m.device.type, enabled=False):  # which would take the product in half precision
             shares = places.shares(m, tau2)
             weights = relative[:, :, part].transpose(1, 2).to(shares.device) / shares.sum(2, dtype=torch.float64)
-            found = torch.einsum("ukn,knp->unp", weights.to(shares.dtype), shares).to(torch.float64)
-        total = found if total is None else total + found
+            block = torch.einsum("ukn,knp->unp", weights.to(shares.dtype), shares).to(torch.float64)
+        total = block if total is None else total + block
     assert total is not None
     return total * whole.to(total.device)

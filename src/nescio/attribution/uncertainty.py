@@ -37,12 +37,12 @@ def kinds(of: object) -> tuple[str, ...]:
         return (of,)
     if not isinstance(of, Iterable):
         raise InputError(f"expected of= to be one of {', '.join(map(repr, KINDS))}, or several of them, got {of!r}")
-    found = list(of)
-    if not found:
+    named = list(of)
+    if not named:
         raise InputError("expected of= to name at least one kind of uncertainty, got none")
-    for one in found:
+    for one in named:
         _check_name(one)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(named))
 
 
 def check_kind(of: object, members: int) -> None:

@@ -119,12 +119,12 @@ class Audit:
 
     def text(self, most: int | None = None) -> str:
         """The table in plain words; most: of so many directions, those first along which it is the most certain."""
-        found = self.sentences()
-        shown = list(found.items())[:most]
+        sentences = self.sentences()
+        shown = list(sentences.items())[:most]
         width = max(len(name) for name, _ in shown)
         lines = [*self.summary(), "", *(f"{name:<{width}}  {sentence}" for name, sentence in shown)]
-        if len(shown) < len(found):
-            lines.append(f"… and {len(found) - len(shown)} more directions.")
+        if len(shown) < len(sentences):
+            lines.append(f"… and {len(sentences) - len(shown)} more directions.")
         return "\n".join(lines)
 
     __str__ = text
@@ -238,8 +238,8 @@ def audit(
     if rest:
         points = torch.stack([every + alpha * d for alpha in distances]).flatten(0, 1)
         inputs_of = [part.to(torch.float32 if single else torch.float64) for part in points.split(batch)]
-        found = _measured(source, inputs_of, rest, fit, output, single, rays is None, progress)
-        measured = {name: values.view(len(distances), len(ways), -1) for name, values in found.items()}
+        values_by_score = _measured(source, inputs_of, rest, fit, output, single, rays is None, progress)
+        measured = {name: values.view(len(distances), len(ways), -1) for name, values in values_by_score.items()}
     sure, answers, sure_from = _certainty(rays, measured, len(ways), distances)
     curves = {
         name: _read(measured[name], name, within, distances)
@@ -289,16 +289,16 @@ def _measured(
     made = [name for name in names if name in SCORES and (name not in ("max_probability", "entropy") or not single)]
     if made and single:
         raise InputError(f"expected several models or a posterior for {', '.join(made)}, got one model")
-    found: dict[str, Tensor] = {}
+    values: dict[str, Tensor] = {}
     if made or probabilities:
         p = (Deterministic(source, output=output) if single else source).predict(batches, progress=progress)
-        found["confidence"], found["class"] = p.mean(0).max(-1)
+        values["confidence"], values["class"] = p.mean(0).max(-1)
         kinds = decompose(p)
-        found |= {name: getattr(kinds, SCORES[name]) for name in made}
+        values |= {name: getattr(kinds, SCORES[name]) for name in made}
     other = [name for name in names if name not in made]
     if other:
-        found |= measure(source, batches, other, fit=fit, output=output if single else None, progress=progress)
-    return found
+        values |= measure(source, batches, other, fit=fit, output=output if single else None, progress=progress)
+    return values
 
 
 def _certainty(

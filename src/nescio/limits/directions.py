@@ -45,19 +45,19 @@ def directions(
         raise InputError("expected data that differ, got inputs that are all the same; give more of them")
     deviation = torch.where(deviation > 0, deviation, deviation.mean())
     random = torch.Generator().manual_seed(seed)
-    found: dict[str, Tensor] = {}
+    named: dict[str, Tensor] = {}
     if "features" in which:
-        found |= _features(deviation, starts, names, features)
+        named |= _features(deviation, starts, names, features)
     if "random" in which:
         for at in range(count):
             u = torch.randn(flat.shape[1], dtype=torch.float64, generator=random)
-            found[f"random {at + 1}"] = _scaled((deviation * u).view(starts.shape[1:]).expand_as(starts), deviation)
+            named[f"random {at + 1}"] = _scaled((deviation * u).view(starts.shape[1:]).expand_as(starts), deviation)
     if "towards" in which:
         others = torch.randperm(len(flat), generator=random)[:count].tolist()
-        found |= {f"towards input {at}": _scaled(data[at] - starts, deviation) for at in others}
+        named |= {f"towards input {at}": _scaled(data[at] - starts, deviation) for at in others}
     if "away" in which:
-        found["away from the mean"] = _scaled(starts - mean.view(starts.shape[1:]), deviation)
-    return found
+        named["away from the mean"] = _scaled(starts - mean.view(starts.shape[1:]), deviation)
+    return named
 
 
 def _features(deviation: Tensor, starts: Tensor, names: Sequence[str] | None, most: int) -> dict[str, Tensor]:
@@ -67,14 +67,14 @@ def _features(deviation: Tensor, starts: Tensor, names: Sequence[str] | None, mo
     if names is not None and len(set(names)) < len(names):
         raise InputError("expected names of features that differ, got one twice")
     chosen = deviation.argsort(descending=True, stable=True)[:most].sort().values.tolist()
-    found = {}
+    directions = {}
     for at in chosen:
         d = torch.zeros_like(deviation)
         d[at] = deviation[at]
         name = f"feature {at}" if names is None else names[at]
         for sign, word in ((1.0, "+"), (-1.0, "-")):
-            found[f"{name} {word}"] = (sign * d).view(starts.shape[1:]).expand_as(starts)
-    return found
+            directions[f"{name} {word}"] = (sign * d).view(starts.shape[1:]).expand_as(starts)
+    return directions
 
 
 def _scaled(d: Tensor, deviation: Tensor) -> Tensor:

@@ -30,8 +30,8 @@ class Member:
 
     def paths(self, x: Tensor, d: Tensor, most: int, done: Callable[[int], object] = int) -> list[Path]:
         """The logits along each ray; `done` hears of faces as they are crossed."""
-        found = walk(self.network, x, d, most, done)
-        return [Path(p.breakpoints, p.logits * self.scale + self.shift, p.slope * self.scale) for p in found]
+        paths = walk(self.network, x, d, most, done)
+        return [Path(p.breakpoints, p.logits * self.scale + self.shift, p.slope * self.scale) for p in paths]
 
     def work(self, x: Tensor, d: Tensor) -> float:
         """About how many numbers a ray from this input asks for: a pass for each of its pieces."""
@@ -45,9 +45,9 @@ class Member:
         return float(sum(pieces)) * self.network.numbers
 
 
-def check_work(found: list[Member], x: Tensor, d: Tensor) -> None:
+def check_work(networks: list[Member], x: Tensor, d: Tensor) -> None:
     """Raise a ModelError where the rays ``[N, ...]`` would take more than a few minutes."""
-    work = sum(member.work(x[:1], d[:1]) for member in found)
+    work = sum(member.work(x[:1], d[:1]) for member in networks)
     if work * len(x) > _MOST_WORK:
         fewer = f"walk at most {int(_MOST_WORK / work):,} rays" if work < _MOST_WORK else "walk a smaller network"
         raise ModelError(
@@ -63,12 +63,12 @@ def members(model: Any, output: str | None = None) -> list[Member]:
             raise InputError("expected at least one model, got an empty list")
         return [Member(Network(one, output)) for one in model]
     if isinstance(model, Temperature):
-        found = members(model.base)
+        base = members(model.base)
         if model.scale is not None and model.shift is not None:
             scale, shift = model.scale.double(), model.shift.double()
-            return [replace(m, scale=m.scale * scale, shift=m.shift * scale + shift) for m in found]
+            return [replace(m, scale=m.scale * scale, shift=m.shift * scale + shift) for m in base]
         t = model._fitted()
-        return [replace(m, scale=m.scale / t, shift=m.shift / t) for m in found]
+        return [replace(m, scale=m.scale / t, shift=m.shift / t) for m in base]
     if isinstance(model, DeepEnsemble | Deterministic):
         return [Member(Network(one)) for one in model.classifiers]
     if isinstance(model, PosteriorBase) or (isinstance(model, Posterior) and not callable(model)):

@@ -205,15 +205,15 @@ class Pass:
         def shaped() -> Any:
             return func(raw, *args[1:], **kwargs) if args else func(**(kwargs | {"input": raw}))
 
-        found = shaped()
-        parts = found if isinstance(found, tuple | list) else (found,)
+        result = shaped()
+        parts = result if isinstance(result, tuple | list) else (result,)
         if any(part.shape[:1] != raw.shape[:1] for part in parts):
             raise rules.NotLinear(moved)
         if parts[0].untyped_storage().data_ptr() == raw.untyped_storage().data_ptr():
             wrapped = tuple(self.wrap(part, given.source) for part in parts)
         else:
             wrapped = (self.operation(lambda rows: shaped() if rows is None else shaped()[rows], [given]),)
-        return wrapped if isinstance(found, tuple | list) else wrapped[0]
+        return wrapped if isinstance(result, tuple | list) else wrapped[0]
 
 
 @dataclass
@@ -316,10 +316,10 @@ def _joined(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 def _find(args: Any, kwargs: Any) -> list[Tracked]:
     """All tracked tensors among the arguments, also in lists."""
-    found: list[Tracked] = []
+    tracked: list[Tracked] = []
     for value in (*args, *kwargs.values()):
         if isinstance(value, Tracked):
-            found.append(value)
+            tracked.append(value)
         elif isinstance(value, tuple | list):
-            found += [item for item in value if isinstance(item, Tracked)]
-    return found
+            tracked += [item for item in value if isinstance(item, Tracked)]
+    return tracked

@@ -138,10 +138,10 @@ class Elementwise(Site):
 
     def _piece(self, table: Sequence[float | Tensor]) -> Tensor:
         """The entry of the table for the piece that each number is on, ``[N, U]``."""
-        found = self._spread(table[0])
+        values = self._spread(table[0])
         for j in range(len(self.knots)):
-            found = torch.where(self.sign[:, j] > 0, self._spread(table[j + 1]), found)
-        return found
+            values = torch.where(self.sign[:, j] > 0, self._spread(table[j + 1]), values)
+        return values
 
     def _spread(self, entry: float | Tensor) -> Tensor:
         """A number, or one for each channel, for each of the U places."""

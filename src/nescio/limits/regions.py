@@ -84,10 +84,10 @@ class Region:
         return self.reach(direction).isinf()
 
     def _margins(self) -> Tensor:
-        found: list[Tensor] = []
+        margins: list[Tensor] = []
         with self.network.working():
-            self.network.values(self.sites, self.x, lambda site, h: found.append(site.measure(h, True)[0]))
-        return torch.cat(found, 1).clamp(min=0.0) if found else self.x.new_zeros(len(self.x), 0)
+            self.network.values(self.sites, self.x, lambda site, h: margins.append(site.measure(h, True)[0]))
+        return torch.cat(margins, 1).clamp(min=0.0) if margins else self.x.new_zeros(len(self.x), 0)
 
 
 def region(model: Any, x: Any, *, output: str | None = None) -> Region:
@@ -147,9 +147,9 @@ def _unit_passes(
         units = torch.zeros(min(step, size - start), size, dtype=torch.float64, device=x.device)
         units[:, start : start + step].fill_diagonal_(1.0)
         tangents = units.view(-1, 1, *x.shape[1:]).expand(-1, len(x), *x.shape[1:])
-        found: list[Tensor] = []
-        z = network.rates(sites, tangents, lambda site, h, found=found: found.append(site.measure(h, False)))  # type: ignore[misc]
+        rates: list[Tensor] = []
+        z = network.rates(sites, tangents, lambda site, h, rates=rates: rates.append(site.measure(h, False)))  # type: ignore[misc]
         if rows is not None:
             rows.append(z)
-        if found:
-            take(torch.cat(found, 2))
+        if rates:
+            take(torch.cat(rates, 2))

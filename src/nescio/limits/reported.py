@@ -22,15 +22,15 @@ def reported(model: Any, x: Tensor, names: Sequence[str] | None = None, seed: in
     kinds = ("features", "random", "towards", "away") if x[0].numel() <= SMALL else ("random", "towards", "away")
     settings: dict[str, Any] = {"starts": STARTS, "count": COUNT, "features": FEATURES, "radius": RADIUS, "seed": seed}
     try:
-        found = audit(model, x, kinds, names=names, batch=64, **settings)
+        table = audit(model, x, kinds, names=names, batch=64, **settings)
     except NescioError as error:
         return {"left_out": str(error)}
     return {
-        "rows": [asdict(row) | {"values": list(row.values)} for row in found.rows],
-        "distances": list(found.distances),
-        "starts": found.starts,
-        "sentences": found.sentences(),
-        "summary": found.summary(),
-        "measured_because": found.reason,
+        "rows": [asdict(row) | {"values": list(row.values)} for row in table.rows],
+        "distances": list(table.distances),
+        "starts": table.starts,
+        "sentences": table.sentences(),
+        "summary": table.summary(),
+        "measured_because": table.reason,
         "settings": settings | {"directions": list(kinds), "inputs": len(x)},
     }

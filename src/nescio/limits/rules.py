@@ -292,12 +292,12 @@ def _windows(size: int, kernel: int, stride: int, padding: int, dilation: int, c
 
 def _grid(lines: list[Tensor], shape: torch.Size) -> Tensor:
     """Windows in one or more dimensions from those along each: positions in the flattened picture ``[L, K]``."""
-    found = lines[0]
+    indices = lines[0]
     for line, extent in zip(lines[1:], shape[1:], strict=True):
-        inside = (found >= 0)[:, None, :, None] & (line >= 0)[None, :, None, :]
-        places = found[:, None, :, None] * extent + line[None, :, None, :]
-        found = torch.where(inside, places, -1).flatten(2).flatten(0, 1)
-    return found
+        inside = (indices >= 0)[:, None, :, None] & (line >= 0)[None, :, None, :]
+        places = indices[:, None, :, None] * extent + line[None, :, None, :]
+        indices = torch.where(inside, places, -1).flatten(2).flatten(0, 1)
+    return indices
 
 
 RULES: dict[str, Rule] = {

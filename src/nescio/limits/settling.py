@@ -64,8 +64,8 @@ def settled(paths: list[Path], limit: Tensor, tied: Tensor, score: str, within: 
 
 
 def _value(p: Tensor, score: str) -> Tensor:
-    found: Tensor = getattr(decompose(p), SCORES[score])
-    return found
+    value: Tensor = getattr(decompose(p), SCORES[score])
+    return value
 
 
 def _share(score: str, within: float, classes: int) -> float:
@@ -89,7 +89,7 @@ def _share(score: str, within: float, classes: int) -> float:
 def _tail(paths: list[Path], tied: Tensor, last: float, share: float) -> float:
     """The α ≥ `last` behind which every network gives less than this share to classes outside its limit."""
     wanted = math.log(share) - math.log1p(-share)
-    found = last
+    alpha = last
     for path, ties in zip(paths, tied, strict=True):
         z = path.at(torch.tensor([last], dtype=torch.float64))[0]
         if bool(ties.all()):
@@ -98,5 +98,5 @@ def _tail(paths: list[Path], tied: Tensor, last: float, share: float) -> float:
         gap = path.slope[ties].mean() - path.slope[~ties]  # > 0
         # log Σ exp(z_c − gap_c t) falls with t at least as fast as its slowest term
         odds = float(z[~ties].logsumexp(0) - top)
-        found = max(found, last + (odds - wanted) / float(gap.min()))
-    return found
+        alpha = max(alpha, last + (odds - wanted) / float(gap.min()))
+    return alpha

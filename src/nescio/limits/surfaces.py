@@ -98,13 +98,13 @@ def surface(
     for places in grid.split(batch):
         x = inputs_at(places).requires_grad_(True)
         with torch.enable_grad():
-            found = _checked(score(x), len(places))
-            if found.requires_grad:
-                (slope,) = torch.autograd.grad(found.sum(), x)
+            scores = _checked(score(x), len(places))
+            if scores.requires_grad:
+                (slope,) = torch.autograd.grad(scores.sum(), x)
                 slopes.append(slope.double().flatten(1).norm(dim=1).cpu())
             else:
                 exact = False
-        values.append(found.detach())
+        values.append(scores.detach())
     if not exact:
         slopes = [_differences(score, inputs_at, places, basis, (xlim, ylim), dtype) for places in grid.split(batch)]
     return Surface(u, v, torch.cat(values).view(n, n), torch.cat(slopes).view(n, n), exact)
@@ -163,10 +163,10 @@ def _plane(points: Any) -> tuple[Tensor, Tensor, Tensor]:
     return given[0], first, second
 
 
-def _checked(found: Any, count: int) -> Tensor:
-    if not isinstance(found, Tensor) or found.shape != (count,):
-        raise InputError(f"expected the score to give one number for each of {count} inputs, got {describe(found)}")
-    return found.double().cpu()
+def _checked(scores: Any, count: int) -> Tensor:
+    if not isinstance(scores, Tensor) or scores.shape != (count,):
+        raise InputError(f"expected the score to give one number for each of {count} inputs, got {describe(scores)}")
+    return scores.double().cpu()
 
 
 def _differences(score: Any, inputs_at: Any, places: Tensor, basis: Tensor, limits: Any, dtype: torch.dtype) -> Tensor:

@@ -129,11 +129,11 @@ class _Walk:
         parts: list[Tensor] = []
         x = self.x + self.alpha.view(-1, *[1] * (self.x.ndim - 1)) * self.d
         self.logits = self.network.values(self.sites, x, lambda site, h: parts.append(site.measure(h, True)[0]))
-        found = torch.cat([self.x.new_zeros(len(x), 0), *parts], 1).clamp_(min=0.0)
+        margins = torch.cat([self.x.new_zeros(len(x), 0), *parts], 1).clamp_(min=0.0)
         self.sizes = [part.shape[1] for part in parts]
         self.firsts = [0, *accumulate(self.sizes)]
-        self.margins = found if first else found.masked_fill_(self.margins == 0, 0.0)
-        self.rates, self.noise = torch.zeros_like(found), torch.zeros_like(found)
+        self.margins = margins if first else margins.masked_fill_(self.margins == 0, 0.0)
+        self.rates, self.noise = torch.zeros_like(margins), torch.zeros_like(margins)
         self.tape_down()
 
     def tape_down(self) -> None:
@@ -184,9 +184,9 @@ class _Walk:
         counts = torch.bincount(ray).tolist()
         alphas = torch.cat([alpha for _, alpha, _ in self.steps])[order].cpu().split(counts)
         logits = torch.cat([z for _, _, z in self.steps])[order].cpu().split(counts)
-        found = []
+        paths = []
         for a, z, slope in zip(alphas, logits, self.ends.cpu(), strict=True):
             apart = torch.ones(len(a), dtype=torch.bool)
             apart[1:] = a[1:] - a[:-1] > ROUND_OFF * a[1:]
-            found.append(Path(a[apart][1:], z[apart], slope))
-        return found
+            paths.append(Path(a[apart][1:], z[apart], slope))
+        return paths

@@ -54,10 +54,10 @@ def trend(row: AuditRow) -> str:
 
 
 def _by_direction(rows: Sequence[AuditRow]) -> dict[str, list[AuditRow]]:
-    found: dict[str, list[AuditRow]] = {}
+    by_direction: dict[str, list[AuditRow]] = {}
     for row in rows:
-        found.setdefault(row.direction, []).append(row)
-    return found
+        by_direction.setdefault(row.direction, []).append(row)
+    return by_direction
 
 
 def _sentence(rows: Sequence[AuditRow], starts: int, proven: bool) -> str:

@@ -1,7 +1,7 @@
 """Acting on doubt: what an uncertainty map can be used for once `nescio.explain` has made it.
 
-    found = nescio.mitigate.without(posterior, x, maps, share=0.05, by="inpaint")   # no training: before, after
-    print(found.improved(y))
+    result = nescio.mitigate.without(posterior, x, maps, share=0.05, by="inpaint")   # no training: before, after
+    print(result.improved(y))
     better = nescio.mitigate.retrain(factory, (x, y), maps, recipe=recipe)          # the maps as attention
     plain = nescio.mitigate.retrain(factory, (x, y), None, recipe=recipe)           # the same without attention
     nescio.evaluate.nll(better.predict(test, test_maps)[0], labels)

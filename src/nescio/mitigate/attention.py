@@ -139,14 +139,14 @@ class Attended(nn.Module):
 
         handle = self._module().register_forward_hook(weigh)
         try:
-            found = self.network(x)
+            output = self.network(x)
         finally:
             handle.remove()
         if heard <= (self._call or 0):
             raise ModelError(
                 f"expected the layer {self.layer!r} to be called in every pass, got one without it; name another module"
             )
-        return found
+        return output
 
     def prepare(self, x: Tensor) -> Attended:
         """Find the features by a pass over one of the pictures, where that was not done yet; returns itself."""

@@ -129,5 +129,5 @@ def _beside(pixels: Tensor, wide: int, size: int) -> tuple[Tensor, Tensor]:
     """The pixels above, below, left and right, [N, 4, K], and whether they are there; 0 where not."""
     column = pixels % wide
     there = torch.stack([pixels >= wide, pixels + wide < size, column > 0, column < wide - 1], 1)
-    found = torch.stack([pixels - wide, pixels + wide, pixels - 1, pixels + 1], 1)
-    return torch.where(there, found, 0), there
+    neighbours = torch.stack([pixels - wide, pixels + wide, pixels - 1, pixels + 1], 1)
+    return torch.where(there, neighbours, 0), there

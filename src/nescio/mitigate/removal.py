@@ -240,12 +240,12 @@ def _mask(maps: Any, x: Tensor, share: float | None, threshold: float | None) ->
         return mask, "a given mask"
     if share is not None and threshold is not None:
         raise InputError(f"expected share= or threshold=, got both ({share!r} and {threshold!r})")
-    found = as_maps(maps, x)
+    numbers = as_maps(maps, x)
     if threshold is not None:
         number("threshold", threshold, above=0, at_most=1)
-        low, high = found.amin((1, 2), keepdim=True), found.amax((1, 2), keepdim=True)
-        reach = (high - low).clamp(min=torch.finfo(found.dtype).tiny)  # a flat map has no pixel that stands out
-        return (found - low) / reach >= threshold, f"pixels from {threshold:g} of the highest attribution"
+        low, high = numbers.amin((1, 2), keepdim=True), numbers.amax((1, 2), keepdim=True)
+        reach = (high - low).clamp(min=torch.finfo(numbers.dtype).tiny)  # a flat map has no pixel that stands out
+        return (numbers - low) / reach >= threshold, f"pixels from {threshold:g} of the highest attribution"
     share = 0.05 if share is None else number("share", share)
     size = x.shape[2:].numel()
     pixels = math.floor(share * size + 0.5)
@@ -254,9 +254,9 @@ def _mask(maps: Any, x: Tensor, share: float | None, threshold: float | None) ->
             f"expected share= above 0 and at most 1, and at least one of {size} pixels, got {share!r}, which is "
             f"{pixels}; take another share"
         )
-    order = found.flatten(1).argsort(dim=1, descending=True, stable=True)[:, :pixels]
+    order = numbers.flatten(1).argsort(dim=1, descending=True, stable=True)[:, :pixels]
     mask = torch.zeros(len(x), size, dtype=torch.bool).scatter_(1, order, True)
-    return mask.view_as(found), f"the {pixels} of {size} pixels with the highest attribution"
+    return mask.view_as(numbers), f"the {pixels} of {size} pixels with the highest attribution"
 
 
 def _filled(x: Tensor, mask: Tensor, by: Any, sigma: float) -> tuple[Tensor, str]:

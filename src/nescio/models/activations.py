@@ -59,7 +59,7 @@ def depths(classifier: Classifier, x: Inputs, most: int = MOST) -> tuple[Depth, 
     calls, logits = _calls(classifier, x, modules)
     pieces = _pieces(classifier.module, modules, {call.name for call in calls})
     count = inputs.size(x)
-    found: list[Depth] = []
+    candidates: list[Depth] = []
     seen = {(logits.data_ptr(), logits.numel())}
     often = [call.name for call in calls]
     for call in calls:
@@ -70,10 +70,10 @@ def depths(classifier: Classifier, x: Inputs, most: int = MOST) -> tuple[Depth, 
         axis = _channel_axis(call)
         fair = call.value.ndim >= 2 and len(call.value) == count and call.value.is_floating_point()
         if fair and 2 <= call.value.shape[axis] <= WIDEST:
-            found.append(Depth(call.name, axis))
-    if len(found) <= most:
-        return tuple(found)
-    return tuple(found[round(i * (len(found) - 1) / (most - 1))] for i in range(most))
+            candidates.append(Depth(call.name, axis))
+    if len(candidates) <= most:
+        return tuple(candidates)
+    return tuple(candidates[round(i * (len(candidates) - 1) / (most - 1))] for i in range(most))
 
 
 @contextmanager
@@ -82,13 +82,13 @@ def summaries(classifier: Classifier, places: Sequence[Depth], x: Inputs) -> Ite
 
     A depth without a name is the input itself.
     """
-    found: dict[Depth, Tensor] = {}
+    by_depth: dict[Depth, Tensor] = {}
     modules = {} if classifier.module is None else dict(named_modules(classifier.module))
     mask = x.get("attention_mask") if isinstance(x, Mapping) else None
 
     def note(depth: Depth) -> Callable[..., None]:
         def hook(_: nn.Module, __: Any, gave: Any) -> None:
-            found[depth] = statistics(_tensor(gave), depth.axis, mask)
+            by_depth[depth] = statistics(_tensor(gave), depth.axis, mask)
 
         return hook
 
@@ -97,7 +97,7 @@ def summaries(classifier: Classifier, places: Sequence[Depth], x: Inputs) -> Ite
         for depth in places:
             if depth.layer == "":
                 value = inputs.tensors(x)[0]
-                found[depth] = statistics(value, depth.axis)
+                by_depth[depth] = statistics(value, depth.axis)
                 continue
             if depth.layer not in modules:
                 raise ModelError(
@@ -105,7 +105,7 @@ def summaries(classifier: Classifier, places: Sequence[Depth], x: Inputs) -> Ite
                 )
             handles.append(modules[depth.layer].register_forward_hook(note(depth)))
         with eager():  # compiled code would pass the hooks by
-            yield found
+            yield by_depth
     finally:
         for handle in handles:
             handle.remove()

@@ -91,14 +91,14 @@ def pick(output: object, item: int | str | None = None) -> Tensor:
 
 
 def _item(output: object, item: int | str) -> Tensor:
-    found: object = None
+    picked: object = None
     if isinstance(item, str):
-        found = output.get(item) if isinstance(output, Mapping) else getattr(output, item, None)
+        picked = output.get(item) if isinstance(output, Mapping) else getattr(output, item, None)
     elif isinstance(output, tuple | list) and -len(output) <= item < len(output):
-        found = output[item]
-    if not isinstance(found, Tensor):
+        picked = output[item]
+    if not isinstance(picked, Tensor):
         raise ModelError(f"expected the model to return a tensor at item={item!r}, got {describe(output)}")
-    return found
+    return picked
 
 
 def rivals(output: object, count: int) -> list[int]:

@@ -133,9 +133,9 @@ def chunked(x: Inputs, step: Callable[[Inputs], Tensor], moved: Callable[[int], 
     """
 
     def part(start: int, stop: int) -> Tensor:
-        found = step(inputs.take(x, slice(start, stop))).to("cpu", torch.float64)
+        logits = step(inputs.take(x, slice(start, stop))).to("cpu", torch.float64)
         moved(stop - start)
-        return found
+        return logits
 
     return torch.cat(in_chunks(inputs.size(x), at_once(x, None), part), dim=-2)
 

@@ -214,9 +214,9 @@ class Laplace(PosteriorBase):
     def _layer_module(self) -> nn.Linear:
         module = self.classifiers[0].module
         assert module is not None
-        found = dict(named_modules(module))[self._layer]
-        assert isinstance(found, nn.Linear)
-        return found
+        layer = dict(named_modules(module))[self._layer]
+        assert isinstance(layer, nn.Linear)
+        return layer
 
     def _layer_norm(self) -> float:
         """‖θ‖² of the weights that multiply, which in a parametrised layer are not its parameters."""
@@ -268,7 +268,7 @@ class Laplace(PosteriorBase):
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         curvature = self._fitted()
         own = {"kind": self.kind, "prior": self.prior, "samples": self.samples, "seed": self.seed, "link": self.link}
-        found = {
+        fitted = {
             "precision": self.precision,
             "log_likelihood": self.log_likelihood,
             "square_norm": self._square_norm,
@@ -280,22 +280,22 @@ class Laplace(PosteriorBase):
             "values": curvature.values,
             **{name: t for name in _BASES if (t := getattr(curvature, name)) is not None},
         }
-        return {"model": about(self.classifiers[0]), "own": own, "found": found}, held
+        return {"model": about(self.classifiers[0]), "own": own, "found": fitted}, held
 
     @classmethod
     def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
-        made, found = cls(same(model, settings["model"]), **settings["own"]), settings["found"]
-        outputs, width = found["shape"]
+        posterior, fitted = cls(same(model, settings["model"]), **settings["own"]), settings["found"]
+        outputs, width = fitted["shape"]
         sizes = {"inner": width, "outer": outputs, "joint": outputs * width}
         bases = [("inner", "outer"), ("joint",), ()]
         names = next((names for names in bases if set(names) == tensors.keys() - {"values"}), ())
         check_tensors(tensors, {"values": (outputs, width), **{name: (sizes[name], sizes[name]) for name in names}})
-        made._curvature = Curvature(**tensors)
-        made.precision = number("precision", found["precision"], above=0.0)
-        made.log_likelihood = number("log_likelihood", found["log_likelihood"])
-        made._square_norm = number("square_norm", found["square_norm"])
-        made._layer, made._bias = found["layer"], found["bias"]
-        return made
+        posterior._curvature = Curvature(**tensors)
+        posterior.precision = number("precision", fitted["precision"], above=0.0)
+        posterior.log_likelihood = number("log_likelihood", fitted["log_likelihood"])
+        posterior._square_norm = number("square_norm", fitted["square_norm"])
+        posterior._layer, posterior._bias = fitted["layer"], fitted["bias"]
+        return posterior
 
 
 _BASES = ("inner", "outer", "joint")

@@ -143,8 +143,8 @@ class Curvature:
         """The variance of each output at features ``[N, D]`` for each of K precisions: ``[K, N, O]``."""
         if self.joint is None:
             square = (h if self.inner is None else h @ self.inner).square()
-            found = torch.stack([square @ (self.values + delta).reciprocal().T for delta in precisions])
-            return found if self.outer is None else found @ self.outer.T.square()
+            variance = torch.stack([square @ (self.values + delta).reciprocal().T for delta in precisions])
+            return variance if self.outer is None else variance @ self.outer.T.square()
         outputs, width = self.values.shape
         inverse = (self.values.reshape(-1, 1) + precisions).reciprocal()
         basis = self.joint.view(outputs, width, -1)
@@ -160,10 +160,10 @@ class Curvature:
             outer = torch.eye(outputs, dtype=torch.float64) if self.outer is None else self.outer
             inner = torch.eye(width, dtype=torch.float64) if self.inner is None else self.inner
             basis = torch.kron(outer, inner)
-        found = (basis / (self.values.flatten() + precision)) @ basis.T
+        covariance = (basis / (self.values.flatten() + precision)) @ basis.T
         place = torch.arange(outputs * width).view(outputs, width)
         order = torch.cat([place[:, :-1].flatten(), place[:, -1]]) if bias else place.flatten()
-        return found[order][:, order]
+        return covariance[order][:, order]
 
 
 def lowest(grid: Tensor, loss: Tensor) -> float:

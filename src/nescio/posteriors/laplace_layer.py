@@ -66,11 +66,11 @@ def check_last(
 ) -> None:
     """Raise a ModelError unless the logits are what this layer makes of the features; otherwise: what else to do."""
     wanted = "expected the logits to be the output of the last nn.Linear that the model calls"
-    found = f"'{name}' ({layer.in_features} to {layer.out_features})"
+    layer_name = f"'{name}' ({layer.in_features} to {layer.out_features})"
     outputs = layer.out_features
     if h.ndim != 2 or len(h) != len(z) or outputs not in (z.shape[1], z.shape[1] - (z.shape[1] == 2)):
         raise ModelError(
-            f"{wanted}, got {found} with {describe(h)} as its input, for logits of shape {list(z.shape)}; end the "
+            f"{wanted}, got {layer_name} with {describe(h)} as its input, for logits of shape {list(z.shape)}; end the "
             f"model in a linear layer with one output for each class, or {otherwise}"
         )
     with torch.no_grad():
@@ -79,6 +79,6 @@ def check_last(
     expected = padded(made, z)
     if float((expected - z).abs().max()) > _ROUND_OFF.get(dtype, 5e-2) * max(1e-30, float(z.abs().max())):
         raise ModelError(
-            f"{wanted}, but the logits are not what {found} gives: the model goes on after it; return its output as "
-            f"it is, or {otherwise}"
+            f"{wanted}, but the logits are not what {layer_name} gives: the model goes on after it; return its output "
+            f"as it is, or {otherwise}"
         )

@@ -23,7 +23,7 @@ def prior(classifier: Classifier, std: float | None = None) -> dict[str, tuple[T
     if std is not None:
         number("prior_std", std, above=0)
     places = parameter_places(classifier.module)
-    found: dict[str, tuple[Tensor, float]] = {}
+    priors: dict[str, tuple[Tensor, float]] = {}
     for name, parameter in classifier.parameters().items():
         if not parameter.requires_grad:
             continue
@@ -31,10 +31,10 @@ def prior(classifier: Classifier, std: float | None = None) -> dict[str, tuple[T
         beside = owner._parameters.get("weight")
         matrix = parameter if parameter.ndim >= 2 else beside
         if matrix is None or matrix.ndim < 2:
-            found[name] = (parameter.detach().clone(), 1.0 if std is None else std)
+            priors[name] = (parameter.detach().clone(), 1.0 if std is None else std)
         else:
             fan_in = matrix.numel() // matrix.shape[0]
-            found[name] = (parameter.detach().new_zeros(parameter.shape), (2 / fan_in) ** 0.5 if std is None else std)
-    if not found:
+            priors[name] = (parameter.detach().new_zeros(parameter.shape), (2 / fan_in) ** 0.5 if std is None else std)
+    if not priors:
         raise ModelError("expected weights to train, but all are frozen; call model.requires_grad_(True) first")
-    return found
+    return priors

@@ -68,11 +68,11 @@ class SampledWeights(PosteriorBase):
         return drawn
 
     def _logits(self, x: Inputs) -> Tensor:
-        found = []
+        logits = []
         for sample in range(self.samples):
             self._enter(sample)
-            found.append(self.classifiers[0].functional(self.weights(sample), x))
-        return torch.stack(found)
+            logits.append(self.classifiers[0].functional(self.weights(sample), x))
+        return torch.stack(logits)
 
 
 def copied(model: Any, seed: int) -> nn.Module:

@@ -137,11 +137,11 @@ def about(classifier: Classifier) -> dict[str, Any]:
 def same(model: Any, settings: Mapping[str, Any]) -> Classifier:
     """The model as a Classifier; a ModelError where its weights are not those that `about` saw."""
     classifier = Classifier.of(model, settings["output"])
-    found = fingerprint(classifier)
-    if found != settings["weights"]:
+    own = fingerprint(classifier)
+    if own != settings["weights"]:
         raise ModelError(
             f"expected the model that this was saved with, got {classifier.name} with other weights "
-            f"({found} in place of {settings['weights']}); load its own weights into it first"
+            f"({own} in place of {settings['weights']}); load its own weights into it first"
         )
     return classifier
 

@@ -76,9 +76,9 @@ class SWAG(SampledWeights):
                 f"{len(variances)} variances and {len(deviations)} deviations of {self.rank} epochs"
             )
         self.variances, self.deviations = self._by_name(variances), self._by_name(deviations, self.rank)
-        found = {} if statistics is None else statistics
-        check_tensors(found, {name: (self.samples, *b.shape) for name, b in self._buffers().items()} if found else {})
-        self.statistics = {name: value.detach().cpu() for name, value in found.items()}
+        given = {} if statistics is None else statistics
+        check_tensors(given, {name: (self.samples, *b.shape) for name, b in self._buffers().items()} if given else {})
+        self.statistics = {name: value.detach().cpu() for name, value in given.items()}
         self._statistics_for = self._settings()
         self.history: list[Epoch] = []
 
@@ -147,7 +147,7 @@ class SWAG(SampledWeights):
             return
         transform = self.classifiers[0].preprocess
         source = feed(data, device, dtype, batch_size, "training", transform is not None)
-        found: dict[str, list[Tensor]] = {name: [] for name in buffers}
+        collected: dict[str, list[Tensor]] = {name: [] for name in buffers}
         momenta = [part.momentum for part in norms]
         show = bar(self.samples, show=progress, description="batch-norm statistics", unit="sample")
         with preserved(self), predicting(self), show as shown:
@@ -162,12 +162,12 @@ class SWAG(SampledWeights):
                         for x, _ in source.batches(True):
                             outputs(module, x, transform)
                     for name, buffer in buffers.items():
-                        found[name].append(buffer.detach().cpu().clone())
+                        collected[name].append(buffer.detach().cpu().clone())
                     shown.update(1)
             finally:
                 for part, momentum in zip(norms, momenta, strict=True):
                     part.momentum = momentum
-        self.statistics = {name: torch.stack(values) for name, values in found.items()}
+        self.statistics = {name: torch.stack(values) for name, values in collected.items()}
         self._statistics_for = self._settings()
 
     def _settings(self) -> tuple[float, ...]:

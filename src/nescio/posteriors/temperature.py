@@ -135,14 +135,14 @@ class Temperature(PosteriorBase):
     def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         held = {name.removeprefix("base."): tensor for name, tensor in tensors.items() if name.startswith("base.")}
         own = {name: tensor for name, tensor in tensors.items() if not name.startswith("base.")}
-        found = cls(unpack(settings["base"], held, model), settings["kind"])
+        posterior = cls(unpack(settings["base"], held, model), settings["kind"])
         given = settings["temperature"]
-        found.temperature = None if given is None else number("temperature", given, above=0.0)
+        posterior.temperature = None if given is None else number("temperature", given, above=0.0)
         if own:
             classes = own[next(iter(own))].shape
             check_tensors(own, {"scale": classes, "shift": classes})
-            found.scale, found.shift = own["scale"], own["shift"]
-        return found
+            posterior.scale, posterior.shift = own["scale"], own["shift"]
+        return posterior
 
 
 class _Foreign(PosteriorBase):
@@ -263,11 +263,11 @@ def _best_scales(z: Tensor, y: Tensor, temperature: float) -> tuple[Tensor, Tens
         hessian.diagonal().add_(2.0 * _RIDGE)
         step = torch.linalg.solve(hessian, gradient)
         size, wanted = 1.0, float(gradient @ step)
-        while (found := loss(v - size * step)) > value - 1e-4 * size * wanted and size > 1e-10:
+        while (trial := loss(v - size * step)) > value - 1e-4 * size * wanted and size > 1e-10:
             size /= 2.0
-        if found >= value:
+        if trial >= value:
             break
-        v, value = v - size * step, found
+        v, value = v - size * step, trial
     return v[:classes].clone(), v[classes:].clone()
 
 

@@ -38,11 +38,11 @@ class Exported(nn.Module):
         parts = []
         for start in range(0, count, self.batch):
             rows = slice(start, start + self.batch)
-            found = self.program(
+            output = self.program(
                 *(self._filled(value[rows]) for value in tensors),
                 **{name: self._filled(value[rows]) for name, value in named.items()},
             )
-            parts.append(_logits(found))
+            parts.append(_logits(output))
         return torch.cat(parts)[:count]
 
     def _filled(self, part: Tensor) -> Tensor:
@@ -114,10 +114,10 @@ def _with_layers(program: Any) -> Any:
     return program
 
 
-def _logits(found: Any) -> Tensor:
-    while not isinstance(found, Tensor):
-        found = next(iter(found.values())) if isinstance(found, dict) else found[0]
-    return found
+def _logits(output: Any) -> Tensor:
+    while not isinstance(output, Tensor):
+        output = next(iter(output.values())) if isinstance(output, dict) else output[0]
+    return output
 
 
 def _batch(program: Any, name: str) -> int | None:

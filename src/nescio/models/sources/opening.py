@@ -41,26 +41,26 @@ def open_model(
     """
     kind, colon, name = spec.partition(":")
     if colon and kind in KINDS:
-        found = KINDS[kind](name, weights, trust_pickle)
+        opened = KINDS[kind](name, weights, trust_pickle)
     elif Path(spec).suffix == ".pt2":
-        found = exported.find(spec, weights, trust_pickle)
+        opened = exported.find(spec, weights, trust_pickle)
     elif not colon:
         raise InputError(f"expected {FORMS}, got {spec!r}, which is no such thing and no saved study; check its name")
     else:
-        found = factory.find(spec, weights, trust_pickle)
-    return settled(found, output, (size, crop, mean, std))
+        opened = factory.find(spec, weights, trust_pickle)
+    return settled(opened, output, (size, crop, mean, std))
 
 
 def settled(
-    found: Found,
+    opened: Found,
     output: str | None,
     changes: tuple[Size | None, Size | None, Channels | None, Channels | None],
 ) -> Source:
     """The source with a person's own settings, its normalisation inside of the Classifier."""
-    preprocess = found.preprocess
+    preprocess = opened.preprocess
     if any(change is not None for change in changes):
-        preprocess = (preprocess or Pictures(channels=_channels(found.model))).changed(*changes)
-    classifier = Classifier.of(found.model, output)
+        preprocess = (preprocess or Pictures(channels=_channels(opened.model))).changed(*changes)
+    classifier = Classifier.of(opened.model, output)
     step = None if preprocess is None else preprocess.normalise
     if step is not None:
         if classifier.preprocess is not None:
@@ -71,7 +71,7 @@ def settled(
         if classifier.device is not None:
             step.to(classifier.device)
         classifier = Classifier(classifier.model, output=classifier.output, preprocess=step, item=classifier.item)
-    return Source(classifier, preprocess, found.about, found.classes)
+    return Source(classifier, preprocess, opened.about, opened.classes)
 
 
 def _channels(model: object) -> int:

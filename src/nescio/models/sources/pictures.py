@@ -61,13 +61,13 @@ class _Normalised(Preprocess):
         self, channels: int, mean: Channels | None, std: Channels | None
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and std as they were, or as a person gave them, checked."""
-        found = [tuple(map(float, old if new is None else new)) for new, old in ((mean, self.mean), (std, self.std))]
-        for word, value in zip(("mean", "std"), found, strict=True):
+        pair = [tuple(map(float, old if new is None else new)) for new, old in ((mean, self.mean), (std, self.std))]
+        for word, value in zip(("mean", "std"), pair, strict=True):
             if len(value) not in (0, 1, channels):
                 raise InputError(f"--{word}: expected one number or {channels}, one for each channel, got {len(value)}")
-        if any(not number > 0 for number in found[1]):
-            raise InputError(f"--std: expected numbers above 0, got {_numbers(found[1])}")
-        return found[0], found[1]
+        if any(not number > 0 for number in pair[1]):
+            raise InputError(f"--std: expected numbers above 0, got {_numbers(pair[1])}")
+        return pair[0], pair[1]
 
     def _opened(self, row: Any, channels: int) -> Any:
         """An array of floats as a tensor, which is taken as it is; anything else as a picture of so many channels."""
@@ -126,15 +126,15 @@ class Pictures(_Normalised):
 
     def changed(self, size: Size | None, crop: Size | None, mean: Channels | None, std: Channels | None) -> Pictures:
         """One side alone as size is also the crop, unless another crop is given: the model gets that size."""
-        found = self
+        new = self
         if size is not None:
             side = _checked_side(size, "size")
-            found = replace(found, resize=side or None, crop=_pair(side) if side and isinstance(side, int) else None)
+            new = replace(new, resize=side or None, crop=_pair(side) if side and isinstance(side, int) else None)
         if crop is not None:
             side = _checked_side(crop, "crop")
-            found = replace(found, crop=_pair(side) if side else None)
+            new = replace(new, crop=_pair(side) if side else None)
         mean, std = self._normalisation(self.channels, mean, std)
-        return replace(found, mean=mean, std=std)
+        return replace(new, mean=mean, std=std)
 
     def _resized(self, picture: Any) -> Any:
         if self.resize is None:
@@ -170,10 +170,10 @@ class Transformed(_Normalised):
         row = self._opened(row, self.channels)
         if isinstance(row, Tensor):
             return row
-        found = self.function(row)
-        if not isinstance(found, Tensor):
-            raise InputError(f"expected the model's transform to give a tensor, got {describe(found)}")
-        return found.float()
+        picture = self.function(row)
+        if not isinstance(picture, Tensor):
+            raise InputError(f"expected the model's transform to give a tensor, got {describe(picture)}")
+        return picture.float()
 
     def __str__(self) -> str:
         return self.words if not (self.mean or self.std) else f"{self.words}, {self._ending}"

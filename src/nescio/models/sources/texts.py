@@ -30,8 +30,8 @@ class Texts(Preprocess):
     def __call__(self, row: Any) -> Inputs:
         if not isinstance(row, str):
             raise InputError(f"expected a text, got {describe(row)}")
-        found = self.tokenizer(row, truncation=self.length is not None, max_length=self.length)
-        return {name: torch.tensor(value) for name, value in found.items()}
+        encoded = self.tokenizer(row, truncation=self.length is not None, max_length=self.length)
+        return {name: torch.tensor(value) for name, value in encoded.items()}
 
     def collate(self, rows: Sequence[Any]) -> Inputs:
         """Padded on the tokenizer's side; the attention mask says where."""
