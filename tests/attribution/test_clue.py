@@ -92,9 +92,9 @@ def test_the_search_lowers_the_uncertainty(vae: VAE) -> None:
     x, posterior = stripes(4, seed=2), ensemble()
     problem = Problem(members(posterior, x), Source.of(x, "auto"), "total", x)
     search = _Search(problem, vae, 12, 0.1)
-    start, end = vae.decode(search.origin), search.found(search.origin, 0.0)
+    start, end = vae.decode(search.origin), search.least_uncertain(search.origin, 0.0)
     assert bool((value(posterior.logits(end), "total") < value(posterior.logits(start), "total")).all())
-    held = search.found(search.origin, 1e4)  # held by the distance, it stays nearer
+    held = search.least_uncertain(search.origin, 1e4)  # held by the distance, it stays nearer
     assert float((held - x).abs().mean()) < float((end - x).abs().mean())
     found = explain(posterior, x, "clue", of="total", vae=vae, steps=12, weight=0.0)
     torch.testing.assert_close(found.maps, (x - end).abs().mean(1).double(), rtol=1e-4, atol=1e-6)
