@@ -29,14 +29,14 @@ EXAMPLES = """examples:
   nescio check --guard guard --model mymodels:build --data x.npz --out verdicts.json
   nescio check --guard guard --data new --out verdicts/ --engine ray --device cuda
 
-The guard is one of `nescio guard`. The table has the columns index, name (where rows have one), predicted (class),
-predicted_class (where names are known), confidence (the probability of that class), p_value, foreign, one for each
-witness (about 0 or below: usual; 2: one in forty), words, and where the reference had labels wrong, the estimated
-probability that the answer is wrong, with the ends wrong_low and wrong_high of its 90 % interval.
+The guard is a folder that `nescio guard` wrote. The table has the columns index, name (if rows have names), predicted
+(the class), predicted_class (its name, if known), confidence (the probability of that class), p_value, foreign, one for
+each witness (about 0 or below: usual; 2: one in forty) and words. If the reference had labels, it also has wrong, the
+estimated probability that the answer is wrong, with the ends wrong_low and wrong_high of its 90 % interval.
 
-Of inputs like the reference at most a share of --level is flagged by mistake. With --fdr it is at most that share of
-the flagged ones, on average; that takes the p-values of all rows, so it is settled when they are joined to one file,
-and a folder of parts is refused. Work is kept in parts, and the same command goes on after a kill, as with `score`."""
+Of inputs like the reference, at most the share --level is flagged by mistake. With --fdr, at most that share of the
+flagged inputs is a mistake, on average. That takes the p-values of all rows, so --fdr needs a file as --out, and no
+folder of parts. Work is kept in parts, and the same command goes on after a kill, as with `score`."""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:

@@ -26,13 +26,13 @@ EXAMPLES = """examples:
   nescio guard --model mymodels:build --reference x.npz --nuisances resize,jpeg --doubt entropy --out guard
   nescio check --guard guard --data new --out verdicts.parquet
 
-The reference is some hundred inputs of the kind that the model is meant for and was not trained on: 20 at least, 100 to
-flag at a level of 0.05, and a few hundred to see well. They need no labels. Where they have some, of the model's own
-classes, `nescio check` also says how likely an answer is wrong. Changes that do not make a picture foreign (a re-saved,
-resized, slightly brighter copy) are made to copies of the reference; --nuisances none leaves that out.
+The reference is some hundred inputs that the model is meant for and was not trained on: at least 20, 100 to flag at a
+level of 0.05, and a few hundred to see well. They need no labels. If they have labels, of the model's own classes,
+`nescio check` also says how likely an answer is wrong. The guard also learns from changed copies of pictures (saved
+again, resized, slightly brighter), because such changes make no picture foreign; --nuisances none leaves that out.
 
-The folder remembers the model and how rows are made ready for it, but holds no weights: `nescio check` opens them again
-where they were. A function of your own is never run because a folder names it: give --model again then."""
+The folder remembers the model and how its inputs are prepared, but holds no weights: `nescio check` reads them from
+where they were. A function of your own is never run because a folder names it: then give --model again."""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:

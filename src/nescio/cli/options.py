@@ -11,8 +11,10 @@ from nescio._common.argument_checks import argument_type, integer
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-MODEL = "torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.pt2, PACKAGE.MODULE:FACTORY or a folder that nescio has kept"
-DATA = "a folder of pictures, a .txt list of them, .npz, .parquet, .csv, or a data set of Hugging Face on disk"
+MODEL = "torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.pt2, PACKAGE.MODULE:FACTORY, or a folder that nescio wrote"
+DATA = (
+    "a folder of pictures, a .txt list of pictures, a .npz, .parquet or .csv file, or a Hugging Face data set on disk"
+)
 positive = argument_type(integer, at_least=1)
 """Reads a whole number of at least 1."""
 
@@ -56,8 +58,8 @@ def add_model(command: argparse.ArgumentParser, required: bool = True, bundled: 
     command.add_argument("--model", required=required, metavar="MODEL", help=MODEL + default)
     command.add_argument(
         "--weights", metavar="FILE",
-        help="its weights: .safetensors, or a file of torch.save; or published ones to fetch: DEFAULT for torchvision, "
-        "pretrained for timm",
+        help="the weights: a .safetensors file, or a file of torch.save; or published weights to download: DEFAULT "
+        "(torchvision), pretrained (timm)",
     )  # fmt: skip
     add_class_names(command)
 
@@ -66,7 +68,7 @@ def add_class_names(command: argparse.ArgumentParser) -> None:
     """Add the option that names the classes."""
     command.add_argument(
         "--class-names", metavar="FILE",
-        help="the names of its classes: a text file, one on a line, or JSON, a list or index to name",
+        help="a file with the names of the classes: text with a name on each line, or JSON (a list, or index to name)",
     )  # fmt: skip
 
 
@@ -75,20 +77,28 @@ def add_data(command: argparse.ArgumentParser, required: bool = True, option: st
     command.add_argument(option, required=required, metavar="PATH", help=DATA)
     command.add_argument(
         "--x", "--key", dest="x", metavar="NAME",
-        help="the array or column of inputs; several columns of numbers with commas (default: by usual names)",
+        help="the array or column of inputs; several columns with commas (default: found by usual names)",
     )  # fmt: skip
     command.add_argument(
-        "--label", default="auto", metavar="NAME", help="the array or column of labels, or none (default: usual names)"
+        "--label",
+        default="auto",
+        metavar="NAME",
+        help="the array or column of labels, or none (default: found by usual names)",
     )
     command.add_argument(
-        "--name", default="auto", metavar="NAME", help="the column that names rows, or none (default: usual names)"
+        "--name",
+        default="auto",
+        metavar="NAME",
+        help="the column with the name of each row, or none (default: found by usual names)",
     )
     command.add_argument(
         "--on-error", choices=("stop", "skip"), default="stop",
-        help="at rows that cannot be used: stop, or skip them and say which (default: %(default)s)",
+        help="what to do with a row that cannot be used: stop, or skip it and say so (default: %(default)s)",
     )  # fmt: skip
     command.add_argument(
-        "--base", metavar="MODEL", help="the model under a saved posterior, where its folder names none or a function"
+        "--base",
+        metavar="MODEL",
+        help="the model of a saved posterior, if its folder names no model, or names a function",
     )
     add_preprocessing(command)
 
@@ -96,58 +106,73 @@ def add_data(command: argparse.ArgumentParser, required: bool = True, option: st
 def add_preprocessing(command: argparse.ArgumentParser) -> None:
     """Add the options that say how pictures are made ready, in the place of the model's own way."""
     command.add_argument(
-        "--size", type=size, metavar="N", help="resize pictures to a side of N, or HxW; 0: not (default: the model's)"
+        "--size",
+        type=size,
+        metavar="N",
+        help="resize pictures to a side of N, or to HxW; 0: do not (default: the model's)",
     )
-    command.add_argument("--crop", type=size, metavar="N", help="then cut this out of the middle; 0: not")
+    command.add_argument("--crop", type=size, metavar="N", help="then crop the middle to this size; 0: do not")
     command.add_argument(
-        "--mean", type=channels, metavar="A,B,C", help="normalise with this mean of each channel in [0, 1], or none"
+        "--mean", type=channels, metavar="A,B,C", help="normalise with this mean of each channel, in [0, 1]; or none"
     )
-    command.add_argument("--std", type=channels, metavar="A,B,C", help="and this standard deviation, or none")
+    command.add_argument(
+        "--std", type=channels, metavar="A,B,C", help="normalise with this standard deviation of each channel; or none"
+    )
 
 
-def add_running(command: argparse.ArgumentParser, batch: str | None = "default: %(default)s") -> None:
+def add_running(
+    command: argparse.ArgumentParser,
+    batch: str | None = "how many rows go to the model at a time (default: %(default)s)",
+) -> None:
     """Add the options that say how the model is run; batch: the help of --batch-size, None for none."""
     command.add_argument(
         "--output", choices=("logits", "probabilities", "binary"), help="what the model returns (default: logits)"
     )
     if batch is not None:
         command.add_argument("--batch-size", type=positive, default=256, metavar="N", help=batch)
-    command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the factory puts it)")
+    command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: where the model is made)")
     command.add_argument(
         "--trust-pickle", action="store_true",
-        help="open what may run code: pickled weights, a .pt2, a folder that names a function; only if you trust it",
+        help="open files that can run code: pickled weights, a .pt2 file, a folder that names a function; only if you "
+        "trust them",
     )  # fmt: skip
 
 
 def add_parts(command: argparse.ArgumentParser) -> None:
     """Add the options of work that is kept in parts."""
     command.add_argument(
-        "--out", required=True, metavar="PATH", help="the table: .parquet, .csv or .json, or a folder for its parts"
+        "--out",
+        required=True,
+        metavar="PATH",
+        help="where the table goes: a .parquet, .csv or .json file, or a folder for its parts",
     )
-    command.add_argument("--fresh", action="store_true", help="drop what an earlier run has kept, and begin anew")
-    command.add_argument("--overwrite", action="store_true", help="replace the file of --out where there is one")
+    command.add_argument("--fresh", action="store_true", help="delete what an earlier run has kept, and start again")
+    command.add_argument("--overwrite", action="store_true", help="replace the file of --out if it exists")
     command.add_argument(
         "--part-rows", type=positive, metavar="N",
-        help="rows that are kept at a time (default: by how many there are, and how long they take)",
+        help="how many rows a part has (default: chosen by their number and the time they take)",
     )  # fmt: skip
     command.add_argument(
         "--engine", choices=("local", "ray"), default="local",
-        help="local: in this process; ray: in many, on many GPUs or machines (default: %(default)s)",
+        help="local: this process; ray: many processes, on many GPUs or machines (default: %(default)s)",
     )  # fmt: skip
     command.add_argument(
         "--workers", type=positive, metavar="N",
-        help="threads that read rows, or processes for a GPU (default: by cores and kind of data); with ray: processes "
-        "with a model each",
+        help="threads that read rows, or processes for a GPU (default: chosen by cores and kind of data); with ray: "
+        "processes that each have a model",
     )  # fmt: skip
     command.add_argument("--address", metavar="HOST:PORT", help="with ray: the cluster (default: this machine alone)")
-    add_running(command, "rows at a time (default: found by time, 1 to 256, and kept for a run that goes on)")
+    add_running(
+        command,
+        "how many rows go to the model at a time (default: found by time, 1 to 256; a run that goes on takes the same)",
+    )
     command.set_defaults(batch_size=None)
 
 
 def add_methods(command: argparse.ArgumentParser, words: str) -> None:
     """Add the options that choose scores and their settings; words: the help of --method."""
     command.add_argument("--method", action="append", type=method, metavar="NAME", help=words)
-    add_settings(command, "a setting of the methods that have it, or with METHOD.KEY=VALUE of one alone")
+    add_settings(command, "a setting of all chosen methods that have it, or with METHOD.KEY=VALUE of one method")
 
 
 def add_settings(command: argparse.ArgumentParser, words: str) -> None:
@@ -159,15 +184,19 @@ def add_settings(command: argparse.ArgumentParser, words: str) -> None:
 
 def add_posterior(command: argparse.ArgumentParser) -> None:
     """Add the option of a saved distribution over the model."""
-    command.add_argument("--posterior", metavar="FOLDER", help="a saved distribution over it, such as an ensemble")
+    command.add_argument(
+        "--posterior", metavar="FOLDER", help="a saved distribution over the model, such as an ensemble"
+    )
 
 
 def add_guard(command: argparse.ArgumentParser) -> None:
     """Add the options of a guard, or of what one is made of."""
-    command.add_argument("--guard", metavar="FOLDER", help="which inputs are foreign: what `nescio guard` wrote")
+    command.add_argument(
+        "--guard", metavar="FOLDER", help="the folder that `nescio guard` wrote; it says which inputs are foreign"
+    )
     command.add_argument(
         "--reference", metavar="PATH",
-        help="or make a guard now, of some hundred inputs of the kind that the model is meant for, not trained on",
+        help="or fit a guard now, to some hundred inputs that the model is meant for and was not trained on",
     )  # fmt: skip
 
 

@@ -31,14 +31,14 @@ EXAMPLES = """examples:
 
 A model of your own comes from a function without arguments, found from the current folder too. Arrays are written by
 numpy.savez("x.npz", x=array): one row for each input, in the form that the model takes. Training data have the class
-indices beside it: numpy.savez("train.npz", x=array, y=labels). The table has the columns index, name (where rows have
-one), one for each method (higher = more uncertain), predicted (class) and probability (of that class), and where they
-are known the class's name (predicted_class), label and label_class.
+indices too: numpy.savez("train.npz", x=array, y=labels). The table has the columns index, name (if rows have names),
+one for each method (higher = more uncertain), predicted (the class) and probability (of that class); and if they are
+known, predicted_class (its name), label and label_class.
 
-Memory does not grow with the data, and no work is lost: rows are kept in parts, at least every 30 seconds where a row
-takes less, in the folder that --out names or beside its file in FILE.parts, which is removed at the end. After a kill,
-an interrupt, a full disk or a broken input the same command goes on from there and ends with the same bytes. What is
-missing is said in _manifest.json. A file that is there already is replaced only with --overwrite (or --fresh)."""
+Memory does not grow with the data, and no work is lost. Rows are kept in parts, at least every 30 seconds, in the
+folder of --out, or beside its file in FILE.parts, which is removed at the end. After a kill, an interrupt, a full disk
+or a broken input, the same command goes on from there and ends with the same bytes. _manifest.json says what is
+missing. A file that exists is replaced only with --overwrite or --fresh."""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
