@@ -94,9 +94,8 @@ class DeepEnsemble(PosteriorBase):
             data: Labelled training data, as in `nescio.training.train`.
             validation: Labelled data that choose the best epoch.
             members: How many.
-            seed: Of all random numbers.
-            folder: Where the state is kept: started again with the same arguments, the training goes on where it was
-                cut off.
+            seed: As in `nescio.training.train`; so are folder, progress and recipe.
+            folder: Where the state is kept.
             progress: As in `nescio.score`.
             recipe: How to train.
             settings: Those of `nescio.training.Recipe`, in place of a recipe.

@@ -103,9 +103,8 @@ class Evidential(PosteriorBase):
             annealing: In how many epochs this weight rises from 0; 0 is at once.
             samples: As for the class.
             recipe: How to train, see `nescio.training.Recipe`.
-            seed: Of all random numbers.
-            folder: Where the state is kept: started again with the same arguments, the training goes on where it was
-                cut off.
+            seed: As in `nescio.training.train`; so are folder, progress and on_epoch.
+            folder: Where the state is kept.
             progress: As in `nescio.score`.
             on_epoch: Called after every epoch.
 

@@ -107,9 +107,8 @@ class SWAG(SampledWeights):
             scale: By how much the covariance is scaled.
             recipe: How to train. The rate should be constant and large enough to move about; the epochs, at least 2,
                 are what is collected. There is no best epoch here, and so no validation data.
-            seed: Of all random numbers.
-            folder: Where the state is kept: started again with the same arguments, the training goes on where it was
-                cut off.
+            seed: As in `nescio.training.train`; so are folder, progress and on_epoch.
+            folder: Where the state is kept.
             progress: As in `nescio.score`.
             on_epoch: Called after every epoch.
 

@@ -88,9 +88,8 @@ class Variational(SampledWeights):
             kl_weight: The weight of the divergence from the prior; below 1 it tempers the posterior.
             annealing: In how many epochs this weight rises from 0.
             recipe: How to train. Its weight decay is not used: the prior is in its place.
-            seed: Of all random numbers.
-            folder: Where the state is kept: started again with the same arguments, the training goes on where it was
-                cut off.
+            seed: As in `nescio.training.train`; so are folder, progress and on_epoch.
+            folder: Where the state is kept.
             progress: As in `nescio.score`.
             on_epoch: Called after every epoch.
 
