@@ -153,7 +153,7 @@ def case(ready: Ready, read: float, seconds: float) -> dict[str, Any]:
         truth = scored(ready, plain).columns[method]
         found = read_table(file)[method][: len(truth)]
     return {
-        "model": job.model.spec,
+        "model": job.model.name,
         "method": method,
         "batch": job.batch,
         "pictures": count,

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import math
 import os
 import threading
 import time
@@ -82,14 +83,15 @@ def texts() -> Source:
 
 
 class Slow(nn.Module):
-    """Takes its time; for five numbers."""
+    """Takes its time, for five numbers of which one is larger than `above`."""
 
-    def __init__(self, seconds: float = 0.4) -> None:
+    def __init__(self, seconds: float = 0.4, above: float = -math.inf) -> None:
         super().__init__()
-        self.layer, self.seconds = nn.Linear(5, 3), seconds
+        self.layer, self.seconds, self.above = nn.Linear(5, 3), seconds, above
 
     def forward(self, x: Tensor) -> Tensor:
-        time.sleep(self.seconds)
+        if x.max() > self.above:
+            time.sleep(self.seconds)
         return self.layer(x)
 
 
@@ -97,6 +99,12 @@ def slow() -> nn.Module:
     """For `nescio serve --model tests.serve.models:slow`."""
     torch.manual_seed(0)
     return Slow()
+
+
+def slow_for_large() -> nn.Module:
+    """For `nescio serve --model tests.serve.models:slow_for_large`, which starts at once."""
+    torch.manual_seed(0)
+    return Slow(3.0, above=1000)
 
 
 class Held(nn.Module):

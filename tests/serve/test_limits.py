@@ -18,6 +18,7 @@ from PIL import Image
 from nescio.attribution import Attribution
 from nescio.serve import Engine, Settings, run, schemas
 from nescio.serve.bodies import Budget, Share
+from nescio.serve.engine import Explained
 from nescio.serve.errors import Problem
 from nescio.serve.reading import MARKS, check_json
 from tests.serve import models
@@ -35,7 +36,8 @@ class Explaining(Engine):
         super().__init__(source, methods)
         self.begun, self.may = 0, threading.Semaphore(0)
         zero = torch.zeros(1, dtype=torch.float64)
-        self.map = self.assess([torch.ones(5)])[0], Attribution(torch.zeros(1, 5), zero, zero, "total", "fake", "")
+        attribution = Attribution(torch.zeros(1, 5), zero, zero, "total", "fake", "")
+        self.map = Explained(self.assess([torch.ones(5)])[0], attribution)
 
     def explain(self, row, of=None, method="ua_backprop"):
         self.begun += 1
