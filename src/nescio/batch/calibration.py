@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from nescio import plots
+from nescio.data import replacing
 from nescio.data.sources import Rows
 from nescio.evaluate import Reliability, nll, reliability
 from nescio.inputs import Inputs
@@ -54,6 +57,12 @@ class Calibration:
     """The number of inputs that the figures are of."""
     reliability: dict[str, Reliability]
     nll: dict[str, float]
+
+    def draw(self, file: Path) -> None:
+        """Draw the reliability before and after it, as a PNG file."""
+        figure = plots.reliability(self.reliability)
+        with replacing(file) as part:
+            figure.savefig(part, format="png", dpi=150)
 
 
 def halves(rows: Rows, seed: int, batch_size: int) -> tuple[LabelledRows, LabelledRows]:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from nescio import plots, progress
+from nescio import attribution, plots, progress
 from nescio._common.formatting import percent
 from nescio.attribution import Attribution, explain
+from nescio.attribution.members import distribution
 from nescio.attribution.source import Channels, Source
 from nescio.attribution.uncertainty import KINDS
 from nescio.batch.interrupted import Interrupted
@@ -33,7 +34,7 @@ from nescio.data.sources.tables import TableRows
 from nescio.inputs import Inputs
 from nescio.models import sources as models
 from nescio.scores.decomposition import decompose
-from nescio.specs import DataSpec, open_rows
+from nescio.specs import DataSpec, Pairs, open_rows
 from nescio.types import InputError
 
 if TYPE_CHECKING:
@@ -166,6 +167,31 @@ class MapFiles:
             stem = f"{wanted}-{number}"
         self._used.add(stem.casefold())
         return stem
+
+
+def explanation(name: str, settings: dict[str, Any], vae: str | None = None) -> Any:
+    """Return a method of attribution with its settings.
+
+    Args:
+        name: Its name.
+        settings: Its settings.
+        vae: The file of an auto-encoder, which some methods need.
+    """
+    return attribution._method(name, settings if vae is None else settings | {"vae": attribution.VAE.load(vae)})
+
+
+def maps_of(model: Any, training: Pairs | None, method: Any, folder: Path, **settings: Any) -> tuple[MapFiles, str]:
+    """Return what explains a model by the distribution around it, and what that distribution is, in words.
+
+    Args:
+        model: A network or a posterior.
+        training: Labelled batches, for a Laplace posterior of a network; None inserts dropout.
+        method: What `explanation` gives.
+        folder: Where the files go.
+        settings: Further arguments of `MapFiles`.
+    """
+    posterior, words = distribution(model, training, None)
+    return MapFiles(posterior, method, folder, **settings), words
 
 
 def explain_rows(rows: Rows, files: MapFiles, batch_size: int) -> None:

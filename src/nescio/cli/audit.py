@@ -16,11 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nescio.cli.options import Commands
-    from nescio.data.sources import Rows
-    from nescio.inputs import Inputs
     from nescio.limits import Audit
-    from nescio.models.sources import Source
-    from nescio.specs import DataSpec
+    from nescio.specs import DataSpec, Rows, Source
 
 DIRECTIONS = ("features", "random", "towards", "away")
 SHOWN = 20
@@ -151,7 +148,7 @@ def _names(args: argparse.Namespace, rows: Rows) -> list[str] | None:
     return columns if len(columns) > 1 else None
 
 
-def _training(data: DataSpec, source: Source, batch_size: int) -> list[tuple[Inputs, Tensor | None]]:
+def _training(data: DataSpec, source: Source, batch_size: int) -> list[tuple[object, Tensor | None]]:
     from nescio.specs import open_rows
     from nescio.types import InputError
 

@@ -14,9 +14,7 @@ from nescio.cli.specs import data_spec, model_spec
 if TYPE_CHECKING:
     from nescio.batch.calibration import Calibration, LabelledRows
     from nescio.cli.options import Commands
-    from nescio.data.sources import Rows
-    from nescio.models.sources import Source
-    from nescio.specs import DataSpec
+    from nescio.specs import DataSpec, Rows, Source
 
 PICTURE = "reliability.png"
 EXAMPLES = """examples:
@@ -58,33 +56,26 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fit, compare, write."""
-    from nescio import plots
     from nescio._common.lazy_imports import need
     from nescio.batch.calibration import calibrate
-    from nescio.data import replacing
-    from nescio.models import Classifier
     from nescio.progress import cheaper
-    from nescio.specs import names_code, open_source, remember
-    from nescio.types import InputError
+    from nescio.specs import names_code, only_network, open_source, remember
 
     folder = output_folder(args.out, PICTURE)
     need("matplotlib.figure", "demo")
     need("safetensors.torch", "files")
     model = model_spec(args)
     source = open_source(model)
-    if not isinstance(source.model, Classifier):
-        raise InputError(f"--model: expected one network to calibrate, but {args.model} holds a distribution of them")
+    network = only_network(source, "to calibrate")
     fit, test = _data(args, source)
     cheaper("fewer rows or a GPU (--device cuda) take less")
-    found = calibrate(source.model, fit, test, args.kind)
+    found = calibrate(network, fit, test, args.kind)
     for rows in {id(part.rows): part.rows for part in (fit, test)}.values():
         tell_problems(rows)
     _tell(found, _whose(args, fit, test))
-    figure = plots.reliability(found.reliability)
     found.posterior.save(folder)
     remember(folder, replace(model, class_names=None))
-    with replacing(folder / PICTURE) as part:
-        figure.savefig(part, format="png", dpi=150)
+    found.draw(folder / PICTURE)
     print(f"\nWrote {folder}: posterior.json with its tensors, and {PICTURE}")
     base = f" --base {args.model}" if names_code(args.model) else ""
     print(f"Other commands take it as --model {folder}{base}")

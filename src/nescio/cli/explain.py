@@ -74,14 +74,22 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open, explain, draw, write."""
     from nescio._common.lazy_imports import need
-    from nescio.attribution.members import distribution
-    from nescio.batch.map_files import MAPS, PICTURE, TABLE, MapFiles, explain_rows, known_names, open_inputs
+    from nescio.batch.map_files import (
+        MAPS,
+        PICTURE,
+        TABLE,
+        explain_rows,
+        explanation,
+        known_names,
+        maps_of,
+        open_inputs,
+    )
     from nescio.progress import cheaper
     from nescio.specs import open_source
 
     folder = _maps_folder(args, TABLE)
     need("matplotlib.figure", "demo")
-    method = _method(args)
+    method = explanation(args.method, _settings(args), args.vae)
     names = None if args.names is None else read_lines(args.names)
     check_unfitted(args)
     source = open_source(model_spec(args))
@@ -90,9 +98,8 @@ def run(args: argparse.Namespace) -> int:
     training = None
     if args.fit is not None:
         training = training_pairs(replace(data_spec(args, args.fit), label="auto"), source, args.batch_size)
-    posterior, words = distribution(source.model, training, None)
-    files = MapFiles(
-        posterior, method, folder, kinds=args.of, channels=args.channels, class_names=source.classes,
+    files, words = maps_of(
+        source.model, training, method, folder, kinds=args.of, channels=args.channels, class_names=source.classes,
         names=names or known_names(rows),
     )  # fmt: skip
     cheaper("--of total, fewer inputs or a GPU (--device cuda) take less")
@@ -109,17 +116,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _method(args: argparse.Namespace) -> Any:
-    """Return the method with its settings."""
-    from nescio import attribution
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of --set and --path."""
     from nescio.types import InputError
 
     if strange := [one.method for one in args.set if one.method not in (None, args.method)]:
         raise InputError(f"--set: expected settings of {args.method}, but got one of {strange[0]}")
     settings = {one.key: one.value for one in args.set}
-    settings |= {} if args.path is None else {"path": args.path}
-    settings |= {} if args.vae is None else {"vae": attribution.VAE.load(args.vae)}
-    return attribution._method(args.method, settings)
+    return settings if args.path is None else settings | {"path": args.path}
 
 
 def _maps_folder(args: argparse.Namespace, table: str) -> Path:

@@ -6,8 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nescio.data.sources import Rows
-    from nescio.models.sources import Source
+    from nescio.specs import Rows, Source
 
 
 def say(line: str) -> None:

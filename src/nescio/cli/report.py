@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nescio.cli.options import Commands
-    from nescio.data.sources import Rows
     from nescio.guard import Guard
-    from nescio.models.sources import Source
+    from nescio.specs import Rows, Source
 
 EXAMPLES = """examples:
   nescio report --model torchvision:resnet18 --weights w.safetensors --data new --reference photos --out report.html
@@ -157,18 +156,15 @@ def _form(args: argparse.Namespace) -> str:
 
 def _guard(args: argparse.Namespace, source: Source) -> Guard | None:
     """Return who judges the data: the guard of --guard, or one that is fitted to --reference."""
-    from nescio.models import Classifier
-    from nescio.specs import GuardSpec, fit_guard, open_guard, open_rows
-    from nescio.types import ModelError
+    from nescio.specs import GuardSpec, fit_guard, only_network, open_guard, open_rows
 
     if args.guard is None and args.reference is None:
         return None
-    if not isinstance(source.model, Classifier):
-        raise ModelError("expected a single network beside --reference or --guard, got --posterior; leave one out")
+    network = only_network(source, "beside --reference or --guard")
     if args.guard is not None:
-        return open_guard(GuardSpec(args.guard), source.model)
+        return open_guard(GuardSpec(args.guard), network)
     rows = open_rows(replace(data_spec(args, args.reference), label=None), source)
-    guard = fit_guard(source.model, rows, seed=args.seed)
+    guard = fit_guard(network, rows, seed=args.seed)
     tell_problems(rows)
     return guard
 

@@ -13,8 +13,7 @@ from nescio.cli.specs import data_spec, engine_spec, methods_of, model_spec, out
 if TYPE_CHECKING:
     from nescio.batch.run import Finished
     from nescio.cli.options import Commands
-    from nescio.data.sources import Rows
-    from nescio.models.sources import Source
+    from nescio.specs import Rows, Source
 
 LONG = 30.0
 """Seconds from which on people are told how the time was spent."""

@@ -150,10 +150,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _engine(args: argparse.Namespace) -> Engine:
     from nescio import decide
-    from nescio.scoring import fit
     from nescio.serve import Engine
     from nescio.serve.bundled import bundled
-    from nescio.serve.engine import guarded, networks
+    from nescio.serve.engine import fitted, guarded
     from nescio.specs import DataSpec, open_source
     from nescio.types import InputError
 
@@ -168,7 +167,7 @@ def _engine(args: argparse.Namespace) -> Engine:
     source = open_source(model_spec(args))
     if args.fit is not None:
         training = training_pairs(DataSpec(args.fit, name=None, on_error="skip"), source, args.batch_size)
-        methods = fit(networks(source)[0], methods, training)
+        methods = fitted(source, methods, training)
     reference = None
     if args.reference is not None:
         label = None if args.label == "none" else args.label

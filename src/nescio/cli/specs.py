@@ -11,17 +11,11 @@ from typing import TYPE_CHECKING
 from nescio.cli.messages import say, tell_problems
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from nescio.batch.run import EngineSpec, OutputSpec
     from nescio.cli.options import Setting
-    from nescio.data.sources import Rows
     from nescio.guard import Guard
-    from nescio.inputs import Inputs
-    from nescio.models import Classifier
-    from nescio.models.sources import Source
     from nescio.scores import Method
-    from nescio.specs import DataSpec, ModelSpec
+    from nescio.specs import DataSpec, ModelSpec, Network, Pairs, Rows, Source
 
 
 FITTED = "--posterior: expected it without --fit and --base: it is fitted already, over --model"
@@ -98,7 +92,7 @@ def data_spec(args: argparse.Namespace, path: str | None = None) -> DataSpec:
     return DataSpec(args.data if path is None else path, x, label, name, args.on_error)
 
 
-def training_pairs(data: DataSpec, source: Source, batch_size: int) -> list[tuple[Inputs, Tensor]]:
+def training_pairs(data: DataSpec, source: Source, batch_size: int) -> Pairs:
     """Read labelled data in batches, to fit with, and say which rows could not be used."""
     from nescio.specs import open_training
 
@@ -125,7 +119,7 @@ def fair_rows(data: DataSpec, source: Source) -> Rows:
 
 
 def given_guard(
-    folder: str | None, reference: DataSpec | None, source: Source, network: Callable[[], Classifier]
+    folder: str | None, reference: DataSpec | None, source: Source, network: Callable[[], Network]
 ) -> tuple[Guard | None, Rows | None]:
     """Return the guard of --guard, or one that is fitted to --reference, and its rows; None where neither is given.
 

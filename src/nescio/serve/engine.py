@@ -37,7 +37,8 @@ from nescio.posteriors import Deterministic
 from nescio.quantities import Logits, Predictions, Request
 from nescio.scores import Method
 from nescio.scores.decomposition import decompose
-from nescio.scoring import score
+from nescio.scoring import fit, score
+from nescio.specs import Pairs
 from nescio.types import InputError, ModelError
 
 ROWS = 8
@@ -309,6 +310,17 @@ class _Given:
     def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
         """Those."""
         return self._p
+
+
+def fitted(source: Source, methods: Sequence[Method], training: Pairs) -> list[Method]:
+    """Fit those of the methods that have to be, with the first network of a source.
+
+    Args:
+        source: The model.
+        methods: The scores.
+        training: Labelled batches.
+    """
+    return fit(networks(source)[0], list(methods), training)
 
 
 def networks(source: Source) -> list[Classifier]:

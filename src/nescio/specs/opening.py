@@ -6,7 +6,7 @@ The only place where a model is opened. One with random weights has the same one
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +32,9 @@ from nescio.posteriors.saving import RECORD
 from nescio.specs.saved_models import FACTS, MODEL, folder_of, names_code, remembered
 from nescio.specs.values import DataSpec, GuardSpec, ModelSpec
 from nescio.types import InputError, ModelError, Posterior
+
+Pairs = Sequence[tuple[Inputs, Tensor]]
+"""Labelled batches, to fit with."""
 
 
 def open_source(spec: ModelSpec) -> Source:
@@ -169,11 +172,12 @@ def fit_guard(network: Classifier, rows: Rows, *, doubt: str | None = None, seed
         raise InputError(f"--reference: {error}{rest}") from error
 
 
-def only_network(source: Source) -> Classifier:
-    """Return the model of a source that is a single network, which a guard can be fitted to.
+def only_network(source: Source, why: str = "for a guard") -> Classifier:
+    """Return the model of a source that is a single network.
 
     Args:
         source: The model, opened.
+        why: What it has to be one for, in words.
 
     Returns:
         The network.
@@ -186,9 +190,7 @@ def only_network(source: Source) -> Classifier:
         'logits'
     """
     if not isinstance(source.model, Classifier):
-        raise ModelError(
-            f"expected a single network for a guard, got {source.about}; name the network itself (--model)"
-        )
+        raise ModelError(f"expected one network {why}, got {source.about}; name the network itself (--model)")
     return source.model
 
 
