@@ -14,13 +14,13 @@ from torch import Tensor
 
 from nescio.trace.probe.graph import Graph
 from nescio.trace.probe.layers import Layers
+from nescio.trace.runtime import autograd_names as names
 
 _SLOTS = {
-    "AddmmBackward0": {"weight": 2, "bias": 0},
-    "MmBackward0": {"weight": 1},
-    "LinearBackward0": {"weight": 1, "bias": 2},
+    names.ADDMM: {"weight": 2, "bias": 0},
+    names.MM: {"weight": 1},
+    names.LINEAR: {"weight": 1, "bias": 2},
 }
-_TURNS = {"TBackward0", "TransposeBackward0", "PermuteBackward0"}
 
 
 def head_layers(graph: Graph, logits: Tensor, table: Layers) -> int:
@@ -84,18 +84,18 @@ def _operands(logits: Tensor) -> tuple[Tensor, Tensor] | None:
     """Features [N, D] and weights [C, D] of the operation that gave the logits; None where it keeps others."""
     node: Any = logits.grad_fn  # autograd's saved operands have no types
     name = "" if node is None else node.name()
-    if name == "AddmmBackward0" and node._saved_alpha == 1 and node._saved_beta == 1:
+    if name == names.ADDMM and node._saved_alpha == 1 and node._saved_beta == 1:
         h, w = node._saved_mat1, node._saved_mat2
-    elif name == "MmBackward0":
+    elif name == names.MM:
         h, w = node._saved_self, node._saved_mat2
-    elif name == "LinearBackward0":
+    elif name == names.LINEAR:
         h, w = node._saved_input, node._saved_weight
     else:
         return None
     if h is None or w is None or h.dim() != 2 or len(h) != len(logits):
         return None
     h, w = h.detach(), w.detach()
-    return h, w if name == "LinearBackward0" else w.mT
+    return h, w if name == names.LINEAR else w.mT
 
 
 def _only_there(graph: Graph, name: str, node: object, slots: dict[str, int]) -> bool:
@@ -103,6 +103,6 @@ def _only_there(graph: Graph, name: str, node: object, slots: dict[str, int]) ->
     uses = graph.uses.get(name, ())
     if len(uses) != 1 or graph.nodes[uses[0].node] is not node or uses[0].moved or uses[0].through:
         return False
-    if uses[0].slot not in slots.values() or not {step for step, _, _ in uses[0].chain} <= _TURNS:
+    if uses[0].slot not in slots.values() or not {step for step, _, _ in uses[0].chain} <= names.PLAIN:
         return False
     return graph.parameters[name].dim() == (2 if uses[0].slot == slots["weight"] else 1)

