@@ -103,6 +103,6 @@ def _only_there(graph: Graph, name: str, node: object, slots: dict[str, int]) ->
     uses = graph.uses.get(name, ())
     if len(uses) != 1 or graph.nodes[uses[0].node] is not node or uses[0].moved or uses[0].through:
         return False
-    if uses[0].slot not in slots.values() or not {step for step, _, _ in uses[0].chain} <= names.PLAIN:
+    if uses[0].slot not in slots.values() or not {step for step, _, _ in uses[0].chain} <= names.TURNS:
         return False
     return graph.parameters[name].dim() == (2 if uses[0].slot == slots["weight"] else 1)

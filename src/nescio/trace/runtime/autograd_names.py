@@ -48,8 +48,11 @@ SPLITS = {"SplitBackward0", "SplitWithSizesBackward0", "UnsafeSplitBackward0", "
 PLAIN = {"TBackward0", "AliasBackward0", "CloneBackward0", "ToCopyBackward0"}
 """Operations on one tensor through which equal steps are known to address equal entries."""
 
-CHAIN = PLAIN | SPLITS | {
-    "TransposeBackward0", "TransposeBackward1", "PermuteBackward0", "ViewBackward0", "ReshapeAliasBackward0",
+TURNS = PLAIN | {"TransposeBackward0", "TransposeBackward1", "PermuteBackward0"}
+"""Operations that keep every entry, and of a matrix its rows or columns as well."""
+
+CHAIN = TURNS | SPLITS | {
+    "ViewBackward0", "ReshapeAliasBackward0",
     "UnsafeViewBackward0", "UnsqueezeBackward0", "UnsqueezeBackward1", "SqueezeBackward0", "SqueezeBackward1",
     "SqueezeBackward2", "SliceBackward0", "SelectBackward0",
 }  # fmt: skip
