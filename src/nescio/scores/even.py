@@ -47,7 +47,7 @@ class EvenGrad(GradientScore):
         settings: Those of `nescio.scores.gradients.GradientScore`.
 
     Example:
-        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), EvenGrad(samples=0)).shape
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), EvenGrad()).shape
         torch.Size([5])
     """
 

@@ -255,7 +255,7 @@ class ExGrad(GradientScore):
 @register
 @dataclass(frozen=True, kw_only=True)
 class REGrad(GradientScore):
-    """Compute Σ_c √p_c ‖g_c‖^k, layer-selective and smoothed (Wang & Ji 2024, Eq. 11).
+    """Compute Σ_c √p_c ‖g_c‖^k, layer-selective, and smoothed where `sigma` is given (Wang & Ji 2024, Eq. 11).
 
     The paper's Eq. 11 is printed as √p_c·‖g_c‖₂², which is power=2, the default; read as √(p_c‖g_c‖₂²), with the
     norm under the root, it is power=1. The defaults come from shifted validation pictures and wrong answers on MNIST,
@@ -272,7 +272,7 @@ class REGrad(GradientScore):
         settings: Those of `nescio.scores.gradients.GradientScore`.
 
     Example:
-        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), REGrad(samples=0)).shape
+        >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), REGrad()).shape
         torch.Size([5])
     """
 
