@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _desk(args: argparse.Namespace) -> Desk:
     from nescio import app, decide
-    from nescio.serve.engine import guarded
+    from nescio.serve.networks import guarded
     from nescio.specs import open_rows, open_source
     from nescio.types import InputError
 

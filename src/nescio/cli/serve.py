@@ -152,7 +152,7 @@ def _engine(args: argparse.Namespace) -> Engine:
     from nescio import decide
     from nescio.serve import Engine
     from nescio.serve.bundled import bundled
-    from nescio.serve.engine import fitted, guarded
+    from nescio.serve.networks import fitted, guarded
     from nescio.specs import DataSpec, open_source
     from nescio.types import InputError
 

@@ -37,8 +37,8 @@ from nescio.posteriors import Deterministic
 from nescio.quantities import Logits, Predictions, Request
 from nescio.scores import Method
 from nescio.scores.decomposition import decompose
-from nescio.scoring import fit, score
-from nescio.specs import Pairs
+from nescio.scoring import score
+from nescio.serve.networks import guarded, networks
 from nescio.types import InputError, ModelError
 
 ROWS = 8
@@ -310,34 +310,6 @@ class _Given:
     def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
         """Those."""
         return self._p
-
-
-def fitted(source: Source, methods: Sequence[Method], training: Pairs) -> list[Method]:
-    """Fit those of the methods that have to be, with the first network of a source.
-
-    Args:
-        source: The model.
-        methods: The scores.
-        training: Labelled batches.
-    """
-    return fit(networks(source)[0], list(methods), training)
-
-
-def networks(source: Source) -> list[Classifier]:
-    """Return the networks under a source: its model, or those that a distribution runs."""
-    single = isinstance(source.model, Classifier)
-    return list(getattr(source.model, "classifiers", [source.model] if single else []))
-
-
-def guarded(source: Source) -> Classifier:
-    """Return the network that a guard of this source judges; raise a ModelError where there is not one."""
-    under = networks(source)
-    if len(under) != 1:
-        raise ModelError(
-            f"expected a single network for a guard, got {source.about}, which has {len(under)}; leave the guard out, "
-            "or name one network"
-        )
-    return under[0]
 
 
 def stacked(rows: Sequence[Inputs], count: int) -> Inputs:
