@@ -42,7 +42,7 @@ def digests(x: Inputs, seed: int) -> list[bytes]:
             own = row[index]
             if real is not None and row.shape[: real.ndim] == real.shape:
                 own = own[real[index]]
-            digest.update(own.flatten().view(torch.uint8).numpy())
+            digest.update(own.flatten().view(torch.uint8).numpy().data)
         hashes.append(digest.digest())
     return hashes
 
