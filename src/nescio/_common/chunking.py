@@ -38,7 +38,7 @@ def at_once(x: Tensor | Mapping[str, Tensor], chunk: int | None) -> int:
     device = next((tensor.device for tensor in tensors if tensor.is_cuda), None)
     if device is not None:  # many rows, for between two passes a GPU waits for the host
         fitting = int(memory.SHARE * memory.free_bytes(device) / _BYTES / elements)
-        return max(1, min(8192, 8 * _ELEMENTS // elements, fitting))
+        return max(1, min(8192, 32 * _ELEMENTS // elements, fitting))
     return max(1, min(256, _ELEMENTS // elements, max(4, _CACHED // elements)))
 
 
