@@ -77,7 +77,9 @@ class Bundle:
         if not isinstance(record, dict) or record.get("format") != self.format:
             raise InputError(f"expected a saved {self.what} of nescio in {file}, got another file")
         if record.get("version") != self.version:
-            raise InputError(f"expected version {self.version} in {file}, got {record.get('version')!r}; update nescio")
+            older = isinstance(record.get("version"), int) and record["version"] < self.version
+            remedy = f"fit and save the {self.what} again" if older else "update nescio"
+            raise InputError(f"expected version {self.version} in {file}, got {record.get('version')!r}; {remedy}")
         return record
 
     def _tensors(self, place: Path, held: Any) -> dict[str, Tensor]:
