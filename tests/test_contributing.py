@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,14 @@ BLOCKS = re.findall(r"^```python(?: title=\"(.+?)\")?\n(.*?)^```$", TEXT, re.MUL
 
 
 @pytest.fixture
-def registries(monkeypatch: pytest.MonkeyPatch) -> None:
+def registries() -> Iterator[None]:
     """What the page registers is known to this test alone."""
-    monkeypatch.setattr(registry, "_methods", dict(registry._methods))
-    monkeypatch.setattr(witnesses, "WITNESSES", known := dict(witnesses.WITNESSES))
-    monkeypatch.setattr("nescio.guard.guard.WITNESSES", known)
-    monkeypatch.setattr(rules, "_REGISTRY", dict(rules._REGISTRY))
+    every: list[dict[Any, Any]] = [registry._methods, witnesses.WITNESSES, rules._REGISTRY]
+    before = [dict(one) for one in every]
+    yield
+    for one, kept in zip(every, before, strict=True):
+        one.clear()
+        one.update(kept)
 
 
 @pytest.mark.usefixtures("registries")

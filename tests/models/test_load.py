@@ -1,4 +1,5 @@
 import argparse
+import importlib
 import sys
 
 import pytest
@@ -134,6 +135,8 @@ def test_weights_need_a_module(folder):
 def test_a_pickle_that_needs_a_missing_module_is_named(folder):
     torch.save({"net": models.load("my_factories:Net")}, folder / "w.pt")
     sys.modules.pop("my_factories")
+    (folder / "my_factories.py").unlink()  # the folder itself may be on the path
+    importlib.invalidate_caches()
     with pytest.raises(ModelError, match=r"it needs 'my_factories', which cannot be imported; run from the folder"):
         models.read_weights(folder / "w.pt", trust_pickle=True)
 

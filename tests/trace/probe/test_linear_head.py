@@ -50,7 +50,7 @@ def head_of(model: nn.Module, x: Tensor, layers: str) -> tuple[int, Tensor, Tens
     with torch.enable_grad():
         run = passes.forward(classifier, x)
     table = find_layers(run.graph, classifier.parameters(), layers, None)
-    count = linear_head.head_layers(run.graph, run.logits, table)
+    count = linear_head.head_layers(run.graph, run.logits, table, run.plan.fast)
     if not count:
         return 0, torch.empty(0), torch.empty(0)
     p = run.z.double().softmax(1)

@@ -7,6 +7,7 @@ the layers below. For the likeliest class both differences are sums over the *ot
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -23,24 +24,26 @@ _SLOTS = {
 }
 
 
-def head_layers(graph: Graph, logits: Tensor, table: Layers) -> int:
+def head_layers(graph: Graph, logits: Tensor, table: Layers, fast: Container[str]) -> int:
     """Count the last layers that are the linear operation which gives the logits, and nothing else.
 
     Args:
         graph: of a forward pass.
         logits: what that pass gave, [N, C].
         table: the layers.
+        fast: the parameters whose rules were found to be right; those of a model that computes its activations anew in
+            the backward pass are not among them, since what they keep can be read once.
 
     Returns:
         How many of the last layers `head_norms` knows; 0 where the logits come from anything else.
     """
-    node = logits.grad_fn
-    slots = _SLOTS.get(node.name() if node is not None else "", {})
-    if not slots or _operands(logits) is None:
+    node: Any = logits.grad_fn
+    slots = _SLOTS.get("" if node is None else node.name(), {})
+    if not slots or (node.name() == names.ADDMM and not node._saved_alpha == node._saved_beta == 1):
         return 0
     count = 0
     for members in reversed(table.members):
-        if not all(_only_there(graph, name, node, slots) for name in members):
+        if not all(name in fast and _only_there(graph, name, node, slots) for name in members):
             break
         count += 1
     return count
@@ -58,9 +61,11 @@ def head_norms(graph: Graph, logits: Tensor, table: Layers, p: Tensor) -> tuple[
     Returns:
         Norms [C, N, layers] of the layers' gradients, and squared norms [C, N] of the gradients at the features.
     """
-    operands = _operands(logits)
-    assert operands is not None and logits.grad_fn is not None
-    h, w = (t.double() for t in operands)  # [N, D], [C, D]
+    node: Any = logits.grad_fn  # autograd's saved operands have no types
+    kept = {names.ADDMM: ("mat1", "mat2"), names.MM: ("self", "mat2"), names.LINEAR: ("input", "weight")}[node.name()]
+    h, w = (getattr(node, f"_saved_{name}").detach().double() for name in kept)  # [N, D], [C, D]
+    if node.name() != names.LINEAR:
+        w = w.mT
     likeliest = p.argmax(1, keepdim=True)
     others = p.scatter(1, likeliest, 0.0)
     rest = others.sum(1)
@@ -70,7 +75,7 @@ def head_norms(graph: Graph, logits: Tensor, table: Layers, p: Tensor) -> tuple[
     at_features = (w.square().sum(1) - 2 * mean @ w.T + mean.square().sum(1, keepdim=True)).clamp(min=0)
     own = others @ w - rest.unsqueeze(1) * w[likeliest.squeeze(1)]
     at_features = at_features.scatter(1, likeliest, own.square().sum(1, keepdim=True))
-    slots = _SLOTS[logits.grad_fn.name()]
+    slots = _SLOTS[node.name()]
     sizes = []
     for members in table.members:
         weight = any(graph.uses[name][0].slot == slots["weight"] for name in members)
@@ -78,24 +83,6 @@ def head_norms(graph: Graph, logits: Tensor, table: Layers, p: Tensor) -> tuple[
         sizes.append(weight * h.square().sum(1, keepdim=True) + float(bias))
     norms = torch.stack([(at_logits * size).sqrt() for size in sizes], 2)
     return norms.transpose(0, 1), at_features.T
-
-
-def _operands(logits: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Features [N, D] and weights [C, D] of the operation that gave the logits; None where it keeps others."""
-    node: Any = logits.grad_fn  # autograd's saved operands have no types
-    name = "" if node is None else node.name()
-    if name == names.ADDMM and node._saved_alpha == 1 and node._saved_beta == 1:
-        h, w = node._saved_mat1, node._saved_mat2
-    elif name == names.MM:
-        h, w = node._saved_self, node._saved_mat2
-    elif name == names.LINEAR:
-        h, w = node._saved_input, node._saved_weight
-    else:
-        return None
-    if h is None or w is None or h.dim() != 2 or len(h) != len(logits):
-        return None
-    h, w = h.detach(), w.detach()
-    return h, w if name == names.LINEAR else w.mT
 
 
 def _only_there(graph: Graph, name: str, node: object, slots: dict[str, int]) -> bool:

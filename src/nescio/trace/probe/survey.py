@@ -77,7 +77,7 @@ def survey(classifier: Classifier, x: Any, request: NormSettings, key: Hashable 
     moved = any(use.moved for uses in run.graph.uses.values() for use in uses)
     costs, shares = layer_costs(run.graph, table), memory_shares(run.graph, table)
     classes, device = run.logits.shape[1], run.logits.device
-    head = head_layers(run.graph, run.logits, table)
+    head = head_layers(run.graph, run.logits, table, run.plan.fast)
     return Survey(table, run.plan, classes, device, key, last, silent, run, plain, costs, shares, head, moved)
 
 
