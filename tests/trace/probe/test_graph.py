@@ -158,3 +158,11 @@ def test_lowest_of_some_nodes() -> None:
 def test_a_use_says_what_it_is() -> None:
     use = Use("w", 3, 1, (("TBackward0", 0, 2),), (4, 4), False)
     assert use.block == (("TBackward0", 0),)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_token_is_used_where_it_is_expanded_to_the_batch(n: int) -> None:
+    parameter, x = torch.randn(1, 1, 4, requires_grad=True), torch.randn(n, 2, 4, requires_grad=True)
+    logits = torch.cat([parameter.expand(n, -1, -1), x], 1).tanh().sum(1)
+    g = Graph(logits, {"token": parameter}, (x,), tracked=True)
+    assert names(g, "token") == [("ExpandBackward0", 0, ())] and not g.uses["token"][0].through

@@ -86,7 +86,7 @@ class Graph:
         self.blind = any(below[leaves[id(x)]] for x in inputs if id(x) in leaves)
         """Whether an operation without a derivative is between the inputs and the logits."""
         self._fixed = [has_fixed_index(node, held) for node in self.nodes]
-        self._tracked, self._held = tracked, held
+        self._tracked, self._held, self._alone = tracked, held, len(logits) == 1
         self.active = self._find_active({leaves[id(x)] for x in inputs if id(x) in leaves})
         self._before, self._after = self._find_moved(len(logits))
         self.uses = {
@@ -160,7 +160,8 @@ class Graph:
             kept, data = names.PRODUCTS[name]
             x = getattr(self.nodes[i], f"_saved_{kept}")
             return operands[data][0] is not None or (x is not None and x.untyped_storage().data_ptr() in self._held)
-        alike = self.output_shape(i) == shape
+        # a token that is expanded to the batch keeps its shape where that is one input
+        alike = self.output_shape(i) == shape and not (name == names.EXPAND and self._alone)
         seen = len(operands) > 1 and all(child is not None for child, _ in operands)
         return alike or seen or rules.find(name, slot) is None
 
