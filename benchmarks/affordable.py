@@ -34,7 +34,10 @@ def network(name: str, lite: str) -> nn.Module | None:
     if name != "efficientnet-lite0":
         from torchvision import models
 
-        return models.get_model(name, weights=None).eval()
+        model = models.get_model(name, weights=None).eval()
+        for head in (part for part in model.modules() if isinstance(part, nn.Linear) and not part.weight.any()):
+            nn.init.normal_(head.weight, std=0.02)  # some begin with a head of zeros, whose gradients are zeros too
+        return model
     try:
         from efficientnet_lite_pytorch import EfficientNet
     except ImportError:
@@ -84,7 +87,7 @@ def row(name: str, model: nn.Module, x: Tensor, compared: int, device: torch.dev
         "first_call_s": first, "forwards": second / one, "inputs_per_second": len(x) / second,
     }  # fmt: skip
     if noisy:
-        numbers["forwards_with_eight_copies"] = once(lambda: scored(sigma=0.01), device) / one
+        numbers["forwards_with_eight_copies"] = seconds(lambda: scored(sigma=0.01), device, repeats=2) / one
     five = ["regrad", "evengrad", "entropy", "energy", "gen"]
     numbers["forwards_of_five_scores"] = seconds(lambda: nescio.score(model, x, five, progress=False), device) / one
     if compared:
