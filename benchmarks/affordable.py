@@ -87,7 +87,7 @@ def row(name: str, model: nn.Module, x: Tensor, compared: int, device: torch.dev
         "first_call_s": first, "forwards": second / one, "inputs_per_second": len(x) / second,
     }  # fmt: skip
     if noisy:
-        numbers["forwards_with_eight_copies"] = seconds(lambda: scored(sigma=0.01), device, repeats=2) / one
+        numbers["forwards_with_eight_copies"] = seconds(lambda: scored(sigma=0.01), device) / one
     five = ["regrad", "evengrad", "entropy", "energy", "gen"]
     numbers["forwards_of_five_scores"] = seconds(lambda: nescio.score(model, x, five, progress=False), device) / one
     if compared:
