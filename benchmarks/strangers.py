@@ -134,10 +134,12 @@ def judge(model: nn.Module, x: Any) -> dict[str, Any]:
         return {"verdict": "exact", **row}
     if not heard.inside:
         return {"verdict": "wrong", **row}
-    with torch.no_grad():
-        for p in model.parameters():
-            p.mul_(1 + 1e-8 * torch.randn_like(p))
-    own = apart(trace.reference.class_gradients(model, x, layers="tensor").norms, wanted.norms)
+    own = 0.0
+    for _ in range(3):  # a change of less than float32's last digit may happen to round to nothing
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(1 + 3e-8 * torch.randn_like(p))
+        own = max(own, apart(trace.reference.class_gradients(model, x, layers="tensor").norms, wanted.norms))
     return {"verdict": "float32" if error <= ROUNDED * own else "wrong", **row, "own": own}
 
 
