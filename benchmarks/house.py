@@ -25,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = Path(__file__).parent / "results" / "house.json"
 PACKAGES = {"nescio": "src/nescio", "nescio_papers": "papers/src/nescio_papers"}
+FLOOR = {"types", "_common", "inputs", "progress", "modes", "plugins"}
 PASSAGE = 6  # lines that make a repeated passage
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -36,6 +37,7 @@ class Numbers:
 
     files: int
     lines: int
+    code_lines: int  # without blank lines, comments and docstrings
     median_file: int
     longest_file: int
     functions: int
@@ -49,6 +51,7 @@ class Numbers:
     parameters: int
     parameters_any: int
     cross_room_pairs: int
+    pairs_above_the_floor: int  # without those rooms that every room stands on
     cross_room_imports: int
     cycles: int  # groups of rooms that import each other, directly or by way of others
     repeated_passages: int
@@ -74,6 +77,7 @@ def measure(files: dict[str, str]) -> Numbers:
     return Numbers(
         files=len(files),
         lines=sum(lengths),
+        code_lines=sum(_code_lines(text, trees[path]) for path, text in files.items()),
         median_file=int(statistics.median(lengths)),
         longest_file=max(lengths),
         functions=len(functions),
@@ -87,10 +91,21 @@ def measure(files: dict[str, str]) -> Numbers:
         parameters=len(parameters),
         parameters_any=sum(_is_any(p.annotation) for p in parameters),
         cross_room_pairs=len(pairs),
+        pairs_above_the_floor=sum(room.split(".")[-1] not in FLOOR for _, room in pairs),
         cross_room_imports=sum(pairs.values()),
         cycles=_cycles(set(pairs)),
         repeated_passages=_repeated(files),
     )
+
+
+def _code_lines(text: str, tree: ast.Module) -> int:
+    """Count the lines that are neither blank nor a comment nor a text that stands by itself."""
+    texts: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            texts |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = enumerate(text.splitlines(), start=1)
+    return sum(bool(line.strip()) and not line.strip().startswith("#") and at not in texts for at, line in lines)
 
 
 def _docstring(node: ast.AST) -> str:
