@@ -24,6 +24,7 @@ MODULES = sorted(
 )
 COMPLETE = (
     "attribution",
+    "evaluate",
     "guard",
     "limits",
     "mitigate",
@@ -34,6 +35,7 @@ COMPLETE = (
     "scores",
     "specs",
     "trace",
+    "types",
 )
 """The rooms whose public names all have a summary, the sections Args and Returns, and an example."""
 

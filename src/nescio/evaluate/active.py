@@ -28,10 +28,18 @@ Choice = Literal["top", "random", "diverse"]
 
 @dataclass(frozen=True)
 class ActiveLearning:
-    """What the cycles came to.
+    """Hold what was measured in each of T cycles, and which inputs were chosen.
 
-    labelled [T]: how many inputs had labels in each cycle; measured: by name, what `train` measured in each, [T];
-    chosen: the indices that were added after each cycle but the last.
+    Attributes:
+        labelled: How many inputs had labels in each cycle, ``[T]``.
+        measured: What `train` measured in each cycle, ``[T]``, by name.
+        chosen: The indices that were added after each cycle but the last.
+
+    Example:
+        >>> measured, chosen = {"accuracy": np.array([0.5, 1.0])}, (np.array([5, 4]),)
+        >>> result = nescio.evaluate.ActiveLearning(np.array([2, 4]), measured, chosen)
+        >>> result.mean("accuracy")
+        0.75
     """
 
     labelled: Indices
@@ -87,8 +95,8 @@ def active_learning(
     Example:
         >>> train = lambda indices: (None, {"labelled": len(indices)})
         >>> score = lambda model, indices: indices  # the largest index is the most doubtful
-        >>> found = nescio.evaluate.active_learning(train, score, [0, 1], [2, 3, 4, 5], acquired=2, cycles=2)
-        >>> found.labelled, found.chosen
+        >>> result = nescio.evaluate.active_learning(train, score, [0, 1], [2, 3, 4, 5], acquired=2, cycles=2)
+        >>> result.labelled, result.chosen
         (array([2, 4]), (array([5, 4]),))
     """
     labelled, left = _indices(initial, "initial"), _indices(pool, "pool")
@@ -109,11 +117,11 @@ def active_learning(
     records: list[Mapping[str, float]] = []
     chosen: list[Indices] = []
     for cycle in range(cycles):
-        model, found = train(labelled)
+        model, record = train(labelled)
         sizes.append(labelled.size)
-        records.append(dict(found))
+        records.append(dict(record))
         if on_cycle is not None:
-            on_cycle(cycle + 1, found)
+            on_cycle(cycle + 1, record)
         if cycle + 1 == cycles:
             break
         draw = seed + cycle

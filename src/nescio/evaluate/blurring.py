@@ -33,10 +33,22 @@ from nescio.types import InputError
 
 @dataclass(frozen=True)
 class Blurring:
-    """The curve URR(t) of a blurring test, and its two figures.
+    """Hold the curve URR(t) of a blurring test and its two figures.
 
-    counts: the numbers t of blurred pixels at which it was measured; curve: URR at each; murr: its highest, higher is
-    better; auc: the mean of 1 − URR, lower is better; pixels: T, the most that were blurred; of: how many an image has.
+    Attributes:
+        counts: The numbers t of blurred pixels at which URR was measured.
+        curve: URR at each of these numbers.
+        murr: The highest URR; higher is better.
+        auc: The mean of 1 − URR; lower is better.
+        pixels: T, the largest number of pixels that were blurred.
+        of: How many pixels an image has.
+
+    Example:
+        >>> x = torch.zeros(1, 1, 4, 4)
+        >>> x[0, 0, 1, 1] = 1.0
+        >>> result = nescio.evaluate.blurring(lambda x: x.amax((1, 2, 3)), x, x[:, 0], share=0.2)
+        >>> result.pixels, result.at(0.1).pixels, result.of
+        (3, 2, 16)
     """
 
     counts: Integers
@@ -87,8 +99,8 @@ def blurring(
     Example:
         >>> x = torch.zeros(1, 1, 4, 4)
         >>> x[0, 0, 1, 1] = 1.0  # one bright pixel, which makes all of the doubt
-        >>> found = nescio.evaluate.blurring(lambda x: x.amax((1, 2, 3)), x, x[:, 0], share=0.1)
-        >>> found.pixels, round(found.murr, 2)
+        >>> result = nescio.evaluate.blurring(lambda x: x.amax((1, 2, 3)), x, x[:, 0], share=0.1)
+        >>> result.pixels, round(result.murr, 2)
         (2, 0.89)
     """
     attribution = _checked(x, maps)
@@ -177,12 +189,12 @@ def _start(uncertainty: Callable[[Tensor], Values], x: Tensor, batch: int) -> Fl
 
 
 def _values(uncertainty: Callable[[Tensor], Values], x: Tensor) -> Floats:
-    found = scores(uncertainty(x), "uncertainty")
-    if found.size != len(x):
-        raise InputError(f"uncertainty: expected one number for each of {len(x)} images but got {found.size}")
-    if not (np.isfinite(found) & (found >= 0)).all():
+    values = scores(uncertainty(x), "uncertainty")
+    if values.size != len(x):
+        raise InputError(f"uncertainty: expected one number for each of {len(x)} images but got {values.size}")
+    if not (np.isfinite(values) & (values >= 0)).all():
         raise InputError(
-            f"uncertainty: expected finite numbers that are at least 0 but got values from {found.min():.6g} to "
-            f"{found.max():.6g}; a rate of reduction needs a true zero: set what is below 0 by rounding to 0"
+            f"uncertainty: expected finite numbers that are at least 0 but got values from {values.min():.6g} to "
+            f"{values.max():.6g}; a rate of reduction needs a true zero: set what is below 0 by rounding to 0"
         )
-    return found
+    return values

@@ -36,10 +36,26 @@ Mode = Literal["width", "mass"]
 
 @dataclass(frozen=True)
 class Reliability:
-    """Confidence and accuracy bin by bin (arrays of one length, from low to high confidence), and over all inputs.
+    """Hold confidence and accuracy bin by bin, from low to high confidence, and over all inputs.
 
-    A bin holds the confidences above `lower` and up to `upper`. confidence, accuracy and gap (confidence − accuracy)
-    are NaN in a bin whose count is 0.
+    A bin holds the confidences above its lower end and up to its upper end. In a bin without inputs, confidence,
+    accuracy and gap are NaN.
+
+    Attributes:
+        lower: The lower end of each bin, ``[B]``.
+        upper: The upper end of each bin, ``[B]``.
+        count: How many inputs are in each bin, ``[B]``.
+        confidence: The mean confidence in each bin, ``[B]``.
+        accuracy: The accuracy in each bin, ``[B]``.
+        gap: Confidence − accuracy, ``[B]``.
+        ece: The expected calibration error.
+        mce: The maximum calibration error.
+        mean_accuracy: The accuracy of all inputs.
+        mean_confidence: The mean confidence of all inputs.
+
+    Example:
+        >>> nescio.evaluate.reliability([[0.9, 0.1], [0.2, 0.8]], [0, 0], bins=2).gap.round(2)
+        array([ nan, 0.35])
     """
 
     lower: Floats
@@ -151,8 +167,8 @@ def reliability(probabilities: Values, labels: Values, bins: int = 15, mode: Mod
 
     Example:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
-        >>> found = nescio.evaluate.reliability(p, [0, 0, 1], bins=2)
-        >>> found.count, round(found.mean_confidence, 3), found.mean_accuracy
+        >>> table = nescio.evaluate.reliability(p, [0, 0, 1], bins=2)
+        >>> table.count, round(table.mean_confidence, 3), table.mean_accuracy
         (array([0, 3]), 0.8, 1.0)
     """
     p, y = _checked(probabilities, labels)

@@ -26,7 +26,17 @@ from nescio.types import Decomposition, InputError
 
 @dataclass(frozen=True)
 class Parts:
-    """One figure for each part of the uncertainty; None where it is not defined, because the part is constant."""
+    """Hold one figure for each part of the uncertainty; None where the part is constant, so that there is no figure.
+
+    Attributes:
+        aleatoric: The figure of the aleatoric part.
+        epistemic: The figure of the epistemic part.
+        total: The figure of both together.
+
+    Example:
+        >>> nescio.evaluate.Parts(aleatoric=0.5, epistemic=0.9, total=0.8).epistemic
+        0.9
+    """
 
     aleatoric: float | None
     epistemic: float | None
@@ -35,11 +45,21 @@ class Parts:
 
 @dataclass(frozen=True)
 class Disentanglement:
-    """How far aleatoric and epistemic uncertainty go together, and what each finds.
+    """Hold how much aleatoric and epistemic uncertainty agree, and what each finds.
 
-    spearman, pearson: between the two, from −1 to 1; near 1 they say the same thing. None where one is constant.
-    label_entropy: Spearman correlation with the entropy of the soft labels, None without those. errors and ood: AUROC
-    for finding wrong answers and OOD inputs, None where these were not given.
+    Attributes:
+        spearman: The rank correlation of the two, from −1 to 1; near 1 they say the same thing. None where one is
+            constant.
+        pearson: Their linear correlation, from −1 to 1; None where one is constant.
+        label_entropy: The Spearman correlation of each part with the entropy of the soft labels; None without
+            soft labels.
+        errors: The AUROC of each part for finding wrong answers; None where it is not known which answers are right.
+        ood: The AUROC of each part for finding foreign inputs (OOD); None where it is not known which inputs are.
+
+    Example:
+        >>> p = torch.tensor([[[0.9, 0.1], [0.5, 0.5], [0.6, 0.4]], [[0.8, 0.2], [0.5, 0.5], [0.1, 0.9]]])
+        >>> nescio.evaluate.disentanglement(nescio.decompose(p), is_ood=[False, False, True]).ood.epistemic
+        1.0
     """
 
     spearman: float | None
@@ -70,8 +90,8 @@ def disentanglement(
 
     Example:
         >>> p = torch.tensor([[[0.9, 0.1], [0.5, 0.5], [0.6, 0.4]], [[0.8, 0.2], [0.5, 0.5], [0.1, 0.9]]])
-        >>> found = nescio.evaluate.disentanglement(nescio.decompose(p), correct=[True, True, False])
-        >>> round(found.spearman, 3), found.errors.epistemic
+        >>> result = nescio.evaluate.disentanglement(nescio.decompose(p), correct=[True, True, False])
+        >>> round(result.spearman, 3), result.errors.epistemic
         (-0.5, 1.0)
     """
     if not isinstance(decomposition, Decomposition):

@@ -38,9 +38,17 @@ from nescio.types import InputError
 
 @dataclass(frozen=True)
 class AnomalyResult:
-    """How well maps find a corrupted patch: means over the images, and the figures of each image, [N].
+    """Hold how well maps find corrupted pixels: means over the images, and the figures of each image.
 
-    auroc: 1 is perfect and 0.5 is chance; iou: 1 is perfect.
+    Attributes:
+        auroc: The mean AUROC; 1 is perfect and 0.5 is chance.
+        iou: The mean IoU; 1 is perfect.
+        image_auroc: The AUROC of each image, ``[N]``.
+        image_iou: The IoU of each image, ``[N]``.
+
+    Example:
+        >>> nescio.evaluate.anomaly([[[0.9, 0.1], [0.2, 0.3]]], [[[True, False], [False, False]]]).image_auroc
+        array([1.])
     """
 
     auroc: float
@@ -60,8 +68,8 @@ def anomaly(maps: Values, mask: Values) -> AnomalyResult:
         AUROC and IoU, their means and those of each image.
 
     Example:
-        >>> found = nescio.evaluate.anomaly([[[0.9, 0.1], [0.2, 0.3]]], [[[True, False], [False, False]]])
-        >>> found.auroc, found.iou
+        >>> result = nescio.evaluate.anomaly([[[0.9, 0.1], [0.2, 0.3]]], [[[True, False], [False, False]]])
+        >>> result.auroc, result.iou
         (1.0, 1.0)
     """
     attribution = pixel_maps(maps, "maps")
@@ -94,15 +102,22 @@ def randomised(maps_before: Values, maps_after: Values) -> float:
                 f"{name}: expected maps that differ between pixels but {constant.sum()} of {len(maps)} are constant "
                 f"(image {listed(constant)}); they have no order to compare: leave those images out"
             )
-    found = (rank_correlation(one.ravel(), other.ravel()) for one, other in zip(before, after, strict=True))
-    return _mean(np.array([value for value in found if value is not None]))  # none is None: no map is constant
+    correlations = (rank_correlation(one.ravel(), other.ravel()) for one, other in zip(before, after, strict=True))
+    return _mean(np.array([value for value in correlations if value is not None]))  # none is None: no map is constant
 
 
 @dataclass(frozen=True)
 class RewrittenResult:
-    """How much of the maps changed with the way the network is written: 0 is right.
+    """Hold how much maps changed with the way the network is written; 0 is right.
 
-    difference: the mean over the images; worst: the largest; image_difference: of each image, [N].
+    Attributes:
+        difference: The mean over the images.
+        worst: The largest difference of an image.
+        image_difference: The difference of each image, ``[N]``.
+
+    Example:
+        >>> nescio.evaluate.rewritten([[[1.0, 3.0]]], [[[1.0, 3.0]]]).worst
+        0.0
     """
 
     difference: float
@@ -179,8 +194,8 @@ def _masks(mask: Values, shape: tuple[int, ...]) -> Booleans:
 
 def _any(pixels: Booleans) -> Booleans:
     """Which images have such a pixel."""
-    found: Booleans = np.any(pixels, axis=(1, 2))
-    return found
+    images: Booleans = np.any(pixels, axis=(1, 2))
+    return images
 
 
 def _auroc(values: Floats, inside: Booleans) -> float:
@@ -193,8 +208,8 @@ def _iou(values: Floats, inside: Booleans) -> float:
     count = int(inside.sum())
     lowest = np.partition(values, -count)[-count]  # of the `count` highest
     above, level = values > lowest, values == lowest
-    found = inside[above].sum() + inside[level].mean() * (count - above.sum())
-    return float(found / (2 * count - found))
+    shared = inside[above].sum() + inside[level].mean() * (count - above.sum())
+    return float(shared / (2 * count - shared))
 
 
 def _mean(values: Floats) -> float:

@@ -39,11 +39,23 @@ _BLOCK = 2**18  # counts held at a time, 2 MB for each array: small enough for a
 
 @dataclass(frozen=True)
 class OODResult:
-    """AUROC, AUPR and FPR95 as shares between 0 and 1 (OOD positive), and how many inputs they rest on.
+    """Hold AUROC, AUPR and FPR95 as shares from 0 to 1, where foreign inputs (OOD) are the positive ones.
 
-    auroc: 1 is perfect and 0.5 is chance; aupr: 1 is perfect and n_ood / (n_id + n_ood) is chance;
-    fpr95: 0 is perfect, the share of ID inputs that are flagged when at least 95 % of the OOD inputs are.
-    The intervals say how far each may be off because the inputs are a sample; None where none was asked for.
+    An interval says how much a figure may be off because the inputs are a sample; None where no intervals were wanted.
+
+    Attributes:
+        auroc: 1 is perfect, 0.5 is chance.
+        aupr: 1 is perfect, n_ood / (n_id + n_ood) is chance.
+        fpr95: The share of known inputs (ID) that are flagged when at least 95 % of the foreign ones are; 0 is perfect.
+        n_id: How many known inputs there were.
+        n_ood: How many foreign inputs there were.
+        auroc_interval: The interval of AUROC.
+        aupr_interval: The interval of AUPR.
+        fpr95_interval: The interval of FPR95.
+
+    Example:
+        >>> nescio.evaluate.ood([0.1, 0.2], [0.5, 0.9], bootstrap=0)
+        OODResult(auroc=1.0, aupr=1.0, fpr95=0.0, n_id=2, n_ood=2, ...)
     """
 
     auroc: float
@@ -58,7 +70,17 @@ class OODResult:
 
 @dataclass(frozen=True)
 class ROC:
-    """The ROC curve, from (0, 0) to (1, 1): one point for each distinct score, thresholds falling from +∞."""
+    """Hold a ROC curve from (0, 0) to (1, 1), with one point for each distinct score.
+
+    Attributes:
+        false_positive_rate: The share of known inputs that are flagged at each threshold.
+        true_positive_rate: The share of foreign inputs that are flagged at each threshold.
+        thresholds: The thresholds, falling from +∞.
+
+    Example:
+        >>> nescio.evaluate.roc([0.1, 0.3], [0.2, 0.9]).thresholds
+        array([inf, 0.9, 0.3, 0.2, 0.1])
+    """
 
     false_positive_rate: Floats
     true_positive_rate: Floats

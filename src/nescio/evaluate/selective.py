@@ -25,10 +25,20 @@ from nescio.types import InputError
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """The share of wrong answers (risk) among the inputs whose uncertainty is ≤ a threshold, and their share of all.
+    """Hold the share of wrong answers among the inputs whose uncertainty is at most a threshold.
 
-    The arrays have one entry for each distinct uncertainty, rising; the last coverage is 1. aurc: the mean risk, 0 is
-    without error; eaurc: by how much it exceeds that of the perfect order.
+    The arrays have one entry for each distinct uncertainty, rising.
+
+    Attributes:
+        coverage: The share of inputs that are accepted; the last is 1.
+        risk: The share of wrong answers among them.
+        thresholds: The distinct uncertainties.
+        aurc: The mean risk; 0 is without error.
+        eaurc: How much larger the mean risk is than that of the perfect order.
+
+    Example:
+        >>> nescio.evaluate.risk_coverage([0.1, 0.9], [True, False]).risk
+        array([0. , 0.5])
     """
 
     coverage: Floats
@@ -40,10 +50,19 @@ class RiskCoverage:
 
 @dataclass(frozen=True)
 class AccuracyRejection:
-    """The accuracy of what is left when the inputs whose uncertainty is above a threshold are rejected.
+    """Hold the accuracy of the inputs that are left when those with an uncertainty above a threshold are rejected.
 
-    The arrays have one entry for each distinct uncertainty, by rising share of rejected inputs, from 0, and so with
-    falling thresholds. area: the mean accuracy over all shares, 1 is without error.
+    The arrays have one entry for each distinct uncertainty. The thresholds fall, so the share of rejected inputs rises.
+
+    Attributes:
+        rejected: The share of rejected inputs; the first is 0.
+        accuracy: The accuracy of the rest.
+        thresholds: The distinct uncertainties.
+        area: The mean accuracy over all shares; 1 is without error.
+
+    Example:
+        >>> nescio.evaluate.accuracy_rejection([0.1, 0.9], [True, False]).accuracy
+        array([0.5, 1. ])
     """
 
     rejected: Floats
@@ -53,7 +72,7 @@ class AccuracyRejection:
 
 
 def raulc(uncertainty: Values, correct: Values) -> float:
-    """Return the relative area under the lift curve: are the uncertain answers the wrong ones?
+    """Return the relative area under the lift curve, which says whether the uncertain answers are the wrong ones.
 
     Args:
         uncertainty: One number for each input, ``[N]``; higher means more uncertain.
