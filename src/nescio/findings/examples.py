@@ -63,7 +63,7 @@ def described(
     what: str,
 ) -> list[Example]:
     """The inputs at these places of what was measured, and where their doubt comes from."""
-    found: list[Example] = []
+    examples: list[Example] = []
     lead = measured.scores[leading]
     with bar(len(places), show=progress, description=what) as shown:
         for at in places:
@@ -90,9 +90,9 @@ def described(
             if measured.members > 1:
                 one["aleatoric"] = float(measured.kinds.aleatoric[at])
                 one["epistemic"] = float(measured.kinds.epistemic[at])
-            found.append({**one, **_shown(about, rows, index, measured.members, maps)})
+            examples.append({**one, **_shown(about, rows, index, measured.members, maps)})
             shown.update(1)
-    return found
+    return examples
 
 
 def tile(
@@ -105,7 +105,7 @@ def tile(
     """What the strip shows of an input: a small picture, or its text, and what the model takes it for."""
     index, answer = int(measured.index[at]), int(measured.p[at].argmax())
     wrong = labels is not None and labels[at] >= 0 and int(labels[at]) != answer
-    found: Tile = {
+    content: Tile = {
         "index": index,
         "name": measured.names[at],
         "class": named(answer, class_names),
@@ -114,12 +114,12 @@ def tile(
     }
     row = rows.attempt(index)
     if isinstance(row, Tensor) and row.ndim == 3 and row.is_floating_point():
-        found["picture"] = _seen(rows, index, row)
+        content["picture"] = _seen(rows, index, row)
     elif rows.preprocess.kind == "texts":
-        found["text"] = str(rows.store.raw(index))
+        content["text"] = str(rows.store.raw(index))
     elif isinstance(row, Tensor) and row.ndim == 1:
-        found["text"] = ", ".join(_label(rows, row, place, False) for place in range(len(row)))
-    return found
+        content["text"] = ", ".join(_label(rows, row, place, False) for place in range(len(row)))
+    return content
 
 
 def kind(rows: Rows, first: Inputs) -> Kind:
@@ -241,6 +241,6 @@ def _smaller(array: NDArray[np.float64], most: int = SIDE) -> NDArray[np.float64
     return result
 
 
-def problems(found: Iterable[Problem]) -> list[BadRow]:
+def problems(unusable: Iterable[Problem]) -> list[BadRow]:
     """Return rows that could not be used, as plain values."""
-    return [{"index": one.index, "name": one.name, "reason": one.reason} for one in found]
+    return [{"index": one.index, "name": one.name, "reason": one.reason} for one in unusable]

@@ -139,12 +139,12 @@ def number(counts: Mapping[int, int] | int, kind: Kind) -> str:
 def _strip(by_state: Mapping[State, Sequence[int]]) -> list[int]:
     """Which inputs the strip shows, by state."""
     free = sum(max(0, SHARES[state] - len(places)) for state, places in by_state.items())
-    found: list[int] = []
+    shown: list[int] = []
     for state, places in by_state.items():
         more = max(0, min(free, len(places) - SHARES[state]))
         free -= more
-        found += places[: SHARES[state] + more]
-    return found
+        shown += places[: SHARES[state] + more]
+    return shown
 
 
 def _headline(told: Mapping[State, int], like: str, kind: Kind) -> str:

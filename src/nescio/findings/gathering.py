@@ -201,9 +201,9 @@ def plain(result: Any) -> Any:
 def _first(rows: Rows, places: Sequence[int]) -> Any:
     """The first row that can be used, as a batch."""
     for place in places:
-        found = rows.assemble([place], [rows.attempt(place)])
-        if found is not None:
-            return found.inputs
+        batch = rows.assemble([place], [rows.attempt(place)])
+        if batch is not None:
+            return batch.inputs
     last = f"; the first: {rows.problems[0]}" if rows.problems else ""
     raise InputError(f"expected at least one row that can be used, but got none of {rows.about}{last}")
 

@@ -176,14 +176,14 @@ class _Part(NamedTuple):
 
 
 def _measured(about: Subject, batch: Batch, methods: Sequence[Method]) -> _Part:
-    found = score(about.model, batch.inputs, list(methods), progress=False)
+    scores = score(about.model, batch.inputs, list(methods), progress=False)
     drawn = about.posterior.predict(batch.inputs, progress=False)
     answer = drawn if about.posterior is about.model else about.answers.predict(batch.inputs, progress=False)
     return _Part(
         batch.indices,
         batch.names,
         batch.labels,
-        found,
+        scores,
         answer.mean(0),
         decompose(drawn),
         len(drawn) if about.parted else 1,

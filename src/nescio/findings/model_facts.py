@@ -56,14 +56,14 @@ def networks(model: Classifier | Posterior) -> tuple[Classifier, ...]:
 
 def versions() -> dict[str, str]:
     """Return the versions of nescio, Python and torch, and of those packages that were used."""
-    found = {"nescio": __version__, "python": platform.python_version(), "torch": torch.__version__}
+    numbers = {"nescio": __version__, "python": platform.python_version(), "torch": torch.__version__}
     for name in PACKAGES:
         if _MODULES.get(name, name) in sys.modules:
             try:
-                found[name] = version(name)
+                numbers[name] = version(name)
             except PackageNotFoundError:  # a copy on the path that was never installed
-                found[name] = "unknown"
-    return found
+                numbers[name] = "unknown"
+    return numbers
 
 
 def machine(source: Source) -> str:
@@ -77,10 +77,10 @@ def machine(source: Source) -> str:
 
 def _layers(module: torch.nn.Module) -> list[LayerFacts]:
     """The parts that have parameters of their own, in order."""
-    found: list[LayerFacts] = []
+    layers: list[LayerFacts] = []
     for name, part in module.named_modules():
         own = sum(int(value.numel()) for value in part.parameters(recurse=False))
         if own:
             shown = " ".join(part.extra_repr().split())
-            found.append({"name": name or "(the model)", "type": type(part).__name__, "of": shown, "parameters": own})
-    return found
+            layers.append({"name": name or "(the model)", "type": type(part).__name__, "of": shown, "parameters": own})
+    return layers

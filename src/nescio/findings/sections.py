@@ -29,12 +29,12 @@ Labels = NDArray[np.int64] | None
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-def set_facts(rows: Rows, found: Measured, read: int, most: int) -> SetFacts:
+def set_facts(rows: Rows, measured: Measured, read: int, most: int) -> SetFacts:
     """Return what a set of data is.
 
     Args:
         rows: The data.
-        found: What was measured.
+        measured: What was measured.
         read: How many rows were read.
         most: How many may be read.
     """
@@ -42,11 +42,11 @@ def set_facts(rows: Rows, found: Measured, read: int, most: int) -> SetFacts:
         "about": rows.about,
         "rows": len(rows),
         "read": read,
-        "used": len(found),
+        "used": len(measured),
         "most": most,
         "sampled": read < len(rows),
-        "problems": single.problems(found.problems),
-        "seconds": found.seconds,
+        "problems": single.problems(measured.problems),
+        "seconds": measured.seconds,
     }
 
 
@@ -117,7 +117,7 @@ def class_rows(
     """Return the rows by the class that they are taken for, the most common first."""
     probability, predicted = (part.numpy() for part in known.p.max(1))
     foreign = None if known.verdict is None else known.verdict.foreign(level).numpy()
-    found: list[ClassRow] = []
+    rows: list[ClassRow] = []
     for one in np.unique(predicted).tolist():
         own = predicted == one
         row: ClassRow = {
@@ -132,8 +132,8 @@ def class_rows(
         if truth is not None:
             told = own & (truth >= 0)
             row["labelled"], row["right"] = int(told.sum()), int((truth[told] == one).sum())
-        found.append(row)
-    return sorted(found, key=lambda row: (-row["inputs"], row["index"]))
+        rows.append(row)
+    return sorted(rows, key=lambda row: (-row["inputs"], row["index"]))
 
 
 def kinds_of_doubt(about: Subject, known: Measured) -> KindsOfDoubt:
@@ -151,10 +151,10 @@ def kinds_of_doubt(about: Subject, known: Measured) -> KindsOfDoubt:
     }
 
 
-def every_score(found: Measured) -> dict[str, NDArray[np.float64]]:
+def every_score(measured: Measured) -> dict[str, NDArray[np.float64]]:
     """Return the chosen scores, and the kinds of doubt where they are told apart."""
-    kinds = single.KINDS if found.members > 1 else ()
-    return {**found.scores, **{kind: getattr(found.kinds, kind).numpy() for kind in kinds}}
+    kinds = single.KINDS if measured.members > 1 else ()
+    return {**measured.scores, **{kind: getattr(measured.kinds, kind).numpy() for kind in kinds}}
 
 
 def against(known: Measured, other: Measured, seed: int, about: SetFacts, flagged: int | None) -> ForeignFacts:
@@ -170,7 +170,7 @@ def against(known: Measured, other: Measured, seed: int, about: SetFacts, flagge
     mine, theirs = every_score(known), every_score(other)
     if known.verdict is not None and other.verdict is not None:
         mine, theirs = (
-            {"guard": found.score.numpy(), **own} for found, own in ((known.verdict, mine), (other.verdict, theirs))
+            {"guard": verdict.score.numpy(), **own} for verdict, own in ((known.verdict, mine), (other.verdict, theirs))
         )
     separation: dict[str, Any] = {
         name: asdict(evaluate.ood(own, theirs[name], seed=seed)) for name, own in mine.items()

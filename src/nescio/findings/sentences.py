@@ -36,9 +36,9 @@ def details(result: Findings) -> list[str]:
         )
         if other["flagged"] is not None:
             lines[-1] += f" The guard calls {other['flagged']:,} of its {other['used']:,} inputs foreign."
-        best, found = max(other["separation"].items(), key=lambda item: float(item[1]["auroc"]))
-        if found["auroc_interval"][0] > lead["auroc"]:
-            lines[-1] += f" {best} does better: {percent(found['auroc'], digits=3)}."
+        best, figures = max(other["separation"].items(), key=lambda item: float(item[1]["auroc"]))
+        if figures["auroc_interval"][0] > lead["auroc"]:
+            lines[-1] += f" {best} does better: {percent(figures['auroc'], digits=3)}."
     if "summary" in (far := result["limits"]):
         lines.append(far["summary"][0])
     if data["problems"]:
@@ -46,10 +46,10 @@ def details(result: Findings) -> list[str]:
     return lines
 
 
-def calibrated(found: CalibrationFigures) -> str:
+def calibrated(figures: CalibrationFigures) -> str:
     """Say how often the model is right, how sure it is, and whether that differs by more than chance."""
-    low, high = found["accuracy_interval"]
-    sure = found["mean_confidence"]
+    low, high = figures["accuracy_interval"]
+    sure = figures["mean_confidence"]
     ends = math.floor(100 * low + 1e-9) / 100, math.ceil(100 * high - 1e-9) / 100
     told = f"is between {percent(ends[0])} and {percent(ends[1])} with 95 % confidence"
     word = (
@@ -60,6 +60,6 @@ def calibrated(found: CalibrationFigures) -> str:
         else f"that is no contradiction: with so many examples the share of right answers {told}"
     )
     return (
-        f"Of {found['n']:,} labelled inputs {found['right']:,} are answered rightly, with a mean confidence of "
+        f"Of {figures['n']:,} labelled inputs {figures['right']:,} are answered rightly, with a mean confidence of "
         f"{percent(sure, digits=3)}; {word}."
     )

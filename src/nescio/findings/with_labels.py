@@ -35,9 +35,9 @@ def calibration(p: Tensor, labels: Tensor, seed: int) -> CalibrationFacts:
         labels: The class index of each row, ``[N]``.
         seed: Of the split into halves.
     """
-    found: CalibrationFacts = {"all": _figures(p, labels), "temperature": None, "note": ""}
+    facts: CalibrationFacts = {"all": _figures(p, labels), "temperature": None, "note": ""}
     if len(labels) < LEAST:
-        return found | {"note": f"{len(labels)} labelled rows are too few to fit a temperature: it takes {LEAST}."}
+        return facts | {"note": f"{len(labels)} labelled rows are too few to fit a temperature: it takes {LEAST}."}
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     fit, test = order[: len(labels) // 2].sort().values, order[len(labels) // 2 :].sort().values
     z = p.clamp(min=torch.finfo(torch.float64).tiny).log()
@@ -46,9 +46,9 @@ def calibration(p: Tensor, labels: Tensor, seed: int) -> CalibrationFacts:
         scaling = Temperature(lambda x: x).fit_logits(z[fit], labels[fit])
     assert scaling.temperature is not None
     if told:  # it ended at a bound
-        return found | {"note": "No temperature: " + " ".join(str(one.message) for one in told) + "."}
+        return facts | {"note": "No temperature: " + " ".join(str(one.message) for one in told) + "."}
     after = (z[test] / scaling.temperature).softmax(1)
-    return found | {
+    return facts | {
         "temperature": scaling.temperature,
         "fitted": len(fit),
         "tested": len(test),
@@ -65,12 +65,12 @@ def selective(scores: Mapping[str, Floats], correct: NDArray[np.bool_]) -> dict[
         correct: Whether each answer is right, ``[N]``.
     """
     mixed = bool(correct.any()) and not bool(correct.all())
-    found: dict[str, RiskFigures] = {}
+    figures: dict[str, RiskFigures] = {}
     for name, values in scores.items():
         curve = evaluate.risk_coverage(values, correct)
         known = evaluate.raulc(values, correct) if mixed else None
-        found[name] = {"aurc": curve.aurc, "eaurc": curve.eaurc, "raulc": known}
-    return found
+        figures[name] = {"aurc": curve.aurc, "eaurc": curve.eaurc, "raulc": known}
+    return figures
 
 
 def checked(labels: NDArray[np.int64] | None, classes: int) -> NDArray[np.int64] | None:
@@ -102,20 +102,20 @@ def _by_chance(p: Tensor, draws: int = 200) -> float:
 
 
 def _figures(p: Tensor, labels: Tensor) -> CalibrationFigures:
-    found = evaluate.reliability(p, labels)
+    reliability = evaluate.reliability(p, labels)
     bins: Sequence[str] = ("lower", "upper", "count", "confidence", "accuracy", "gap")
     nll = evaluate.nll(p, labels)
     right = int((p.argmax(1) == labels).sum())
     return {
         "n": len(labels),
-        "ece": found.ece,
-        "mce": found.mce,
-        "mean_accuracy": found.mean_accuracy,
-        "mean_confidence": found.mean_confidence,
+        "ece": reliability.ece,
+        "mce": reliability.mce,
+        "mean_accuracy": reliability.mean_accuracy,
+        "mean_confidence": reliability.mean_confidence,
         "right": right,
         "accuracy_interval": interval(right, len(labels)),
         "ece_by_chance": _by_chance(p),
         "nll": nll if math.isfinite(nll) else None,
         "brier": evaluate.brier(p, labels),
-        "bins": {name: numbers(getattr(found, name)) for name in bins},
+        "bins": {name: numbers(getattr(reliability, name)) for name in bins},
     }
