@@ -223,19 +223,19 @@ def test_a_worker_gives_errors_back_as_they_are_and_gives_a_part_up_that_has_end
         worker = _Worker(_Work(asked, torch.get_num_threads(), str(where or folder), shared, weights), None)
         return pickle.loads(pickle.dumps(worker.done(4, 8, attempts)))
 
-    broken = done(job(on_error="stop")).found
+    broken = done(job(on_error="stop")).outcome
     assert isinstance(broken, InputError) and str(broken).startswith("cannot use broken.npz[4] (row 4)")
     assert "in a worker of Ray:\nTraceback" in broken.__notes__[0]
-    failed = done(job(model="raymodels:failing")).found
+    failed = done(job(model="raymodels:failing")).outcome
     assert isinstance(failed, Exception) and "by the model" in str(failed)
-    assert "expected the folder" in str(done(job(), where=folder / "none").found)
-    lost = done(job(), attempts=ray_stream.ATTEMPTS + 1).found
+    assert "expected the folder" in str(done(job(), where=folder / "none").outcome)
+    lost = done(job(), attempts=ray_stream.ATTEMPTS + 1).outcome
     assert isinstance(lost, ModelError) and "5 workers were lost at the rows 4 to 7" in str(lost)
-    other = done(job(), weights="another").found
+    other = done(job(), weights="another").outcome
     assert isinstance(other, ModelError)
     assert "expected the same weights of raymodels:build in every process" in str(other)
     good = done(job("entropy", data="x.npz"), attempts=ray_stream.ATTEMPTS)
-    assert good.found.columns["index"].tolist() == [4, 5, 6, 7]
+    assert good.outcome.columns["index"].tolist() == [4, 5, 6, 7]
 
     class Odd(Exception):
         def __init__(self, one, two):
@@ -253,8 +253,8 @@ def test_a_worker_takes_the_rows_that_were_read_and_writes_its_part(folder):
     with Parts("p", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts, parts.worker_folder() as shared:
         work = _Work(asked, torch.get_num_threads(), str(folder), shared, parts.identity["weights"])
         done = _Worker(work, None).done(8, 12, 1, sent["table"][0])  # rows of another part, to tell them apart
-        assert done.found.columns == {} and done.written.rows == SIZE
-        parts.adopt(range(8, 12), done.written, done.found.problems, done.found.notes)
+        assert done.outcome.columns == {} and done.written.rows == SIZE
+        parts.adopt(range(8, 12), done.written, done.outcome.problems, done.outcome.notes)
         ours = read_table("p/part-000002.csv")
     assert ours["index"].tolist() == [8, 9, 10, 11]
     assert ours["entropy"].tolist() == score_part(asked, 20, 24).columns["entropy"].tolist()
@@ -323,7 +323,7 @@ def test_people_are_told_of_other_machines_lost_workers_and_rows_that_were_not_f
     from dataclasses import replace
 
     def change(all):
-        unfit = tuple(all[1].found.problems)
+        unfit = tuple(all[1].outcome.problems)
         return [
             replace(all[0], attempts=3),
             replace(all[1], machine="there"),

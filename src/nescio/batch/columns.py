@@ -52,7 +52,7 @@ class Gathered:
         self.names: list[str] = []
         self.index: list[Tensor] = []
         self.labels: list[Tensor] = []
-        self.found: dict[str, list[Scored]] = {key: [] for key in (*self.keys, _Predicted.name, _Probability.name)}
+        self.scored: dict[str, list[Scored]] = {key: [] for key in (*self.keys, _Predicted.name, _Probability.name)}
         self.verdicts: list[Verdict] = []
         self.named = len(ready.source.classes or ()) if ready.job.model.class_names is not None else None
         if ready.guard is not None:
@@ -77,7 +77,7 @@ class Gathered:
         methods: list[Any] = [*self.ready.methods, _Predicted(self.named), _Probability()]
         output: Any = model.output if isinstance(model, Classifier) else None
         for key, one in score(model, x, methods, output=output, progress=False, report=True).items():
-            self.found[key].append(one)
+            self.scored[key].append(one)
 
     def whole(self) -> Scores:
         """Return all of them as one table."""
@@ -90,13 +90,13 @@ class Gathered:
         if rows.labels is not None:
             columns["label"] = _whole(self.labels)
             columns |= _named("label_class", columns["label"], rows.classes)
-        notes = {key: note for key in self.keys if (note := _note(self.found[key]))}
+        notes = {key: note for key in self.keys if (note := _note(self.scored[key]))}
         return Scores(columns, self.problems, {"guard": Flagged.of_columns(columns).as_note()} if judged else notes)
 
     def _scores(self) -> dict[str, Column]:
-        columns = {key: _numbers(self.found[key]) for key in self.keys}
-        predicted = _numbers(self.found[_Predicted.name]).astype(np.int64)
-        columns |= {"predicted": predicted, "probability": _numbers(self.found[_Probability.name])}
+        columns = {key: _numbers(self.scored[key]) for key in self.keys}
+        predicted = _numbers(self.scored[_Predicted.name]).astype(np.int64)
+        columns |= {"predicted": predicted, "probability": _numbers(self.scored[_Probability.name])}
         return columns | _named("predicted_class", predicted, self.ready.source.classes)
 
     def _verdicts(self) -> dict[str, Column]:
@@ -149,8 +149,8 @@ def _named(column: str, indices: Column, classes: tuple[str, ...] | None) -> dic
     """The names of classes; an index that has none stands for itself."""
     if classes is None:
         return {}
-    found = [classes[i] if 0 <= i < len(classes) else str(i) for i in indices.tolist()]
-    return {column: np.array(found, dtype=np.str_)}
+    names = [classes[i] if 0 <= i < len(classes) else str(i) for i in indices.tolist()]
+    return {column: np.array(names, dtype=np.str_)}
 
 
 def _note(parts: list[Scored]) -> dict[str, float]:

@@ -90,12 +90,12 @@ class MapFiles:
         self.kinds = list(dict.fromkeys(self.wanted or (KINDS if len(p) > 1 else ("total",))))
         doubt, mean = decompose(p), p.mean(0)
         of: Any = self.kinds
-        found = explain(self.posterior, batch, self.method, of=of, channels=self.channels, progress=False)
-        self.merged = found[self.kinds[0]].merged
+        by_kind = explain(self.posterior, batch, self.method, of=of, channels=self.channels, progress=False)
+        self.merged = by_kind[self.kinds[0]].merged
         for at, name in enumerate(names):
             values = {kind: float(getattr(doubt, kind)[at]) for kind in KINDS}
-            values |= {kind: float(one.uncertainty[at]) for kind, one in found.items()}  # what the residual is about
-            self._write(name, at, batch, mean[at], values, found)
+            values |= {kind: float(one.uncertainty[at]) for kind, one in by_kind.items()}  # what the residual is about
+            self._write(name, at, batch, mean[at], values, by_kind)
             yield
 
     def write_table(self) -> None:
@@ -105,12 +105,12 @@ class MapFiles:
             write_table(self.folder / TABLE, columns)
 
     def _write(
-        self, name: str, at: int, batch: Inputs, p: Tensor, values: dict[str, float], found: dict[str, Attribution]
+        self, name: str, at: int, batch: Inputs, p: Tensor, values: dict[str, float], by_kind: dict[str, Attribution]
     ) -> None:
         predicted = int(p.argmax())
         label = {} if self.class_names is None else {"class": self.class_names[predicted]}
-        title = _words(name, label.get("class", f"class {predicted}"), p, values, "epistemic" in found)
-        maps: dict[str, Any] = {kind: one.maps[at].numpy() for kind, one in found.items()}
+        title = _words(name, label.get("class", f"class {predicted}"), p, values, "epistemic" in by_kind)
+        maps: dict[str, Any] = {kind: one.maps[at].numpy() for kind, one in by_kind.items()}
         figure = self._drawn(maps, batch, at, values, title)
         stem = self._stem(name)
         self.folder.mkdir(exist_ok=True)
@@ -119,7 +119,7 @@ class MapFiles:
         with replacing(self.folder / (stem + PICTURE)) as part:
             figure.savefig(part, format="png", dpi=110)
         row: dict[str, Any] = {"name": name, "predicted": predicted, **label, "probability": float(p[predicted])}
-        row |= values | {f"residual_{kind}": float(one.residual[at]) for kind, one in found.items()}
+        row |= values | {f"residual_{kind}": float(one.residual[at]) for kind, one in by_kind.items()}
         self.table.append(row | {"picture": stem + PICTURE, "maps": stem + MAPS})
 
     def _drawn(self, maps: dict[str, Any], batch: Inputs, at: int, values: dict[str, float], title: str) -> Figure:

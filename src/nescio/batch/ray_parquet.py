@@ -40,28 +40,28 @@ def groups(rows: Rows) -> list[Group]:
     """Return the groups of rows of Parquet files; none where the data are something else."""
     if not (isinstance(rows.store, TableRows) and isinstance(rows.store._table, ParquetTable)):
         return []
-    parquet, found, first = need("pyarrow.parquet", "files"), [], 0
+    parquet, row_groups, first = need("pyarrow.parquet", "files"), [], 0
     for file in rows.store._table._files:
         with parquet.ParquetFile(file) as opened:
             for number in range(opened.metadata.num_row_groups):
                 count = opened.metadata.row_group(number).num_rows
-                found.append(Group(str(file.resolve()), number, first, count))
+                row_groups.append(Group(str(file.resolve()), number, first, count))
                 first += count
-    return found
+    return row_groups
 
 
-def runs(parts: Sequence[range], found: Sequence[Group]) -> list[list[range]]:
+def runs(parts: Sequence[range], row_groups: Sequence[Group]) -> list[list[range]]:
     """Return the parts, in order, in runs that begin in the same group."""
-    starts = [group.first for group in found]
+    starts = [group.first for group in row_groups]
     return [list(run) for _, run in groupby(parts, lambda part: bisect_right(starts, part.start))]
 
 
-def reader(rows: Rows, found: list[Group], todo: list[list[range]]) -> Callable[[dict[str, Any]], Any]:
+def reader(rows: Rows, row_groups: list[Group], todo: list[list[range]]) -> Callable[[dict[str, Any]], Any]:
     """Return a function for Ray's `map_batches` that reads runs of parts.
 
     Args:
         rows: The data.
-        found: Their groups of rows.
+        row_groups: Their groups of rows.
         todo: The runs.
 
     Returns:
@@ -74,7 +74,7 @@ def reader(rows: Rows, found: list[Group], todo: list[list[range]]) -> Callable[
         from pyarrow.parquet import ParquetFile
 
         def pieces(start: int) -> Iterator[tuple[int, Any]]:
-            for file, number, first, count in found:
+            for file, number, first, count in row_groups:
                 if first + count > start:
                     for piece in ParquetFile(file).iter_batches(
                         block, row_groups=[number], columns=columns, use_threads=False

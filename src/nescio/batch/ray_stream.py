@@ -138,12 +138,12 @@ def stream(
                             continue  # it is there already
                         usage.working += done.seconds / usage.workers
                         known.add(done, part)
-                        if isinstance(done.found, Exception):
-                            raise done.found
+                        if isinstance(done.outcome, Exception):
+                            raise done.outcome
                         if done.written is None:
-                            parts.add(part, done.found.columns, done.found.problems, done.found.notes)
+                            parts.add(part, done.outcome.columns, done.outcome.problems, done.outcome.notes)
                         else:
-                            parts.adopt(part, done.written, done.found.problems, done.found.notes)
+                            parts.adopt(part, done.written, done.outcome.problems, done.outcome.notes)
                         usage.rows += len(part)
                         shown.update(len(part))
         if todo:
@@ -174,11 +174,11 @@ class _Done:
     """What a worker gives back for a part; an error is a value too, so that it comes here as it is."""
 
     start: int
-    found: Scores | Exception
+    outcome: Scores | Exception
     seconds: float
     attempts: int
     written: WrittenPart | None = None
-    """Where the columns are, if not in `found`."""
+    """Where the columns are, if not in `outcome`."""
     machine: str = ""
     unfit: tuple[Problem, ...] = ()
     """Rows that methods could not be fitted to."""
@@ -216,12 +216,12 @@ class _Worker:
                     "one; give a file of --weights, or fix the seed in the function that makes the model"
                 )
             with ray_parquet.lent(ready.rows, start, table):
-                found = streaming.score_part(work.job, start, stop)
-            if (written := work.results.write(found.columns)) is not None:
-                found = replace(found, columns={})
+                scores = streaming.score_part(work.job, start, stop)
+            if (written := work.results.write(scores.columns)) is not None:
+                scores = replace(scores, columns={})
             unfit = () if ready.training is None else tuple(ready.training.problems)
             seconds = time.perf_counter() - began
-            return _Done(start, found, seconds, attempts, written, jobs.machine(ready), unfit)
+            return _Done(start, scores, seconds, attempts, written, jobs.machine(ready), unfit)
         except Exception as error:
             return _Done(start, _portable(error), time.perf_counter() - began, attempts)
 
@@ -274,7 +274,7 @@ class _Told:
 
     def add(self, done: _Done, part: range) -> None:
         """A part was done."""
-        if done.attempts > 1 and not isinstance(done.found, Exception):
+        if done.attempts > 1 and not isinstance(done.outcome, Exception):
             times = "a worker was" if done.attempts == 2 else f"{done.attempts - 1} workers were"
             self.tell(f"{times} lost at the rows {part.start} to {part.stop - 1}, which were scored again")
         if done.machine and done.machine not in self.machines:

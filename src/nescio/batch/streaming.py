@@ -14,7 +14,7 @@ batches, which a run that begins elsewhere is shown first (`warm`). How large a 
 **For another engine.** `score_part(job, start, stop)` is the whole of the work on some rows: it is pure, its arguments
 and its result can be pickled, and the job is opened once in a process. An engine asks `Parts` which ranges are
 `missing`, has `score_part` done for each, anywhere, in any order and again where a worker was lost, and gives each
-result to ``parts.add(part, found.columns, found.problems, found.notes)`` in the process that holds the folder. The
+result to ``parts.add(part, scores.columns, scores.problems, scores.notes)`` in the process that holds the folder. The
 joined file is then the local engine's, byte for byte on the same kind of machine.
 """
 
@@ -119,9 +119,9 @@ def stream(
                     span = _Span(reads, start if head is None else head.stop, part.stop, usage, shown.update)
                     span.spent = 0.0 if head is None else head.took
                     since, waited = bars.clock(), usage.waiting
-                    found = scored(ready, span, None if head is None else head.gathered)
+                    scores = scored(ready, span, None if head is None else head.gathered)
                     usage.working += bars.clock() - since - (usage.waiting - waited)
-                    parts.add(range(start, span.at), found.columns, found.problems, found.notes)
+                    parts.add(range(start, span.at), scores.columns, scores.problems, scores.notes)
                     usage.rows += span.at - start
                     start, head = span.at, None
                     if not part:
