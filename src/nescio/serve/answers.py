@@ -22,16 +22,16 @@ UNGUARDED = (
 )
 
 
-def predicted(engine: Engine, found: Sequence[Assessed], top: int) -> list[Predicted]:
+def predicted(engine: Engine, assessed: Sequence[Assessed], top: int) -> list[Predicted]:
     """Return answers with their doubt.
 
     Args:
         engine: The model.
-        found: What is known of each input.
+        assessed: What is known of each input.
         top: How many of the likeliest classes are named.
     """
     results = []
-    for one in found:
+    for one in assessed:
         decided, verdict = decision(engine, one), judged(engine, one)
         order = one.probabilities.argsort(descending=True, stable=True)[:top].tolist()
         likeliest = [_class(engine, one, place) for place in order]
@@ -55,10 +55,10 @@ def predicted(engine: Engine, found: Sequence[Assessed], top: int) -> list[Predi
     return results
 
 
-def checked(engine: Engine, found: Sequence[Assessed], level: float) -> list[Checked]:
+def checked(engine: Engine, assessed: Sequence[Assessed], level: float) -> list[Checked]:
     """Return verdicts at this level, with the answers that they are about."""
     results = []
-    for one in found:
+    for one in assessed:
         assert one.verdict is not None
         place = int(one.verdict.predicted[0])
         results.append(
@@ -96,7 +96,7 @@ def _judged(one: Verdict, level: float) -> Judged:
     )
 
 
-def scored(engine: Engine, found: Sequence[Assessed], methods: Sequence[str]) -> list[Scored]:
+def scored(engine: Engine, assessed: Sequence[Assessed], methods: Sequence[str]) -> list[Scored]:
     """Return the scores of these methods."""
     return [
         Scored(
@@ -104,7 +104,7 @@ def scored(engine: Engine, found: Sequence[Assessed], methods: Sequence[str]) ->
             decision=decision(engine, one),
             scores={name: one.scores[name] for name in methods},
         )
-        for one in found
+        for one in assessed
     ]
 
 
@@ -132,7 +132,7 @@ def decision(engine: Engine, one: Assessed) -> Decision | None:
         )
     if isinstance(policy, ConformalPolicy):
         places = policy.sets(one.probabilities.unsqueeze(0))[0].nonzero().flatten().tolist()
-        answers = sorted((_class(engine, one, place) for place in places), key=lambda found: -found.probability)
+        answers = sorted((_class(engine, one, place) for place in places), key=lambda one_class: -one_class.probability)
         return Decision(
             advice="accept" if len(answers) == 1 and not foreign else "ask a person",
             method=None,
@@ -148,9 +148,9 @@ def _class(engine: Engine, one: Assessed, place: int) -> Class:
 
 
 def _words(engine: Engine, one: Assessed, decided: Decision | None, verdict: Judged | None) -> str:
-    found = answer(engine, one)
-    name = f"“{found.name}”" if found.name is not None else f"class {found.index}"
-    first = f"The answer is {name}, with a probability of {percent(round(found.probability, 4))}."
+    likeliest = answer(engine, one)
+    name = f"“{likeliest.name}”" if likeliest.name is not None else f"class {likeliest.index}"
+    first = f"The answer is {name}, with a probability of {percent(round(likeliest.probability, 4))}."
     if verdict is not None:
         warning = " The input is foreign: do not trust the answer." if verdict.foreign else ""
         first = f"{first}{warning} {verdict.words}"

@@ -132,8 +132,8 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
         except InputError as error:
             raise of_input(f"query.level: {error}") from None
 
-        def made(rows: list[Inputs], found: list[Assessed]) -> schemas.Verdicts:
-            return schemas.Verdicts(results=answers.checked(engine, found, share), reference=ranks)
+        def made(rows: list[Inputs], assessed: list[Assessed]) -> schemas.Verdicts:
+            return schemas.Verdicts(results=answers.checked(engine, assessed, share), reference=ranks)
 
         verdicts = await service.answer(request, Assess(), made)
         await service.judged(verdicts.results)
@@ -144,9 +144,9 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
         request: Request,
         top: Annotated[int, Query(ge=1, le=1000, description="How many of the likeliest classes to name")] = 5,
     ) -> Response:
-        def made(rows: list[Inputs], found: list[Assessed]) -> schemas.Predictions:
-            note = answers.SINGLE if found[0].samples == 1 else None
-            return schemas.Predictions(results=answers.predicted(engine, found, top), note=note)
+        def made(rows: list[Inputs], assessed: list[Assessed]) -> schemas.Predictions:
+            note = answers.SINGLE if assessed[0].samples == 1 else None
+            return schemas.Predictions(results=answers.predicted(engine, assessed, top), note=note)
 
         predictions = await service.answer(request, Assess(service.judges), made)
         await service.decided(predictions.results)
@@ -165,8 +165,8 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
     ) -> Response:
         wanted = tuple(dict.fromkeys(method or engine.methods))
 
-        def made(rows: list[Inputs], found: list[Assessed]) -> schemas.Scores:
-            return schemas.Scores(results=answers.scored(engine, found, wanted))
+        def made(rows: list[Inputs], assessed: list[Assessed]) -> schemas.Scores:
+            return schemas.Scores(results=answers.scored(engine, assessed, wanted))
 
         scores = await service.answer(request, Assess(tuple(dict.fromkeys((*wanted, *service.judges)))), made)
         await service.decided(scores.results)
@@ -179,8 +179,8 @@ def _routes(app: FastAPI, service: Service, gate: list[Gate]) -> None:
         method: Annotated[Literal[MAPS], Query(description="How it is found")] = "ua_backprop",  # type: ignore[valid-type]
         show: Annotated[_Show, Query(description="A picture, numbers, or both")] = "both",
     ) -> Response:
-        def made(rows: list[Inputs], found: list[Explained]) -> schemas.Explanations:
-            results, one = _explained(engine, rows, found, show), found[0].attribution
+        def made(rows: list[Inputs], explained: list[Explained]) -> schemas.Explanations:
+            results, one = _explained(engine, rows, explained, show), explained[0].attribution
             return schemas.Explanations(results=results, of=one.of, method=one.method, about=one.about)
 
         return await sent(await service.answer(request, Explain(of, method), made))
@@ -219,13 +219,13 @@ def _documents(app: FastAPI, engine: Engine, settings: Settings) -> None:
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
-            found = plain()
+            schema = plain()
             body = schemas.Body.model_json_schema(ref_template="#/components/schemas/{model}")
-            shapes = found["components"]["schemas"]
+            shapes = schema["components"]["schemas"]
             shapes |= {**body.pop("$defs"), "Body": body}
             if settings.token is not None:
-                found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-                for path, operations in found["paths"].items():
+                schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+                for path, operations in schema["paths"].items():
                     for operation in operations.values():
                         operation["security"] = [] if path == "/health" else [{"token": []}]
         return app.openapi_schema or {}
@@ -242,9 +242,9 @@ def _documents(app: FastAPI, engine: Engine, settings: Settings) -> None:
         return HTMLResponse(page(described(), base, None if secret else served, engine.kind, secret))
 
 
-def _explained(engine: Engine, rows: list[Inputs], found: list[Explained], show: _Show) -> list[schemas.Explained]:
+def _explained(engine: Engine, rows: list[Inputs], explained: list[Explained], show: _Show) -> list[schemas.Explained]:
     results = []
-    for row, (known, one) in zip(rows, found, strict=True):
+    for row, (known, one) in zip(rows, explained, strict=True):
         names = drawing.places(engine.source, row)
         uncertainty, map_ = float(one.uncertainty[0]), one.maps[0]
         picture = drawing.overlay(map_, row, one.of, uncertainty, names) if show in ("overlay", "both") else None

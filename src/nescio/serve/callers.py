@@ -31,6 +31,6 @@ def check(headers: Sequence[tuple[bytes, bytes]], settings: Settings) -> None:
 
 def _own(origin: bytes, host: bytes) -> bool:
     """Whether a page comes from the host that it asks; its scheme may be that of a proxy before us."""
-    scheme, found, place = origin.lower().partition(b"://")
+    scheme, separator, place = origin.lower().partition(b"://")
     usual = {b"http": b":80", b"https": b":443"}.get(scheme, b"")
-    return bool(found and place) and place.removesuffix(usual) == host.lower().removesuffix(usual)
+    return bool(separator and place) and place.removesuffix(usual) == host.lower().removesuffix(usual)

@@ -146,8 +146,8 @@ class Engine:
 
     def predict(self, batch: Inputs) -> Tensor:
         """Return probabilities ``[S, N, C]`` of a batch; S = 1 for a single network."""
-        found: Tensor = self.predicts.predict(batch, progress=False)
-        return found
+        probabilities: Tensor = self.predicts.predict(batch, progress=False)
+        return probabilities
 
     @property
     def level(self) -> float | None:
@@ -159,10 +159,10 @@ class Engine:
         """Return in a phrase what inputs are compared with; None without a guard."""
         if self.guard is None or self.level is None:
             return None
-        found = self.guard.fitted
-        names = ", ".join(witness.name for witness in found.witnesses)
+        fitted = self.guard.fitted
+        names = ", ".join(witness.name for witness in fitted.witnesses)
         flagged = f"at most {percent(self.level)} of inputs like it are flagged"
-        return f"a reference of {found.count} inputs; {flagged}; witnesses: {names}"
+        return f"a reference of {fitted.count} inputs; {flagged}; witnesses: {names}"
 
     def assess(self, rows: Sequence[Inputs], methods: Sequence[str] = ()) -> list[Assessed]:
         """Find what is known of each row.
@@ -177,12 +177,12 @@ class Engine:
         groups: dict[_Shape, list[int]] = {}
         for place, row in enumerate(rows):
             groups.setdefault(_shape(row), []).append(place)
-        found: dict[int, Assessed] = {}
+        assessed: dict[int, Assessed] = {}
         for places in groups.values():
             for start in range(0, len(places), self.rows):
                 some = places[start : start + self.rows]
-                found.update(zip(some, self._pass([rows[place] for place in some], methods), strict=True))
-        return [found[place] for place in range(len(rows))]
+                assessed.update(zip(some, self._pass([rows[place] for place in some], methods), strict=True))
+        return [assessed[place] for place in range(len(rows))]
 
     def explain(self, row: Inputs, of: Of | None = None, method: str = "ua_backprop") -> Explained:
         """Find where the doubt of an input comes from.
@@ -240,7 +240,7 @@ class Engine:
         values.pop(beside.name, None)
         results = []
         for at, p in enumerate(each):
-            known = {name: float(found[at]) for name, found in values.items()}
+            known = {name: float(column[at]) for name, column in values.items()}
             own = None if verdict is None else verdict[at : at + 1]
             results.append(self._row(p.contiguous(), known, methods, own))
         return results
@@ -248,8 +248,8 @@ class Engine:
     def _row(self, p: Tensor, values: dict[str, float], methods: Sequence[str], verdict: Verdict | None) -> Assessed:
         """What follows from the probabilities ``[S, 1, C]`` of one input, with the network's scores of it."""
         own = [self.methods[name] for name in methods if name not in values]
-        found = score(_Given(p), torch.zeros(1, 1), own, progress=False) if own else {}
-        values = values | {name: float(one) for name, one in found.items()}
+        others = score(_Given(p), torch.zeros(1, 1), own, progress=False) if own else {}
+        values = values | {name: float(one) for name, one in others.items()}
         doubt = decompose(p)
         total, aleatoric, epistemic = (float(part) for part in (doubt.total, doubt.aleatoric, doubt.epistemic))
         samples = len(p)

@@ -50,8 +50,8 @@ class Drift:
             return self._monitor.verdict()
 
     def __str__(self) -> str:
-        found = self.verdict()
-        return f"Not watched: {self.why}." if found is None else str(found)
+        verdict = self.verdict()
+        return f"Not watched: {self.why}." if verdict is None else str(verdict)
 
 
 class Metrics:
@@ -97,8 +97,8 @@ class Metrics:
 
     def text(self) -> bytes:
         """What Prometheus reads."""
-        found: bytes = self._text(self.registry)
-        return found
+        text: bytes = self._text(self.registry)
+        return text
 
 
 class _WatchCollector:
@@ -120,24 +120,24 @@ class _DriftCollector:
 
     def collect(self) -> Iterator[Any]:
         """The verdict's numbers; none where nothing is watched."""
-        found = self._drift.verdict()
+        verdict = self._drift.verdict()
         watched = self._core.GaugeMetricFamily("nescio_drift_watched", "1 where a policy's promise is watched")
-        watched.add_metric([], float(found is not None))
+        watched.add_metric([], float(verdict is not None))
         yield watched
-        if found is None:
+        if verdict is None:
             return
         for name, words, value in (
-            ("alarm", "1 once the inputs left what the policy promised", float(found.alarm)),
-            ("evidence", "By what factor the inputs speak against the promise now", found.evidence),
-            ("evidence_limit", "The evidence at which the alarm is given", found.limit),
-            ("promised_rate", "The largest rate of abstention that the calibration data allow", found.promised),
+            ("alarm", "1 once the inputs left what the policy promised", float(verdict.alarm)),
+            ("evidence", "By what factor the inputs speak against the promise now", verdict.evidence),
+            ("evidence_limit", "The evidence at which the alarm is given", verdict.limit),
+            ("promised_rate", "The largest rate of abstention that the calibration data allow", verdict.promised),
         ):
             gauge = self._core.GaugeMetricFamily(f"nescio_drift_{name}", words)
             gauge.add_metric([], value)
             yield gauge
         for name, words, value in (
-            ("inputs", "Inputs that the monitor has seen", found.n),
-            ("abstained", "Those of them that were not accepted", found.abstained),
+            ("inputs", "Inputs that the monitor has seen", verdict.n),
+            ("abstained", "Those of them that were not accepted", verdict.abstained),
         ):
             counter = self._core.CounterMetricFamily(f"nescio_drift_{name}", words)
             counter.add_metric([], value)

@@ -189,18 +189,18 @@ def _bytes(text: str, what: str) -> bytes:
 def _tensor(value: Any, dtype: str, what: str) -> torch.Tensor:
     wanted = f"{what}expected numbers in nested lists of one length each"
     try:
-        found = np.asarray(value)
+        array = np.asarray(value)
     except (ValueError, OverflowError, RecursionError) as error:
         raise of_input(f"{wanted}, got lists of different lengths; fill them up or send them one by one") from error
-    if found.dtype.kind not in "if" or found.size == 0:
-        got = "none" if found.size == 0 else "something else among them"
+    if array.dtype.kind not in "if" or array.size == 0:
+        got = "none" if array.size == 0 else "something else among them"
         raise of_input(f"{wanted}, got {got}; send numbers alone")
     if dtype == "int64":
-        if found.dtype.kind != "i":
+        if array.dtype.kind != "i":
             raise of_input(f"{what}expected whole numbers for dtype int64, got others; leave dtype out")
-        return torch.from_numpy(found.astype(np.int64))
+        return torch.from_numpy(array.astype(np.int64))
     with np.errstate(over="ignore"):
-        floats = found.astype(np.float32)
+        floats = array.astype(np.float32)
     if not math.isfinite(float(np.abs(floats).max())):
         raise of_input(f"{what}expected finite numbers within the range of float32, got others; mend or scale them")
     return torch.from_numpy(floats)

@@ -127,8 +127,8 @@ class Service:
                     f"expected an answer within {seconds:g} s, but the model was not done with {len(rows)} inputs; "
                     f"send fewer at once, try later, or allow more ({flag})",
                 )
-                found: list[R] = await _while_there(request, self.batcher.submit(task, rows, slow))
-                made = await run_sync(then, rows, found, limiter=self._drawing if slow else None)
+                results: list[R] = await _while_there(request, self.batcher.submit(task, rows, slow))
+                made = await run_sync(then, rows, results, limiter=self._drawing if slow else None)
         except TimeoutError:
             raise late from None
         except Full:
@@ -176,9 +176,9 @@ class Service:
         return self.reader.items(items, most)
 
 
-async def sent(found: BaseModel) -> Response:
+async def sent(answer: BaseModel) -> Response:
     """Write an answer by a thread, since it may be long."""
-    return Response(await run_in_threadpool(found.model_dump_json), media_type="application/json")
+    return Response(await run_in_threadpool(answer.model_dump_json), media_type="application/json")
 
 
 def first(errors: Any) -> str:
@@ -206,8 +206,8 @@ async def _while_there(request: Request, work: Future[T]) -> T:
         await asyncio.wait({result, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not result.done():
             raise ClientDisconnect
-        found: T = result.result()
-        return found
+        value: T = result.result()
+        return value
     finally:
         gone.cancel()
         work.cancel()

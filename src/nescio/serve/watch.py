@@ -58,19 +58,19 @@ class Watch:
                 return self._tested[1]
         if len(values) < LEAST:
             return None
-        found = decide.drift_test(values, self._ranks, draws=DRAWS)
-        self._tested = (seen, found)
-        return found
+        drift = decide.drift_test(values, self._ranks, draws=DRAWS)
+        self._tested = (seen, drift)
+        return drift
 
     def __str__(self) -> str:
-        found = self.verdict()
-        return "Not watched: no guard was given." if found is None else str(found)
+        drift = self.verdict()
+        return "Not watched: no guard was given." if drift is None else str(drift)
 
     def collect(self, core: Any) -> Iterator[Any]:
         """What Prometheus reads; core: `prometheus_client.core`."""
-        found, latest = self.verdict(), None
-        gauges = {"guard_watched": ("1 where a guard judges inputs", float(found is not None))}
-        if found is not None:
+        drift, latest = self.verdict(), None
+        gauges = {"guard_watched": ("1 where a guard judges inputs", float(drift is not None))}
+        if drift is not None:
             latest = self.latest()
             with self._lock:
                 states = dict(self._states)
@@ -80,10 +80,10 @@ class Watch:
             yield verdicts
             seen = sum(states.values())
             gauges |= {
-                "guard_drift_alarm": ("1 once it was clear that inputs are not like the reference", float(found.alarm)),
-                "guard_drift_evidence": ("By what factor all inputs speak against the reference now", found.evidence),
-                "guard_drift_evidence_limit": ("The evidence at which the alarm is given", found.limit),
-                "guard_drift_inputs": ("Inputs that the watch has seen, those of earlier runs too", float(found.n)),
+                "guard_drift_alarm": ("1 once it was clear that inputs are not like the reference", float(drift.alarm)),
+                "guard_drift_evidence": ("By what factor all inputs speak against the reference now", drift.evidence),
+                "guard_drift_evidence_limit": ("The evidence at which the alarm is given", drift.limit),
+                "guard_drift_inputs": ("Inputs that the watch has seen, those of earlier runs too", float(drift.n)),
             }
             if seen:
                 share = states.get("foreign", 0) / seen
