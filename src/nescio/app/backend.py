@@ -74,10 +74,10 @@ class Desk:
         if len(text) > MAX_TEXT:
             raise InputError(f"expected at most {MAX_TEXT} characters, got {len(text)}; shorten it")
         if self.kind == "numbers":
-            found = examples.read(text)
-            if found is None:
+            numbers = examples.read(text)
+            if numbers is None:
                 raise InputError("expected finite numbers with commas between them, got something else; look it over")
-            return self.of_row(self._formed(found))
+            return self.of_row(self._formed(numbers))
         assert self.engine.source.preprocess is not None
         return self.of_row(self.engine.source.preprocess(text))
 
@@ -117,19 +117,19 @@ class Desk:
         """Return the level of that name, or the usual one; None without a guard."""
         return self.levels.get(str(name), self.engine.level)
 
-    def ruling(self, found: Opinion, level: str | None, policy: str | None, by: str | None) -> Ruling | None:
+    def ruling(self, opinion: Opinion, level: str | None, policy: str | None, by: str | None) -> Ruling | None:
         """Say whether the answer may be used.
 
         Args:
-            found: What the model makes of the input.
+            opinion: What the model makes of the input.
             level: The name of the level of the guard.
             policy: The name of the policy.
             by: The method that the policy judges by.
         """
         chosen, judge = self.policies.chosen(policy, by)
         share = self.level(level)
-        foreign = found.verdict is not None and share is not None and bool(found.verdict.foreign(share)[0])
-        return ruling(found, chosen, judge, foreign)
+        foreign = opinion.verdict is not None and share is not None and bool(opinion.verdict.foreign(share)[0])
+        return ruling(opinion, chosen, judge, foreign)
 
     def _formed(self, numbers: Tensor) -> Tensor:
         """In the form of known inputs, where there are as many numbers."""

@@ -139,16 +139,16 @@ def uploaded(path: str, folder: Path) -> bool:
 
 def make_room(folder: Path, most: int) -> None:
     """Delete the oldest files until those that are left take at most so many bytes."""
-    found = []
+    files = []
     for path in folder.rglob("*"):
         try:
             known = path.lstat()
         except OSError:  # deleted by now
             continue
         if stat.S_ISREG(known.st_mode):
-            found.append((known.st_mtime, max(known.st_size, LEAST), path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+            files.append((known.st_mtime, max(known.st_size, LEAST), path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
         if total <= most:
             return
         path.unlink(missing_ok=True)

@@ -44,19 +44,19 @@ def of_picture(name: str, row: Tensor) -> Example:
 
 def of_data(rows: Rows, most: int = MOST, seed: int = 0) -> list[Example]:
     """Return some of the rows, drawn by the seed, in their order; those that cannot be used are left out."""
-    found = []
+    examples = []
     for place in chosen(len(rows), most, seed):
         row = rows.attempt(place)
         if isinstance(row, Problem):
             continue
         name = rows.names[place]
         if rows.preprocess.kind == "texts":
-            found.append(Example(name, row, text=str(rows.store.raw(place))))
+            examples.append(Example(name, row, text=str(rows.store.raw(place))))
         elif isinstance(row, Tensor) and row.ndim == 3:
-            found.append(of_picture(name, row))
+            examples.append(of_picture(name, row))
         else:
-            found.append(Example(name, row, text=written(row)))
-    return found
+            examples.append(Example(name, row, text=written(row)))
+    return examples
 
 
 def chosen(count: int, most: int, seed: int = 0) -> list[int]:
@@ -68,12 +68,12 @@ def chosen(count: int, most: int, seed: int = 0) -> list[int]:
 def digits_and_others() -> list[Example]:
     """Return one held-out digit of each kind, and things that are no digits."""
     known = byte_digits().held_out
-    found = [of_picture(f"digit {label}", known.x[place]) for label, place in enumerate(bundled.shown(known.y))]
+    digits = [of_picture(f"digit {label}", known.x[place]) for label, place in enumerate(bundled.shown(known.y))]
     names = {"drawn letters": "a letter", "photo patches": "a photo"}
     for kind, name in names.items():
-        found += [of_picture(name, one) for one in NOT_DIGITS[kind].make(4, 1)]
+        digits += [of_picture(name, one) for one in NOT_DIGITS[kind].make(4, 1)]
     noise = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
-    return [*found, of_picture("noise", noise), of_picture("nothing", torch.zeros(1, 8, 8))]
+    return [*digits, of_picture("noise", noise), of_picture("nothing", torch.zeros(1, 8, 8))]
 
 
 def written(row: Inputs) -> str:
@@ -85,10 +85,10 @@ def written(row: Inputs) -> str:
 def read(text: str) -> Tensor | None:
     """Return a row of numbers from text; None where it is none."""
     try:
-        found: Sequence[float] = [float(part) for part in text.replace(";", ",").split(",") if part.strip()]
+        numbers: Sequence[float] = [float(part) for part in text.replace(";", ",").split(",") if part.strip()]
     except ValueError:
         return None
-    return torch.tensor(found) if found and all(np.isfinite(found)) else None
+    return torch.tensor(numbers) if numbers and all(np.isfinite(numbers)) else None
 
 
 def _thumbnail(row: Tensor) -> NDArray[np.uint8]:

@@ -107,8 +107,8 @@ def _possible(methods: list[str] | None, source: Source, training: Pairs | None,
         return chosen
     if training is None:
         raise InputError(f"expected training data for '{learning[0].name}', got none; name them with --fit")
-    found = {method.name: method for method in fit(source.model, learning, training, progress=False)}
-    return [found.get(method.name, method) for method in chosen]
+    fitted = {method.name: method for method in fit(source.model, learning, training, progress=False)}
+    return [fitted.get(method.name, method) for method in chosen]
 
 
 def _taken(known: Rows, most: int) -> tuple[list[Inputs], Tensor | None]:

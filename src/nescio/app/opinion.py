@@ -124,21 +124,21 @@ def opinion(engine: Engine, row: Inputs, scale: Scale | None = None) -> Opinion:
     """
     start = time.perf_counter()
     _check_form(row, form(engine, scale))
-    found = engine.assess([row], list(engine.methods))[0]
-    order = found.probabilities.argsort(descending=True, stable=True).tolist()
-    kinds = KINDS if found.samples > 1 else KINDS[:1]
+    assessed = engine.assess([row], list(engine.methods))[0]
+    order = assessed.probabilities.argsort(descending=True, stable=True).tolist()
+    kinds = KINDS if assessed.samples > 1 else KINDS[:1]
     return Opinion(
-        answers=tuple(_answer(engine, at, float(found.probabilities[at])) for at in order),
-        doubts=tuple(_reading(kind, ABOUT[kind], getattr(found, kind), scale) for kind in kinds),
+        answers=tuple(_answer(engine, at, float(assessed.probabilities[at])) for at in order),
+        doubts=tuple(_reading(kind, ABOUT[kind], getattr(assessed, kind), scale) for kind in kinds),
         methods=tuple(
-            _reading(name, str(getattr(method, "summary", "")), found.scores[name], scale)
+            _reading(name, str(getattr(method, "summary", "")), assessed.scores[name], scale)
             for name, method in engine.methods.items()
         ),
         most=math.log(len(order)),
-        samples=found.samples,
+        samples=assessed.samples,
         seconds=time.perf_counter() - start,
         picture=_picture(row),
-        verdict=found.verdict,
+        verdict=assessed.verdict,
     )
 
 
@@ -153,12 +153,12 @@ def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | Non
     """
     kinds = KINDS if samples > 1 else KINDS[:1]
     try:
-        found = explain(engine.predicts, stacked([row], 1), of=kinds, progress=False)
+        attributions = explain(engine.predicts, stacked([row], 1), of=kinds, progress=False)
     except (NescioError, RuntimeError) as error:  # a model without gradients still has an answer
         return Maps({}, {}, None, "", f"No map: {' '.join(str(error).split())[:300]}")
-    parts = {kind: one.maps[0].numpy() for kind, one in found.items()}
-    values = {kind: float(one.uncertainty[0]) for kind, one in found.items()}
-    about = found["total"].about.partition(" of ")[2]
+    parts = {kind: one.maps[0].numpy() for kind, one in attributions.items()}
+    values = {kind: float(one.uncertainty[0]) for kind, one in attributions.items()}
+    about = attributions["total"].about.partition(" of ")[2]
     size = parts["total"].shape
     called = places(engine.source, row) or names
     if called is None or (len(size),) != (1,) or len(called) != size[0]:

@@ -19,14 +19,14 @@ from nescio.report.overlays import over
 def tiles(maps: Mapping[str, NDArray[np.float64]], picture: NDArray[np.float32] | None) -> dict[str, str]:
     """Each map as a data URI."""
     _, top = ends(maps.values())
-    found = {}
+    uris = {}
     for name, one in maps.items():
         grey = np.ones(one.shape)
         if picture is not None and picture.shape[-2:] == one.shape:
             grey = shown(picture)
             grey = grey if grey.ndim == 2 else grey.mean(2)
-        found[name] = uri(over(one / top, grey))
-    return found
+        uris[name] = uri(over(one / top, grey))
+    return uris
 
 
 def reach(maps: Mapping[str, NDArray[np.float64]]) -> tuple[float, float, str]:

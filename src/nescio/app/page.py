@@ -89,13 +89,14 @@ def _blocks(gr: Any, desk: Desk) -> Any:
                     for name, value in zip(("verdict", "maps", "doubts", "methods"), answers.welcome(), strict=True)
                 ]
                 chosen = _settings(gr, desk)
-        found = gr.State(None, time_to_live=KEPT)
-        settings: dict[str, Any] = {"outputs": [found, *shown], "show_progress": "minimal", "api_visibility": "private"}
-        settings |= {"concurrency_limit": 1, "concurrency_id": "model", "trigger_mode": "always_last"}
+        opinion = gr.State(None, time_to_live=KEPT)
+        settings: dict[str, Any] = {"outputs": [opinion, *shown], "api_visibility": "private"}
+        settings |= {"show_progress": "minimal", "trigger_mode": "always_last"}
+        settings |= {"concurrency_limit": 1, "concurrency_id": "model"}
         for event in send:
             event(answers.given, [given, *chosen], **settings)
         if desk.kind == "pictures":
-            given.clear(answers.cleared, None, [found, *shown], api_visibility="private")
+            given.clear(answers.cleared, None, [opinion, *shown], api_visibility="private")
         if examples is not None:
 
             def picked(event: Any, *chosen: str) -> Iterator[Any]:
@@ -107,7 +108,7 @@ def _blocks(gr: Any, desk: Desk) -> Any:
             page.load(answers.first, chosen, **settings)
         for control in chosen:
             control.input(
-                answers.decided, [found, *chosen], [shown[0]], show_progress="hidden", api_visibility="private"
+                answers.decided, [opinion, *chosen], [shown[0]], show_progress="hidden", api_visibility="private"
             )
     return page
 
@@ -142,28 +143,28 @@ class Answers:
         """The example that is chosen when the page opens."""
         yield from self.example(0, *chosen)
 
-    def decided(self, found: Opinion | None, *chosen: str | None) -> str:
+    def decided(self, opinion: Opinion | None, *chosen: str | None) -> str:
         """The first card again, with other settings."""
-        if found is None:
+        if opinion is None:
             return self.welcome()[0]
         try:
-            return self._verdict(found, *chosen)
+            return self._verdict(opinion, *chosen)
         except NescioError as error:
             return cards.message_card(" ".join(str(error).split()))
 
-    def _verdict(self, found: Opinion, level: str | None, policy: str | None, by: str | None) -> str:
-        ruling = self.desk.ruling(found, level, policy, by)
-        return cards.verdict_card(found, self.desk.level(level), ruling, NOUNS[self.desk.kind])
+    def _verdict(self, opinion: Opinion, level: str | None, policy: str | None, by: str | None) -> str:
+        ruling = self.desk.ruling(opinion, level, policy, by)
+        return cards.verdict_card(opinion, self.desk.level(level), ruling, NOUNS[self.desk.kind])
 
     def _all(self, opinions: Callable[[], Iterator[Opinion]], *chosen: str | None) -> Iterator[list[Any]]:
         try:
-            for found in opinions():
+            for opinion in opinions():
                 yield [
-                    found,
-                    self._verdict(found, *chosen),
-                    cards.maps_card(found.maps, found),
-                    cards.doubt_card(found, self.desk.scale),
-                    cards.methods_card(found),
+                    opinion,
+                    self._verdict(opinion, *chosen),
+                    cards.maps_card(opinion.maps, opinion),
+                    cards.doubt_card(opinion, self.desk.scale),
+                    cards.methods_card(opinion),
                 ]
         except NescioError as error:
             yield [None, cards.message_card(" ".join(str(error).split())), "", "", ""]

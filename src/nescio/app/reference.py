@@ -106,14 +106,14 @@ def measured(
     """
     if len(rows) < LEAST:
         raise InputError(f"expected at least {LEAST} known inputs for a scale, got {len(rows)}; give more of them")
-    names, found = list(engine.methods), []
+    names, assessed = list(engine.methods), []
     with bar(len(rows), show=progress, description="measuring known inputs") as shown:
         for start in range(0, len(rows), 32):
-            found += engine.assess(rows[start : start + 32], names)
+            assessed += engine.assess(rows[start : start + 32], names)
             shown.update(len(rows[start : start + 32]))
-    values: dict[str, Floats] = {kind: np.array([getattr(one, kind) for one in found]) for kind in KINDS}
-    values |= {name: np.array([one.scores[name] for one in found]) for name in names}
-    p = torch.stack([one.probabilities for one in found]).numpy()
+    values: dict[str, Floats] = {kind: np.array([getattr(one, kind) for one in assessed]) for kind in KINDS}
+    values |= {name: np.array([one.scores[name] for one in assessed]) for name in names}
+    p = torch.stack([one.probabilities for one in assessed]).numpy()
     shapes = {tuple(row.shape) if isinstance(row, Tensor) else None for row in rows}
     form = shapes.pop() if len(shapes) == 1 else None
     return Scale(known, values, p, None if labels is None else np.asarray(labels, dtype=np.int64), form)
@@ -122,8 +122,8 @@ def measured(
 def kept(path: Path, key: Mapping[str, Any]) -> Scale | None:
     """Read the scale that `keep` wrote for this key; None where there is none, or one of something else."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            arrays = dict(found)
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = dict(archive)
         about = json.loads(str(arrays.pop("about")))
         if about["key"] != json.loads(json.dumps(key)):
             return None
