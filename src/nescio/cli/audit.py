@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     x = torch.cat([part for part in parts if isinstance(part, torch.Tensor)])
     x = x if x.is_floating_point() else x.float()
     cheaper("--measured, and smaller --starts, --count and --features, take less")
-    found = limits.audit(
+    audit = limits.audit(
         source.model,
         x,
         args.directions,
@@ -126,15 +126,15 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         batch=args.batch_size,
     )
-    print(found.text(SHOWN))
+    print(audit.text(SHOWN))
     if args.out is not None:
-        page = _page(found, args, len(x))
+        page = _page(audit, args, len(x))
         with replacing(args.out) as part:
             part.write_text(page, encoding="utf-8")
-        print(f"\nWrote {args.out}: all {len(found.sentences())} directions, with figures and a table to sort.")
+        print(f"\nWrote {args.out}: all {len(audit.sentences())} directions, with figures and a table to sort.")
     if args.table is not None:
-        write_table(args.table, _table(found))
-        print(f"Wrote {len(found.rows)} rows to {args.table}")
+        write_table(args.table, _table(audit))
+        print(f"Wrote {len(audit.rows)} rows to {args.table}")
     return 0
 
 
@@ -158,18 +158,18 @@ def _training(data: DataSpec, source: Source, batch_size: int) -> list[tuple[obj
     return [(batch.inputs, batch.labels) for batch in rows.batches(batch_size)]
 
 
-def _table(found: Audit) -> dict[str, NDArray[Any]]:
+def _table(audit: Audit) -> dict[str, NDArray[Any]]:
     """The columns; what is infinite is left empty, since JSON has no infinity."""
     import numpy as np
 
-    columns = found.columns()
+    columns = audit.columns()
     for name in ("reached", "sure_from"):
         if np.isinf(columns[name]).any():
             columns[name] = np.array([None if np.isinf(v) else v for v in columns[name].tolist()], dtype=object)
     return columns
 
 
-def _page(found: Audit, args: argparse.Namespace, count: int) -> str:
+def _page(audit: Audit, args: argparse.Namespace, count: int) -> str:
     import dataclasses
     import platform
 
@@ -180,8 +180,8 @@ def _page(found: Audit, args: argparse.Namespace, count: int) -> str:
 
     settings = {
         "command": command_line("audit", vars(args), ("directions", "score")),
-        "data": f"{count} inputs, {found.starts} of them to start from",
+        "data": f"{count} inputs, {audit.starts} of them to start from",
         "versions": f"nescio {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
     }
-    rows = [dataclasses.asdict(row) for row in found.rows]
-    return audit_page(rows, found.distances, found.sentences(), found.summary(), settings)
+    rows = [dataclasses.asdict(row) for row in audit.rows]
+    return audit_page(rows, audit.distances, audit.sentences(), audit.summary(), settings)

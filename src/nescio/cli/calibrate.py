@@ -69,13 +69,13 @@ def run(args: argparse.Namespace) -> int:
     network = only_network(source, "to calibrate")
     fit, test = _data(args, source)
     cheaper("fewer rows or a GPU (--device cuda) take less")
-    found = calibrate(network, fit, test, args.kind)
+    calibration = calibrate(network, fit, test, args.kind)
     for rows in {id(part.rows): part.rows for part in (fit, test)}.values():
         tell_problems(rows)
-    _tell(found, _whose(args, fit, test))
-    found.posterior.save(folder)
+    _tell(calibration, _whose(args, fit, test))
+    calibration.posterior.save(folder)
     remember(folder, replace(model, class_names=None))
-    found.draw(folder / PICTURE)
+    calibration.draw(folder / PICTURE)
     print(f"\nWrote {folder}: posterior.json with its tensors, and {PICTURE}")
     base = f" --base {args.model}" if names_code(args.model) else ""
     print(f"Other commands take it as --model {folder}{base}")
@@ -124,19 +124,19 @@ def _whose(args: argparse.Namespace, fit: LabelledRows, test: LabelledRows) -> s
     return f"On the {count} inputs of {args.test}"
 
 
-def _tell(found: Calibration, whose: str) -> None:
+def _tell(calibration: Calibration, whose: str) -> None:
     """Print what was fitted, and the figures before and after it."""
-    t = found.posterior.temperature
+    t = calibration.posterior.temperature
     if t is None:
-        print(f"Fitted a scale and a shift for each class to {found.fitted} inputs.")
+        print(f"Fitted a scale and a shift for each class to {calibration.fitted} inputs.")
     else:
         word = f" (the model was {'too sure' if t > 1 else 'not sure enough'})" if f"{t:.4g}" != "1" else ""
-        print(f"Fitted to {found.fitted} inputs: T = {t:.4g}{word}.")
+        print(f"Fitted to {calibration.fitted} inputs: T = {t:.4g}{word}.")
     print(f"{whose}:\n")
     table = {
-        "ECE": [f"{100 * one.ece:.2f} %" for one in found.reliability.values()],
-        "NLL": [f"{value:.4g}" for value in found.nll.values()],
-        "accuracy": [f"{100 * one.mean_accuracy:.2f} %" for one in found.reliability.values()],
+        "ECE": [f"{100 * one.ece:.2f} %" for one in calibration.reliability.values()],
+        "NLL": [f"{value:.4g}" for value in calibration.nll.values()],
+        "accuracy": [f"{100 * one.mean_accuracy:.2f} %" for one in calibration.reliability.values()],
     }
     print(f"{'':10}{'before':>10}{'after':>10}")
     for name, (before, after) in table.items():

@@ -205,7 +205,7 @@ def _labels(path: str, rows: Rows, source: Source) -> Tensor:
             values = [by_name.get(str(name), -1) for name in rows.names]
     if len(values) != len(rows):
         raise InputError(f"--labels: expected {len(rows)}, one for each row of the data, but {path} has {len(values)}")
-    found = resolved(Labels(values), source.classes)
-    if found.indices is None:
+    labels = resolved(Labels(values), source.classes)
+    if labels.indices is None:
         raise InputError(f"--labels: expected labels in {path}, but none of them is known")
-    return found.indices
+    return labels.indices

@@ -180,15 +180,15 @@ def _engine(args: argparse.Namespace) -> Engine:
 
 def _amount(text: str) -> int:
     """10MB, 500k, 25M or a plain number."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", text.strip().lower())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", text.strip().lower())
+    if match is None:
         raise argparse.ArgumentTypeError(f"expected a number such as 10MB, 500k or 25M, got '{text}'")
-    return int(float(found[1]) * {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}[found[2]])
+    return int(float(match[1]) * {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}[match[2]])
 
 
 def _seconds(text: str) -> float:
     """5ms, 30s, 2min or plain seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|)", text.strip().lower())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|)", text.strip().lower())
+    if match is None:
         raise argparse.ArgumentTypeError(f"expected a time such as 5ms, 30s or 2min, got '{text}'")
-    return float(found[1]) * {"ms": 0.001, "s": 1.0, "": 1.0, "min": 60.0}[found[2]]
+    return float(match[1]) * {"ms": 0.001, "s": 1.0, "": 1.0, "min": 60.0}[match[2]]

@@ -97,10 +97,10 @@ def training_pairs(data: DataSpec, source: Source, batch_size: int) -> Pairs:
     from nescio.specs import open_training
 
     pairs, rows = open_training(data, source, batch_size)
-    found = list(pairs)
+    batches = list(pairs)
     if rows is not None:
         tell_problems(rows)
-    return found
+    return batches
 
 
 def fair_rows(data: DataSpec, source: Source) -> Rows:
