@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -26,18 +27,14 @@ from nescio.data.sources import Rows
 from nescio.findings import examples as single
 from nescio.findings import far_away, first_screen, sections, with_labels
 from nescio.findings import model_facts as facts
-from nescio.findings.measuring import Measured, measure, sample, subject
+from nescio.findings.measuring import Measured, Subject, measure, sample, subject
 from nescio.findings.sections import Labels
 from nescio.findings.sentences import summary
 from nescio.guard import Guard
 from nescio.guard.promise import check_level
 from nescio.models import Classifier
 from nescio.models.sources import Source
-from nescio.report.findings_types import (
-    Example,
-    Findings,
-    Tile,
-)
+from nescio.report.findings_types import Example, Findings, FirstScreen, Kind
 from nescio.scores import Method
 from nescio.scores.base import must_be_fitted
 from nescio.scoring import check_fit, fit
@@ -92,12 +89,96 @@ def gather(
     Returns:
         What the page shows, as values that JSON can hold, but for pictures and maps.
     """
-    for name, value, least in (("most", most, 2), ("examples", examples, 0), ("batch", batch, 1), ("seed", seed, 0)):
-        integer(name, value, at_least=least)
+    _check(rows, labels, guard, level, most=most, examples=examples, batch=batch, seed=seed)
+    data = _measured(
+        source, rows, foreign, labels, training, methods, guard, most=most, batch=batch, seed=seed, progress=progress
+    )
+    known, truth, leading = data.known, data.truth, data.leading
+    calibration, selective = with_labels.calibration_and_risks(known.p, sections.every_score(known), truth, seed)
+    result: Findings = {
+        "format": "nescio.report",
+        "version": 2,
+        "answer": _answer(data, guard, level, again),
+        "model": facts.model_facts(source, rows, known.p.shape[1], data.class_names),
+        "data": {
+            **sections.set_facts(rows, known, len(data.places), most),
+            "labels": data.labels,
+            "labelled": 0 if truth is None else int((truth >= 0).sum()),
+            "copies": len(known) - len(data.counts),
+        },
+        "leading": leading,
+        "methods": sections.method_facts(data.methods, list(known.scores), data.why),
+        "inputs": sections.input_columns(known, truth, level),
+        "scores": {name: sections.spread(values) for name, values in known.scores.items()},
+        "by_class": sections.class_rows(known, truth, known.scores[leading], level, data.class_names),
+        "kinds": sections.kinds_of_doubt(data.about, known),
+        "calibration": calibration,
+        "selective": selective,
+        "foreign": None
+        if foreign is None or data.other is None
+        else sections.against(known, data.other, foreign, most=most, level=level, seed=seed),
+        "examples": _examples(data, foreign, examples, maps, progress),
+        "limits": far_away.audited(audit, source.model, rows, data.places, seed),
+        "repeat": {**(repeat or {}), "seed": str(seed), **facts.origin(source, rows)},
+        "summary": [],
+    }
+    result["summary"] = summary(result)
+    finite: Findings = _finite(result)
+    return finite
+
+
+def _check(rows: Rows, labels: Tensor | None, guard: Guard | None, level: float, **counts: int) -> None:
+    """Refuse arguments that do not fit."""
+    for name, least in (("most", 2), ("examples", 0), ("batch", 1), ("seed", 0)):
+        integer(name, counts[name], at_least=least)
     if labels is not None and len(labels) != len(rows):
         raise InputError(f"labels: expected one for each of the {len(rows)} rows, got {len(labels)}")
     if guard is not None:
         check_level(level, guard.fitted.ranks)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What was measured of the rows, and of the second set; and what is known beside it."""
+
+    rows: Rows
+    about: Subject
+    places: Sequence[int]
+    """The rows that were sampled."""
+    methods: Sequence[Method]
+    why: str
+    """Why these methods; empty where the user chose them."""
+    known: Measured
+    other: Measured | None
+    counts: Mapping[int, int]
+    """The places of different inputs, and how often each is there."""
+    kind: Kind
+    truth: Labels
+    labels: str
+    """What the labels are, in words."""
+    class_names: Sequence[str] | None
+
+    @property
+    def leading(self) -> str:
+        """The first of the scores."""
+        return next(iter(self.known.scores))
+
+
+def _measured(
+    source: Source,
+    rows: Rows,
+    foreign: Rows | None,
+    labels: Tensor | None,
+    training: Any,
+    methods: Sequence[Method] | None,
+    guard: Guard | None,
+    *,
+    most: int,
+    batch: int,
+    seed: int,
+    progress: bool | None,
+) -> _Data:
+    """Choose rows and methods, and measure."""
     places = sample(len(rows), most, seed)
     first = _first(rows, places)
     about = subject(source.model, training, first, guard)
@@ -116,79 +197,39 @@ def gather(
     if foreign is not None:
         drawn, what = sample(len(foreign), most, seed), "scoring the other set"
         other = measure(about, foreign, drawn, chosen, batch=batch, labels=None, what=what, progress=progress)
-
-    truth, note = _truth(source, rows, known, labels)
+    truth, words = _truth(source, rows, known, labels)
     truth = with_labels.checked(truth, classes)
-    right = None if truth is None else known.p.argmax(1).numpy() == truth
-    told = None if truth is None else truth >= 0
-    leading = next(iter(known.scores))
     class_names = next((c for c in (source.classes, rows.classes) if c is not None and len(c) == classes), None)
-    lead, counts, kind = known.scores[leading], known.copies(), single.kind(rows, first)
+    kind = single.kind(rows, first)
+    return _Data(rows, about, places, chosen, why, known, other, known.copies(), kind, truth, words, class_names)
 
-    def show(at: int) -> Tile:
-        return single.tile(rows, known, at, truth, class_names)
 
-    def described(own: Rows, measured: Measured, at: Sequence[int], labels: Labels, what: str) -> list[Example]:
-        return single.described(
-            about, own, measured, at, leading=leading, labels=labels, class_names=class_names, maps=maps,
-            progress=progress, what=what,
-        )  # fmt: skip
-
+def _answer(data: _Data, guard: Guard | None, level: float, again: str | None) -> FirstScreen:
+    """The first screen: verdicts of the guard, or without one an order."""
+    known, counts, kind = data.known, data.counts, data.kind
+    show = partial(single.tile, data.rows, known, labels=data.truth, class_names=data.class_names)
     if known.verdict is not None and guard is not None:
-        answer = first_screen.judged(known.verdict, guard, counts, show, kind=kind, level=level, again=again)
-    else:
-        answer = first_screen.ranked(lead, leading, counts, show, kind=kind, again=again)
-    calibration, selective = None, None
-    if truth is not None and right is not None and told is not None:
-        calibration = with_labels.calibration(known.p[told], torch.from_numpy(truth[told]), seed)
-        selective = with_labels.selective(
-            {name: values[told] for name, values in sections.every_score(known).items()}, right[told]
-        )
-    few = -(-examples // 2)
-    picked = single.chosen(lead, examples, few, counts)
-    shown = {key: described(rows, known, at, truth, f"the {key} doubtful") for key, at in picked.items()}
-    against = None
-    if other is not None and foreign is not None:
-        flagged = None if other.verdict is None else int(other.verdict.foreign(level).sum())
-        against = sections.against(
-            known, other, seed, sections.set_facts(foreign, other, min(len(foreign), most), most), flagged
-        )
-        low = single.chosen(other.scores[leading], 0, few, other.copies())["least"]
-        shown["foreign"] = described(foreign, other, low, None, "the others")
-    result: Findings = {
-        "format": "nescio.report",
-        "version": 2,
-        "answer": answer,
-        "model": facts.model_facts(source, rows, classes, class_names),
-        "data": {
-            **sections.set_facts(rows, known, len(places), most),
-            "labels": note,
-            "labelled": 0 if told is None else int(told.sum()),
-            "copies": len(known) - len(counts),
-        },
-        "leading": leading,
-        "methods": sections.method_facts(chosen, list(known.scores), why),
-        "inputs": sections.input_columns(known, truth, level),
-        "scores": {name: sections.spread(values) for name, values in known.scores.items()},
-        "by_class": sections.class_rows(known, truth, lead, level, class_names),
-        "kinds": sections.kinds_of_doubt(about, known),
-        "calibration": calibration,
-        "selective": selective,
-        "foreign": against,
-        "examples": shown,
-        "limits": far_away.audited(audit, source.model, rows, places, seed),
-        "repeat": {
-            **(repeat or {}),
-            "seed": str(seed),
-            "data": f"{rows.about} (identity {rows.identity})",
-            "versions": ", ".join(f"{name} {number}" for name, number in facts.versions().items()),
-            "machine": facts.machine(source),
-        },
-        "summary": [],
+        return first_screen.judged(known.verdict, guard, counts, show, kind=kind, level=level, again=again)
+    return first_screen.ranked(known.scores[data.leading], data.leading, counts, show, kind=kind, again=again)
+
+
+def _examples(
+    data: _Data, foreign: Rows | None, most: int, maps: bool, progress: bool | None
+) -> dict[str, list[Example]]:
+    """The most and the least doubtful inputs, and of the second set the least doubtful."""
+    leading, few = data.leading, -(-most // 2)
+    describe = partial(
+        single.described, data.about, leading=leading, class_names=data.class_names, maps=maps, progress=progress
+    )
+    picked = single.chosen(data.known.scores[leading], most, few, data.counts)
+    shown = {
+        key: describe(data.rows, data.known, at, labels=data.truth, what=f"the {key} doubtful")
+        for key, at in picked.items()
     }
-    result["summary"] = summary(result)
-    finite: Findings = _finite(result)
-    return finite
+    if foreign is not None and data.other is not None:
+        low = single.chosen(data.other.scores[leading], 0, few, data.other.copies())["least"]
+        shown["foreign"] = describe(foreign, data.other, low, labels=None, what="the others")
+    return shown
 
 
 def plain(result: Any) -> Any:

@@ -66,6 +66,15 @@ def versions() -> dict[str, str]:
     return numbers
 
 
+def origin(source: Source, rows: Rows) -> dict[str, str]:
+    """Return in words which data, versions and machine the numbers come from."""
+    return {
+        "data": f"{rows.about} (identity {rows.identity})",
+        "versions": ", ".join(f"{name} {number}" for name, number in versions().items()),
+        "machine": machine(source),
+    }
+
+
 def machine(source: Source) -> str:
     """Return in words what computes; on another machine the last digits may be others."""
     every = networks(source.model)

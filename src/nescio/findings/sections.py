@@ -157,15 +157,16 @@ def every_score(measured: Measured) -> dict[str, NDArray[np.float64]]:
     return {**measured.scores, **{kind: getattr(measured.kinds, kind).numpy() for kind in kinds}}
 
 
-def against(known: Measured, other: Measured, seed: int, about: SetFacts, flagged: int | None) -> ForeignFacts:
+def against(known: Measured, other: Measured, foreign: Rows, *, most: int, level: float, seed: int) -> ForeignFacts:
     """Return how well each score, and the guard, parts the second set from the data.
 
     Args:
         known: What was measured of the data.
         other: What was measured of the second set.
+        foreign: The second set.
+        most: How many of its rows may be read.
+        level: At which the guard flags.
         seed: Of the intervals.
-        about: What the second set is.
-        flagged: How many of it the guard calls foreign.
     """
     mine, theirs = every_score(known), every_score(other)
     if known.verdict is not None and other.verdict is not None:
@@ -175,5 +176,10 @@ def against(known: Measured, other: Measured, seed: int, about: SetFacts, flagge
     separation: dict[str, Any] = {
         name: asdict(evaluate.ood(own, theirs[name], seed=seed)) for name, own in mine.items()
     }
-    values = {name: own.tolist() for name, own in theirs.items()}
-    return {"separation": separation, "scores": values, "names": other.names, **about, "flagged": flagged}
+    return {
+        "separation": separation,
+        "scores": {name: own.tolist() for name, own in theirs.items()},
+        "names": other.names,
+        **set_facts(foreign, other, min(len(foreign), most), most),
+        "flagged": None if other.verdict is None else int(other.verdict.foreign(level).sum()),
+    }

@@ -27,6 +27,25 @@ LEAST = 20
 Floats = NDArray[np.float64]
 
 
+def calibration_and_risks(
+    p: Tensor, scores: Mapping[str, Floats], truth: NDArray[np.int64] | None, seed: int
+) -> tuple[CalibrationFacts | None, dict[str, RiskFigures] | None]:
+    """Return the calibration and the selective risks of those rows whose label is known; None without labels.
+
+    Args:
+        p: Probabilities ``[N, C]``.
+        scores: Scores by their names, ``[N]`` each.
+        truth: The class index of each row, −1 where it is not known.
+        seed: Of the split into halves.
+    """
+    if truth is None:
+        return None, None
+    told = truth >= 0
+    right = p.argmax(1).numpy() == truth
+    own = {name: values[told] for name, values in scores.items()}
+    return calibration(p[told], torch.from_numpy(truth[told]), seed), selective(own, right[told])
+
+
 def calibration(p: Tensor, labels: Tensor, seed: int) -> CalibrationFacts:
     """Find whether probabilities mean what they say: on all rows, and before and after a temperature on one half.
 
@@ -65,12 +84,12 @@ def selective(scores: Mapping[str, Floats], correct: NDArray[np.bool_]) -> dict[
         correct: Whether each answer is right, ``[N]``.
     """
     mixed = bool(correct.any()) and not bool(correct.all())
-    figures: dict[str, RiskFigures] = {}
+    risks: dict[str, RiskFigures] = {}
     for name, values in scores.items():
         curve = evaluate.risk_coverage(values, correct)
         known = evaluate.raulc(values, correct) if mixed else None
-        figures[name] = {"aurc": curve.aurc, "eaurc": curve.eaurc, "raulc": known}
-    return figures
+        risks[name] = {"aurc": curve.aurc, "eaurc": curve.eaurc, "raulc": known}
+    return risks
 
 
 def checked(labels: NDArray[np.int64] | None, classes: int) -> NDArray[np.int64] | None:
