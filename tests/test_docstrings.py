@@ -24,6 +24,7 @@ MODULES = sorted(
 )
 COMPLETE = (
     "attribution",
+    "decide",
     "evaluate",
     "guard",
     "limits",

@@ -38,9 +38,21 @@ Kind = Literal["split", "adaptive"]
 
 @dataclass(frozen=True)
 class ConformalPolicy:
-    """Prediction sets of the classes with s(x, c) ≤ `threshold`; None: too few examples, so that sets hold all classes.
+    """Give each input the set of the classes with s(x, c) ≤ `threshold`; s stands at the top of this file.
 
-    `coverage` is promised, from `n` examples of `classes` classes; `size` is the mean size of their sets.
+    Attributes:
+        kind: "split" or "adaptive".
+        threshold: The largest s of a class in the set. None: the examples were too few, and each set holds all classes.
+        coverage: The promised probability that a set holds the true class.
+        n: How many calibration examples were used.
+        classes: How many classes there are.
+        size: The mean size of the sets of the examples.
+        about: What the caller says of how the probabilities were made.
+
+    Example:
+        >>> p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]])
+        >>> print(nescio.decide.conformal(p, [0, 1, 0, 1], coverage=0.8))
+        The set of answers holds the true class for at least 80... of new inputs like the 4 examples, ...
     """
 
     kind: Kind
@@ -52,7 +64,7 @@ class ConformalPolicy:
     about: Mapping[str, str] = field(default_factory=dict)
 
     def sets(self, probabilities: Any) -> Tensor:
-        """True for each class that is in an input's set, bool [N, C]."""
+        """Return True for each class that is in an input's set, bool ``[N, C]``."""
         p = probabilities_of(probabilities, classes=self.classes)
         return torch.from_numpy(_sets(p, self.kind, self.threshold))
 

@@ -47,10 +47,18 @@ GROWTH = 1.2
 
 @dataclass(frozen=True)
 class DriftVerdict:
-    """What is known of a stream: `alarm` once it was clear that inputs are not like the reference, and `at` which.
+    """Hold what is known of a stream up to now.
 
-    n inputs were seen. evidence: by what factor the stream speaks against the reference now; the alarm is given when it
-    reaches `limit`.
+    Attributes:
+        alarm: Whether it was clear at some time that inputs are not like the reference. An alarm stays.
+        n: How many inputs were seen.
+        evidence: By what factor the stream speaks against the reference now.
+        limit: The evidence at which the alarm is given.
+        at: The input after which the alarm was given, from 1; None without an alarm.
+
+    Example:
+        >>> print(nescio.decide.drift(reference=500).verdict())
+        No input was seen yet.
     """
 
     alarm: bool
@@ -70,12 +78,21 @@ class DriftVerdict:
 
 @dataclass(frozen=True)
 class DriftTest:
-    """The test of a batch: how often a batch of n that is like the reference would look as foreign, by chance."""
+    """Hold the test of a batch: how often a batch that is like the reference would look as foreign, by chance.
+
+    Attributes:
+        p_value: The share of such batches.
+        n: How many inputs the batch has.
+        mean: The mean of the p-values of the batch; about one half where it is like the reference.
+
+    Example:
+        >>> print(nescio.decide.drift_test(np.full(10, 1 / 51), reference=50))
+        10 inputs, with a mean p-value of 0.02: as foreign by chance in 0.1% of batches.
+    """
 
     p_value: float
     n: int
     mean: float
-    """The mean of the p-values of the batch; about one half where it is like the reference."""
 
     def __str__(self) -> str:
         drawn = count(self.n, "input")
@@ -104,7 +121,18 @@ def _parsed(record: dict[str, Any]) -> _State | None:
 
 
 class DriftMonitor:
-    """Watches the p-values of a stream; see `drift`."""
+    """Watch the p-values of a stream; `drift` makes one.
+
+    Args:
+        reference: How many inputs the reference has that the p-values come from.
+        path: A file in which the state is kept; None for none.
+        false_alarm: The probability of ever an alarm, at most, without drift.
+
+    Example:
+        >>> watch = nescio.decide.drift(reference=500)
+        >>> watch.update(np.full(100, 0.5)).alarm, watch.verdict().n
+        (False, 100)
+    """
 
     def __init__(self, reference: int, path: str | Path | None, false_alarm: float) -> None:
         self.reference = integer("reference", reference, at_least=1, hint="give the number of its inputs")
@@ -128,7 +156,7 @@ class DriftMonitor:
         return self.verdict()
 
     def verdict(self) -> DriftVerdict:
-        """What is known up to now."""
+        """Return what is known up to now."""
         s = self._kept.state
         evidence = float(np.exp(min(700.0, self._evidence(s, np.array([s.total]))[-1])))
         return DriftVerdict(s.at is not None, s.n, evidence, self.limit, s.at)
@@ -151,8 +179,8 @@ class DriftMonitor:
             bets = np.outer(n - begin, self._gains) + np.outer(totals - before, 1 - BETS)
             terms.append(np.logaddexp.reduce(bets, axis=1) - math.log(len(BETS) * (j + 1) * (j + 2)))
         terms.append(np.full(len(n), -math.log(len(state.starts) + 1)))  # Σ of the weights of what has not started
-        found: Floats = np.logaddexp.reduce(terms)
-        return found
+        evidence: Floats = np.logaddexp.reduce(terms)
+        return evidence
 
 
 def drift(reference: int, path: str | Path | None = None, false_alarm: float = 0.01) -> DriftMonitor:
@@ -196,11 +224,11 @@ def drift_test(p_values: Any, reference: int, *, draws: int = 999, seed: int = 0
     """
     n = integer("reference", reference, at_least=1, hint="give the number of its inputs")
     places = _places(p_values, n)
-    found, rng, more = -np.log(places / (n + 1)).sum(), np.random.default_rng(seed), 0
+    statistic, rng, more = -np.log(places / (n + 1)).sum(), np.random.default_rng(seed), 0
     for _ in range(draws):
         known = np.sort(rng.random(n))
         own = 1 + n - np.searchsorted(known, rng.random(len(places)))
-        more += -np.log(own / (n + 1)).sum() >= found * (1 - 1e-12)  # equal sums in another order count as equal
+        more += -np.log(own / (n + 1)).sum() >= statistic * (1 - 1e-12)  # equal sums in another order count as equal
     return DriftTest((1 + int(more)) / (1 + draws), len(places), float((places / (n + 1)).mean()))
 
 

@@ -31,12 +31,20 @@ Advice = Literal["accept", "ask a person"]
 
 @dataclass(frozen=True)
 class Explanation:
-    """What to tell a person about one input.
+    """Hold what to tell a person about one input.
 
-    kind: "unfamiliar" when the epistemic part is flagged, "ambiguous" when the aleatoric one is, or "both", or
-    "sure"; "doubtful" when all doubt is flagged and nothing tells its parts apart, as in a single network, whose
-    epistemic part is zero for every input. The ranks are shares of known inputs that are less doubtful; advice is the
-    policy's, or follows from the flags.
+    Attributes:
+        text: The explanation in plain words.
+        kind: "unfamiliar" when the epistemic part is flagged, "ambiguous" when the aleatoric part is, "both", or
+            "sure". "doubtful" when doubt is flagged but has no parts to tell apart, as in a single network, whose
+            epistemic part is 0 for every input.
+        rank_epistemic: The share of known inputs whose epistemic part is smaller.
+        rank_aleatoric: The share of known inputs whose aleatoric part is smaller.
+        advice: "accept" or "ask a person", by the policy or, without one, by the flags.
+
+    Example:
+        >>> print(nescio.decide.Explanation("It is sure.", "sure", 0.1, 0.2, "accept"))
+        It is sure.
     """
 
     text: str

@@ -34,8 +34,8 @@ def read(path: str | Path, form: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"expected a file of the format '{form}', but {path} is no JSON, or was cut short") from error
     if not isinstance(record, dict) or record.get("format") != form:
-        found = record.get("format") if isinstance(record, dict) else type(record).__name__
-        raise InputError(f"expected a file of the format '{form}', but {path} holds {found!r}")
+        held = record.get("format") if isinstance(record, dict) else type(record).__name__
+        raise InputError(f"expected a file of the format '{form}', but {path} holds {held!r}")
     version = record.get("version")
     if not isinstance(version, int) or not 1 <= version <= VERSION:
         raise InputError(f"{path} has version {version!r}, but up to {VERSION} can be read here; update nescio")

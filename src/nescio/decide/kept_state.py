@@ -47,7 +47,7 @@ class KeptState(Generic[State]):
             if self.path.exists():
                 self.state = self._read(self.path)
             else:
-                self.keep(state)  # a place that cannot be written is found now
+                self.keep(state)  # so that a path that cannot be written to fails now
 
     def check_alone(self) -> None:
         """Raise an InputError if another watch wrote to the file."""

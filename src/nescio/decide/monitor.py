@@ -43,11 +43,22 @@ FORM = "nescio monitor"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a monitor has to say: `alarm` once the promise was left, and after how many inputs that was (`at`).
+    """Hold what a monitor knows of a stream up to now.
 
-    n inputs were seen, of which `abstained` were not accepted. evidence: by what factor the stream speaks against the
-    promise now; the alarm is given when it reaches `limit`. direction: "more" or "fewer" abstentions than promised,
-    None without an alarm.
+    Attributes:
+        alarm: Whether the promise was broken. An alarm stays.
+        n: How many inputs were seen.
+        abstained: How many of them were not accepted.
+        evidence: By what factor the stream speaks against the promise now.
+        limit: The evidence at which the alarm is given.
+        promised: The bound on the share of inputs that are not accepted.
+        at: The input after which the alarm was given, from 1; None without an alarm.
+        direction: "more" or "fewer", than promised, are not accepted; None without an alarm.
+
+    Example:
+        >>> watch = nescio.decide.monitor(nescio.decide.quantile(torch.arange(1000.0), keep=0.95))
+        >>> print(watch.update(torch.arange(100.0)))
+        0 of 100 inputs were not accepted, which fits what was promised (at most ...%).
     """
 
     alarm: bool
@@ -86,7 +97,19 @@ class _State:
 
 
 class Monitor:
-    """Counts abstentions of a stream and tells when they leave what the policy promised; see `monitor`."""
+    """Count the abstentions of a stream, and tell when there are more than the policy promised; `monitor` makes one.
+
+    Args:
+        policy: A rule of `threshold` or `quantile`.
+        path: A file in which the counts are kept; None for none.
+        false_alarm: The probability of ever an alarm, at most, as long as inputs are like the calibration data.
+        two_sided: Whether too few abstentions are an alarm too.
+
+    Example:
+        >>> watch = nescio.decide.monitor(nescio.decide.quantile(torch.arange(1000.0), keep=0.95))
+        >>> watch.update(torch.full((100,), 1e6)).direction, watch.verdict().n
+        ('more', 100)
+    """
 
     def __init__(self, policy: Policy, path: str | Path | None, false_alarm: float, two_sided: bool) -> None:
         self.policy = policy
@@ -106,7 +129,7 @@ class Monitor:
         return self.verdict()
 
     def verdict(self) -> Verdict:
-        """What is known up to now."""
+        """Return what is known up to now."""
         s = self._kept.state
         empty = np.zeros(0, dtype=np.int64)
         side = s.direction or max(self._sides, key=lambda name: self._evidence(s, empty, name)[-1])

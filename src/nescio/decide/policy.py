@@ -21,14 +21,28 @@ FORM = "nescio policy"
 
 @dataclass(frozen=True)
 class Policy:
-    """Accept an input when its score is at most `threshold`; refer it to a person otherwise.
+    """Accept an input when its score is at most a threshold, and refer it to a person otherwise.
 
-    kind "threshold": among accepted inputs at most the share `risk` is wrong, with this `confidence` over the draw of
-    the calibration data. kind "quantile": a new input like the calibration data is accepted with a probability of at
-    least `keep`. threshold None: nothing can be promised, and nothing is accepted. `n` examples were used, of which
-    the rule accepts `accepted`, and `errors` of those were wrong (None where it is not known). `needed` is how many
-    examples the promise takes at least (without any error, for "threshold"). `about` is what the caller says of how
-    the scores were made, such as {"score": "regrad", "model": "resnet18"}.
+    A rule of the kind "threshold" promises: among accepted inputs at most the share `risk` is wrong, with this
+    `confidence` over the draw of the calibration data. A rule of the kind "quantile" promises: a new input like the
+    calibration data is accepted with a probability of at least `keep`.
+
+    Attributes:
+        kind: "threshold" or "quantile".
+        threshold: The largest score that is accepted. None: nothing can be promised, and nothing is accepted.
+        n: How many calibration examples were used.
+        accepted: How many of them the rule accepts.
+        needed: How many examples the promise takes at least; for "threshold", if none of them is wrong.
+        risk: The promised share of wrong answers; for "threshold".
+        confidence: The confidence of that promise; for "threshold".
+        keep: The promised share of accepted inputs; for "quantile".
+        errors: How many of the accepted examples are wrong; None where that is not known.
+        about: What the caller says of how the scores were made, such as ``{"score": "regrad", "model": "resnet18"}``.
+
+    Example:
+        >>> policy = nescio.decide.quantile(torch.arange(100.0), keep=0.95)
+        >>> policy.accept([3.0, 200.0])
+        tensor([ True, False])
     """
 
     kind: Literal["threshold", "quantile"]
@@ -48,7 +62,7 @@ class Policy:
         return self.accepted / self.n
 
     def accept(self, scores: Any) -> Tensor:
-        """True where an input is accepted, bool [N]; scores may be infinite but not NaN."""
+        """Return True for each input that is accepted, bool ``[N]``; scores may be infinite but not NaN."""
         values = torch.from_numpy(scores_of(scores, empty=True))
         return torch.zeros(len(values), dtype=torch.bool) if self.threshold is None else values <= self.threshold
 

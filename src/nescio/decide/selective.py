@@ -128,11 +128,11 @@ def quantile(scores_id: Any, keep: float = 0.95, *, about: Mapping[str, str] | N
     values = np.sort(scores_of(scores_id, "scores_id", finite=True))
     keep = probability("keep", keep)
     k = rank(values.size, keep)
-    found = float(values[k - 1]) if k <= values.size else None
+    bound = float(values[k - 1]) if k <= values.size else None
     exact = _decimal(keep)
     needed = max(1, math.ceil(exact / (1 - exact)))  # the smallest n with (n + 1) keep ≤ n
-    accepted = 0 if found is None else int((values <= found).sum())
-    return Policy("quantile", found, values.size, accepted, needed, keep=keep, about=about_of(about))
+    accepted = 0 if bound is None else int((values <= bound).sum())
+    return Policy("quantile", bound, values.size, accepted, needed, keep=keep, about=about_of(about))
 
 
 def rank(n: int, keep: float) -> int:
