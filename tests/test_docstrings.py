@@ -30,6 +30,7 @@ COMPLETE = (
     "limits",
     "mitigate",
     "models",
+    "modes",
     "plots",
     "posteriors",
     "quantities",

@@ -1,4 +1,4 @@
-"""Context managers that change a model for a while and put back what they found, whatever happens in between.
+"""Context managers that change a model for a while, and put its state back at the end, also after an error.
 
     with preserved(model), tracing(model):      # eval mode, every parameter has a gradient, compiled parts run eagerly
         ...
@@ -36,9 +36,22 @@ def preserved(model: object, again: bool = True) -> Iterator[None]:
 
     These are the training flag of every submodule, its hooks, its buffers (the objects and their values), tensors in
     its plain attributes and in dicts and lists there, its parameters with their `requires_grad` and `.grad` (the very
-    objects), and the random state of torch (CPU, and CUDA where it is in use), numpy and Python. With ``again=False``
-    it leaves that to another one for the same modules, where it stands inside of one: the work takes milliseconds for a
-    large model.
+    objects), and the random state of torch (CPU, and CUDA where it is in use), numpy and Python.
+
+    Args:
+        model: A module, or anything with `roots`, the modules whose state matters.
+        again: False does nothing where the block stands inside of another `preserved` for the same modules, which puts
+            them back anyway. The work takes milliseconds for a large model.
+
+    Returns:
+        A context manager.
+
+    Example:
+        >>> model = torch.nn.Linear(2, 2)
+        >>> with preserved(model):
+        ...     _ = model.eval().requires_grad_(False)
+        >>> model.training, model.weight.requires_grad
+        (True, True)
     """
     modules = modules_of(model)
     outer = _preserved.get()
@@ -63,10 +76,25 @@ def preserved(model: object, again: bool = True) -> Iterator[None]:
 
 @contextmanager
 def tracing(model: object) -> Iterator[None]:
-    """Eval mode, gradients on for every floating-point parameter (frozen ones too), compiled models run eagerly.
+    """Run a block in eval mode with gradients on for every floating-point parameter, frozen ones too.
 
-    Recurrent layers on a GPU leave cuDNN, which computes their gradients in training mode only. What a call of the
-    model leaves in plain attributes is put back before the next (`loose`).
+    Compiled models run eagerly. Recurrent layers on a GPU leave cuDNN, which computes their gradients in training mode
+    only. What a call of the model leaves in plain attributes is put back before the next call.
+
+    Args:
+        model: A module, or anything with `roots`, the modules whose state matters.
+
+    Returns:
+        A context manager.
+
+    Raises:
+        ModelError: If a parameter was made under `torch.inference_mode` and cannot have a gradient.
+
+    Example:
+        >>> model = torch.nn.Linear(2, 2).requires_grad_(False)
+        >>> with tracing(model):
+        ...     model.training, model.weight.requires_grad
+        (False, True)
     """
     modules = modules_of(model)
     with ExitStack() as stack:
@@ -82,10 +110,24 @@ def tracing(model: object) -> Iterator[None]:
 
 @contextmanager
 def lazily(model: object) -> Iterator[Callable[[], None]]:
-    """Gives a function that enters `preserved` and `tracing` for the rest of the block, the first time it is called.
+    """Give a function that enters `preserved` and `tracing` for the rest of the block, the first time it is called.
 
-    It is called before any code of the model runs; work that runs none needs neither. Inference mode is off and
-    gradients are on from the start, so that results are ordinary tensors whether it was called or not.
+    Call it before any code of the model runs; work that runs none needs neither. Inference mode is off and gradients
+    are on from the start, so that results are ordinary tensors whether it was called or not.
+
+    Args:
+        model: A module, or anything with `roots`, the modules whose state matters.
+
+    Returns:
+        A context manager, which gives the function.
+
+    Example:
+        >>> model = torch.nn.Dropout()
+        >>> with lazily(model) as enter:
+        ...     before = model.training
+        ...     enter()
+        ...     before, model.training
+        (True, False)
     """
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
@@ -204,14 +246,14 @@ def _precisions() -> list[tuple[Callable[[], Any], Callable[[Any], None], object
     matmul: Any = (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest")
     convolution = attribute(torch.backends.cudnn, "allow_tf32", False)
     newer: list[Any] = [torch.backends.cuda.matmul, getattr(torch.backends.cudnn, "conv", None)]
-    found = []
+    ways = []
     for way, place in zip((matmul, convolution), newer, strict=True):
         try:
             way[0]()
         except RuntimeError:
             way = attribute(place, "fp32_precision", "ieee")
-        found.append(way)
-    return found
+        ways.append(way)
+    return ways
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class Place:
 
 
 class Loose:
-    """The plain attributes of modules, as they were or, where that was said, without what they had kept."""
+    """The plain attributes of modules, as they were or, after `clear`, without the tensors in some of them."""
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         self._held = [module.__dict__ for module in modules]
@@ -49,9 +49,9 @@ class Loose:
         self.tensors: list[Tensor] = []
         for at, (module, kept) in enumerate(zip(modules, self._before, strict=True)):
             for name, (value, _) in kept.items():
-                if found := [t for t in _tensors(value) if id(t) not in own]:
-                    self.tensors += found
-                    if any(t.is_floating_point() for t in found):
+                if loose := [t for t in _tensors(value) if id(t) not in own]:
+                    self.tensors += loose
+                    if any(t.is_floating_point() for t in loose):
                         places.setdefault((type(module), name), []).append(at)
         self.places = [Place(name, tuple(at)) for (_, name), at in places.items()]
         """Where there are floating-point tensors."""
@@ -59,8 +59,8 @@ class Loose:
     def restore(self, start: bool = False) -> None:
         """Put everything back if a tensor came, went or was replaced; with ``start`` as it was in the beginning.
 
-        Everything, for a network keeps the book of what it holds in other attributes. If no tensor is among what
-        changed nothing is: a network may count its calls.
+        All attributes are put back, because some may describe the tensors in others. If no tensor is among the changes,
+        nothing is put back: a network may count its calls.
         """
         wanted = self._before if start else self._base
         if not self._paused and any(_touched(held, kept) for held, kept in zip(self._held, wanted, strict=True)):
@@ -69,7 +69,7 @@ class Loose:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Inside, nothing is put back."""
+        """Put nothing back inside of the block."""
         self._paused = True
         try:
             yield
@@ -77,7 +77,7 @@ class Loose:
             self._paused = False
 
     def clear(self, places: Sequence[Place], remove: bool = False) -> None:
-        """From now on without the tensors in these places: None in their stead, or with ``remove`` no attribute."""
+        """Remove the tensors in these places from now on: None stands there, or with ``remove`` no attribute."""
         self._settle(places, lambda kept: _cleared(kept, remove))
 
     def refill(self, places: Sequence[Place]) -> None:
@@ -102,13 +102,21 @@ _loose: ContextVar[Loose | None] = ContextVar("loose", default=None)
 
 
 def current() -> Loose | None:
-    """The plain attributes of the model that is traced; None outside of `tracing`."""
+    """Return the plain attributes of the model that is traced.
+
+    Returns:
+        The attributes; None outside of `tracing`.
+
+    Example:
+        >>> current() is None
+        True
+    """
     return _loose.get()
 
 
 @contextmanager
 def forgetting(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Inside, `current` knows the modules' plain attributes; they are put back in the end."""
+    """Let `current` know the modules' plain attributes inside of the block, and put them back at its end."""
     loose = Loose(modules)
     token = _loose.set(loose)
     try:

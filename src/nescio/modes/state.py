@@ -176,8 +176,20 @@ class Generators:
 
 
 class Watch:
-    """Tells whether work has written to a buffer of the model or a tensor that it holds as a plain attribute, or has
-    drawn random numbers. To write the value that was there counts too: it may be another one the next time.
+    """Tell whether work has changed the state of a model, or has drawn random numbers.
+
+    The state is the model's buffers and the tensors that it holds as plain attributes. A write of the value that was
+    there counts too: it may be another value the next time.
+
+    Args:
+        model: A module, or anything with `roots`, the modules whose state matters.
+
+    Example:
+        >>> model = torch.nn.BatchNorm1d(3)
+        >>> watch = Watch(model)
+        >>> _ = model(torch.ones(2, 3))  # in training mode, which updates the running mean
+        >>> watch.changed()
+        True
     """
 
     def __init__(self, model: object) -> None:
@@ -187,7 +199,7 @@ class Watch:
         self.versions, self.values, self.generators = self._versions(), Values(own), Generators()
 
     def changed(self) -> bool:
-        """Whether it has, or may have."""
+        """Return whether the work has done so, or may have."""
         return self.versions != self._versions() or bool(self.values.changed()) or self.generators.drawn()
 
     def _versions(self) -> list[object]:
