@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nescio.limits import words
-from nescio.limits.audits import AuditRow
+from nescio.limits.audit_table import AuditRow
 
 ROW = AuditRow("out", "entropy", 0.5, 0.25, 4.0, False, True, 0.9999, 1.0, 1, 3.0, (0.5, 0.25))
 

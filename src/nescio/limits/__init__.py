@@ -8,7 +8,8 @@
 For networks that are linear piece by piece the answers are exact; for others the audit measures.
 """
 
-from nescio.limits.audits import Audit, AuditRow, audit
+from nescio.limits.audit_table import Audit, AuditRow
+from nescio.limits.audits import audit
 from nescio.limits.rays import Ray, ray
 from nescio.limits.regions import Region, region
 from nescio.limits.surfaces import Surface, surface, uncertainty

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from nescio import inputs
 from nescio._common.argument_checks import integer, number
 from nescio.limits import words
+from nescio.limits.audit_table import Audit, AuditRow
 from nescio.limits.directions import KINDS
 from nescio.limits.directions import directions as ways_from
 from nescio.limits.members import check_work, members
@@ -32,102 +31,6 @@ from nescio.scores import get as method
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score as measure
 from nescio.types import InputError, ModelError, Posterior
-
-
-@dataclass(frozen=True)
-class AuditRow:
-    """Hold one score along one direction, the mean over the starts.
-
-    Attributes:
-        direction: The name of the direction.
-        score: The name of the score.
-        start: The score at the data.
-        limit: What it tends to; where it is measured, what it is at the radius.
-        reached: The multiple of the spread behind which it stays near that, from every start; infinite: not up to the
-            radius.
-        rises: Whether it still rises at the end.
-        proven: True: follows from the network's pieces; False: measured up to the radius.
-        confidence: The largest predicted probability in the limit.
-        certain: The share of the starts whose confidence tends to more than 0.99.
-        answer: The class of which it is certain; −1 where that depends on the start, or where it is certain from none.
-        sure_from: The multiple of the spread behind which it is certain, from every such start; infinite where there is
-            none.
-        values: The score at each of the audit's distances.
-
-    Example:
-        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-        >>> table = nescio.limits.audit(model, torch.rand(5, 2), "features", starts=2, progress=False)
-        >>> table.rows[0].direction, table.rows[0].score
-        ('feature 0 +', 'max_probability')
-    """
-
-    direction: str
-    score: str
-    start: float
-    limit: float
-    reached: float
-    rises: bool
-    proven: bool
-    confidence: float
-    certain: float
-    answer: int
-    sure_from: float
-    values: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Audit:
-    """Hold a table with one row for each direction and score, which prints as text.
-
-    `columns()` is for `nescio.data.write_table`.
-
-    Attributes:
-        rows: The rows.
-        distances: 0, 1, 2, 4 … radius: multiples of the spread.
-        starts: From how many inputs each direction starts.
-        reason: Why the probabilities were measured; empty where they are proven.
-
-    Example:
-        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-        >>> table = nescio.limits.audit(model, torch.rand(5, 2), "features", starts=2, progress=False)
-        >>> table.radius
-        1024.0
-    """
-
-    rows: tuple[AuditRow, ...]
-    distances: tuple[float, ...]
-    starts: int
-    reason: str
-
-    @property
-    def radius(self) -> float:
-        """How far away was measured."""
-        return self.distances[-1]
-
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """The table column by column, but for the values on the way."""
-        names = [f.name for f in fields(AuditRow) if f.name != "values"]
-        return {name: np.array([getattr(row, name) for row in self.rows]) for name in names}
-
-    def sentences(self) -> dict[str, str]:
-        """What happens along each direction, in words; those first that are certain from most starts, and soonest."""
-        return words.sentences(self.rows, self.starts, not self.reason)
-
-    def summary(self) -> list[str]:
-        """What holds over all directions, in words."""
-        return words.summary(self.rows, self.starts, self.radius, self.reason)
-
-    def text(self, most: int | None = None) -> str:
-        """The table in plain words; most: of so many directions, those first along which it is the most certain."""
-        sentences = self.sentences()
-        shown = list(sentences.items())[:most]
-        width = max(len(name) for name, _ in shown)
-        lines = [*self.summary(), "", *(f"{name:<{width}}  {sentence}" for name, sentence in shown)]
-        if len(shown) < len(sentences):
-            lines.append(f"… and {len(sentences) - len(shown)} more directions.")
-        return "\n".join(lines)
-
-    __str__ = text
 
 
 @dataclass(frozen=True)
@@ -196,6 +99,39 @@ def audit(
         >>> len(table.sentences())
         4
     """
+    data = _checked(x)
+    number("radius", radius, above=2.0)
+    number("within", within, above=0.0, below=1.0)
+    for name, value in (("starts", starts), ("count", count), ("features", features), ("batch", batch)):
+        integer(name, value, at_least=1)
+    begin = data[torch.linspace(0, len(data) - 1, min(starts, len(data))).long().unique()]
+    ways = ways_from(data, begin, directions, names, features, count, seed)
+    source = DeepEnsemble(model, output=output) if isinstance(model, list | tuple) and len(model) > 1 else model
+    source = source[0] if isinstance(source, list | tuple) and source else source
+    single = not isinstance(source, Posterior) or callable(source)
+    chosen = _chosen(scores, single)
+    distances = (0.0, *(2.0**k for k in range(math.ceil(math.log2(radius)))), float(radius))
+    every, d = begin.repeat(len(ways), *[1] * (begin.ndim - 1)), torch.cat(list(ways.values()))
+    rays, reason = _rays(model, every, d, exact, output, progress)
+    rest = [name for name in chosen if rays is None or name not in SCORES]
+    measured: dict[str, Tensor] = {}
+    if rest:
+        points = torch.stack([every + alpha * d for alpha in distances]).flatten(0, 1)
+        batches = [part.to(torch.float32 if single else torch.float64) for part in points.split(batch)]
+        by_score = _measured(source, batches, rest, fit, output, single, rays is None, progress)
+        measured = {name: values.view(len(distances), len(ways), -1) for name, values in by_score.items()}
+    curves = {
+        name: _read(measured[name], name, within, distances)
+        if rays is None or name in rest
+        else _proven(rays, name, len(ways), within, distances)
+        for name in chosen
+    }
+    rows = _rows(list(ways), curves, rest, *_certainty(rays, measured, len(ways), distances))
+    return Audit(rows, distances, len(begin), reason)
+
+
+def _checked(x: Any) -> Tensor:
+    """The data in float64 on the CPU, if they are at least two finite inputs."""
     data = inputs.as_inputs(x)
     if not isinstance(data, Tensor) or data.ndim < 2 or len(data) < 2 or not data.is_floating_point():
         raise InputError(
@@ -204,65 +140,65 @@ def audit(
         )
     if not bool(data.isfinite().all()):
         raise InputError("expected finite inputs, got NaN or infinite ones; leave those out")
-    number("radius", radius, above=2.0)
-    number("within", within, above=0.0, below=1.0)
-    for name, value in (("starts", starts), ("count", count), ("features", features), ("batch", batch)):
-        integer(name, value, at_least=1)
-    data = data.detach().to("cpu", torch.float64)
-    begin = data[torch.linspace(0, len(data) - 1, min(starts, len(data))).long().unique()]
-    ways = ways_from(data, begin, directions, names, features, count, seed)
-    source = DeepEnsemble(model, output=output) if isinstance(model, list | tuple) and len(model) > 1 else model
-    source = source[0] if isinstance(source, list | tuple) and source else source
-    single = not isinstance(source, Posterior) or callable(source)
-    named = (scores,) if isinstance(scores, str) else scores
-    chosen = tuple(dict.fromkeys(named)) if named is not None else _usual(single)
+    return data.detach().to("cpu", torch.float64)
+
+
+def _chosen(scores: str | Sequence[str] | None, single: bool) -> tuple[str, ...]:
+    """The names of the scores, each once."""
+    if scores is None:
+        usual = ("max_probability", "entropy")
+        return usual if single else (*usual, "mutual_information", "variance")
+    chosen = tuple(dict.fromkeys((scores,) if isinstance(scores, str) else scores))
     for name in chosen:
         if name not in SCORES:
             method(name)  # a name that is not known is told before any work
     if not chosen:
         raise InputError("expected at least one score, got none; scores=None takes the usual ones")
-    distances = (0.0, *(2.0**k for k in range(math.ceil(math.log2(radius)))), float(radius))
-    every, d = begin.repeat(len(ways), *[1] * (begin.ndim - 1)), torch.cat(list(ways.values()))
-    rays, reason = None, "it was asked for"
-    if exact is not False:
-        try:
-            if exact is None:
-                check_work(members(model, output), every, d)
-            rays, reason = ray(model, every, d, output=output, progress=progress), ""
-        except ModelError as error:
-            if exact:
-                raise
-            reason = str(error).split("; measure it numerically")[0]
-    rest = [name for name in chosen if rays is None or name not in SCORES]
-    measured: dict[str, Tensor] = {}
-    if rest:
-        points = torch.stack([every + alpha * d for alpha in distances]).flatten(0, 1)
-        inputs_of = [part.to(torch.float32 if single else torch.float64) for part in points.split(batch)]
-        values_by_score = _measured(source, inputs_of, rest, fit, output, single, rays is None, progress)
-        measured = {name: values.view(len(distances), len(ways), -1) for name, values in values_by_score.items()}
-    sure, answers, sure_from = _certainty(rays, measured, len(ways), distances)
-    curves = {
-        name: _read(measured[name], name, within, distances)
-        if rays is None or name in rest
-        else _proven(rays, name, len(ways), within, distances)
-        for name in chosen
-    }
-    rows = [
+    return chosen
+
+
+def _rays(
+    model: Any, x: Tensor, directions: Tensor, exact: bool | None, output: Any, progress: bool | None
+) -> tuple[Ray | None, str]:
+    """The rays where the limits can be proven, else why they are measured."""
+    if exact is False:
+        return None, "it was asked for"
+    try:
+        if exact is None:
+            check_work(members(model, output), x, directions)
+        return ray(model, x, directions, output=output, progress=progress), ""
+    except ModelError as error:
+        if exact:
+            raise
+        return None, str(error).split("; measure it numerically")[0]
+
+
+def _rows(
+    ways: Sequence[str],
+    curves: Mapping[str, _Curves],
+    measured: Sequence[str],
+    sure: Tensor,
+    answers: Sequence[int],
+    sure_from: Sequence[float],
+) -> tuple[AuditRow, ...]:
+    """The means over the starts, direction by direction and score by score."""
+    return tuple(
         AuditRow(
-            way, name,
-            float(c.values[0, at].mean()), float(c.limit[at].mean()), float(c.reached[at]), bool(c.rises[at]),
-            name not in rest, float(sure[at].mean()), float((sure[at] > words.CERTAIN).double().mean()),
-            answers[at], sure_from[at], tuple(c.values[:, at].mean(1).tolist()),
+            direction=way,
+            score=name,
+            start=float(curve.values[0, at].mean()),
+            limit=float(curve.limit[at].mean()),
+            reached=float(curve.reached[at]),
+            rises=bool(curve.rises[at]),
+            proven=name not in measured,
+            confidence=float(sure[at].mean()),
+            certain=float((sure[at] > words.CERTAIN).double().mean()),
+            answer=answers[at],
+            sure_from=sure_from[at],
+            values=tuple(curve.values[:, at].mean(1).tolist()),
         )
         for at, way in enumerate(ways)
-        for name, c in curves.items()
-    ]  # fmt: skip
-    return Audit(tuple(rows), distances, len(begin), reason)
-
-
-def _usual(single: bool) -> tuple[str, ...]:
-    return (
-        ("max_probability", "entropy") if single else ("max_probability", "entropy", "mutual_information", "variance")
+        for name, curve in curves.items()
     )
 
 

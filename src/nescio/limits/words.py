@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nescio._common.formatting import number, percent
 
 if TYPE_CHECKING:
-    from nescio.limits.audits import AuditRow
+    from nescio.limits.audit_table import AuditRow
 
 CERTAIN = 0.99
 """A limit confidence above this is called certain."""
