@@ -94,7 +94,7 @@ def score(
         InputError: The data, the method or its settings cannot be used.
         ModelError: The model cannot answer what the method needs.
 
-    Example:
+    Examples:
         >>> model, x = torch.nn.Linear(4, 3), torch.rand(5, 4)
         >>> nescio.score(model, x).shape
         torch.Size([5])
@@ -162,7 +162,7 @@ def fit(
         InputError: No method needs training data, or the data cannot be used.
         ModelError: The model is a posterior, or cannot answer what the method needs.
 
-    Example:
+    Examples:
         >>> model, x = torch.nn.Linear(4, 3), torch.rand(60, 4)
         >>> fitted = nescio.fit(model, "knn", (x, torch.arange(60) % 3), k=5)
         >>> nescio.score(model, x[:5], fitted).shape

@@ -29,7 +29,7 @@ __all__ = [
 class NescioError(Exception):
     """Base of every error that nescio raises on purpose.
 
-    Example:
+    Examples:
         >>> try:
         ...     nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), "entropie")
         ... except NescioError as error:
@@ -41,7 +41,7 @@ class NescioError(Exception):
 class InputError(NescioError, ValueError):
     """Say that an argument or an input cannot be used: what was expected, what came and what to do.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), chunk=0)
         Traceback (most recent call last):
         nescio.types.InputError: expected chunk to be a whole number of at least 1, got 0; ...
@@ -51,7 +51,7 @@ class InputError(NescioError, ValueError):
 class ModelError(NescioError, ValueError):
     """Say that a model cannot be used in this way, why, and what to do.
 
-    Example:
+    Examples:
         >>> nescio.Classifier("resnet18")
         Traceback (most recent call last):
         nescio.types.ModelError: ...
@@ -61,7 +61,7 @@ class ModelError(NescioError, ValueError):
 class MissingExtra(NescioError, ImportError):
     """Say that an optional package is missing, and name the command that installs it.
 
-    Example:
+    Examples:
         >>> issubclass(MissingExtra, ImportError)
         True
     """
@@ -77,7 +77,7 @@ class ClassGradients:
         layers: Their names in forward order.
         spread: The standard error of norms that were estimated, ``[N, C, L]``; None when all are exact.
 
-    Example:
+    Examples:
         >>> nescio.trace.class_gradients(torch.nn.Linear(4, 3), torch.rand(5, 4)).norms.shape
         torch.Size([5, 3, 1])
     """
@@ -105,7 +105,7 @@ class Check:
         worst: The largest relative error among them.
         exact: How many inputs were computed exactly in the end, because the error might be above the tolerance.
 
-    Example:
+    Examples:
         >>> Check(inputs=2, worst=0.001, exact=0).worst
         0.001
     """
@@ -128,7 +128,7 @@ class NormTable:
         spread: The standard error of what was estimated, ``[N, R, L]``; None when all is exact.
         check: How that compared with exact values; None when all is exact.
 
-    Example:
+    Examples:
         >>> NormTable(torch.ones(5, 3, 1), torch.full((5, 3), 1 / 3), ("fc",)).cpu().layers
         ('fc',)
     """
@@ -156,7 +156,7 @@ class Scored:
             tolerance; of classes (`classes`) it is a standard error, which nothing acts on.
         check: What some inputs showed whose layers were computed exactly too; None where no layer was estimated.
 
-    Example:
+    Examples:
         >>> report = nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), "entropy", report=True)
         >>> report.scores.shape, report.error
         (torch.Size([5]), None)
@@ -179,7 +179,7 @@ class Decomposition:
         max_probability: 1 − the largest entry of mean p.
         bregman: −log Σ_c exp(mean log p_c^s), the epistemic part when samples are averaged in the space of logits.
 
-    Example:
+    Examples:
         >>> nescio.decompose(torch.tensor([[[0.5, 0.5]], [[0.5, 0.5]]])).epistemic
         tensor([0.], dtype=torch.float64)
     """
@@ -218,7 +218,7 @@ class NormSettings:
         precision: "bfloat16" computes the gradients in that type.
         exclude: Names or patterns of the layers that do not take part.
 
-    Example:
+    Examples:
         >>> NormSettings("classes").norm
         2
     """
@@ -247,7 +247,7 @@ class Depth:
         layer: The public name of a module.
         axis: The dimension of the channels in its output.
 
-    Example:
+    Examples:
         >>> Depth("layer1.conv2", 1).axis
         1
     """
@@ -262,7 +262,7 @@ class Posterior(Protocol):
 
     Any object with this method can be given to `nescio.score` in the place of a model.
 
-    Example:
+    Examples:
         >>> isinstance(nescio.posteriors.Deterministic(torch.nn.Linear(4, 3)), Posterior)
         True
     """

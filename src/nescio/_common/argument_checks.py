@@ -38,7 +38,7 @@ def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int 
     Raises:
         InputError: If the value is no whole number or outside of its bounds.
 
-    Example:
+    Examples:
         >>> integer("samples", 3, at_least=1)
         3
         >>> integer("samples", 0, at_least=1)
@@ -81,7 +81,7 @@ def number(
     Raises:
         InputError: If the value is no finite number or outside of its bounds.
 
-    Example:
+    Examples:
         >>> number("momentum", 0, at_least=0, below=1)
         0.0
         >>> number("momentum", 1, at_least=0, below=1)
@@ -107,7 +107,7 @@ def probability(name: str, value: Any) -> float:
     Raises:
         InputError: If the value is no number, or not between 0 and 1. Both ends are left out.
 
-    Example:
+    Examples:
         >>> probability("risk", 0.05)
         0.05
         >>> probability("risk", 5)
@@ -135,7 +135,7 @@ def choice(name: str, value: Any, options: Iterable[T], *, hint: str = "") -> T:
     Raises:
         InputError: If the value is none of the options.
 
-    Example:
+    Examples:
         >>> choice("norm", 2, (1, 2))
         2
         >>> choice("where", "middle", ("features", "input"))
@@ -166,7 +166,7 @@ def shape(name: str, value: Any, expected: Sequence[int | str], *, hint: str = "
     Raises:
         InputError: If there is another number of dimensions, or a dimension has another size.
 
-    Example:
+    Examples:
         >>> shape("x", torch.zeros(5, 3), ("N", 3))
         (5, 3)
         >>> shape("x", torch.zeros(5), ("N", 3))
@@ -192,7 +192,7 @@ def argument_type(check: Callable[..., T], **bounds: Any) -> Callable[[str], T]:
         A function from the text of an argument to the number. It raises `argparse.ArgumentTypeError`, to which
         argparse adds the name of the option.
 
-    Example:
+    Examples:
         >>> argument_type(integer, at_least=1)("3")
         3
         >>> argument_type(integer, at_least=1)("0")

@@ -25,7 +25,7 @@ def real_numbers(values: Any, name: str, what: str = "real numbers") -> NDArray[
     Raises:
         InputError: If the values are no real numbers.
 
-    Example:
+    Examples:
         >>> real_numbers(torch.tensor([0.5, 1.0], dtype=torch.bfloat16), "scores")
         array([0.5, 1. ])
     """

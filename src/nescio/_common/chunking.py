@@ -27,7 +27,7 @@ def at_once(x: Tensor | Mapping[str, Tensor], chunk: int | None) -> int:
     Returns:
         The number of rows, at least 1.
 
-    Example:
+    Examples:
         >>> at_once(torch.empty(1000, 3, 32, 32), None), at_once(torch.empty(1000, 3, 32, 32), 7)
         (42, 7)
     """
@@ -57,7 +57,7 @@ def in_chunks(total: int, size: int, step: Callable[[int, int], T]) -> list[T]:
     Raises:
         RuntimeError, MemoryError: Where even one row does not fit; any other error of `step` at once.
 
-    Example:
+    Examples:
         >>> in_chunks(7, 3, lambda start, stop: (start, stop))
         [(0, 3), (3, 6), (6, 7)]
     """

@@ -18,7 +18,7 @@ def percent(share: float, digits: int = 4, most_digits: int = 17) -> str:
     Returns:
         The text, such as ``"5 %"``.
 
-    Example:
+    Examples:
         >>> percent(0.05), percent(0.99999), percent(0.99999, most_digits=4), percent(1)
         ('5 %', '99.999 %', '100 %', '100 %')
     """
@@ -35,7 +35,7 @@ def percentage(share: float) -> str:
     Returns:
         The text.
 
-    Example:
+    Examples:
         >>> percentage(0.9731)
         '97.3'
     """
@@ -51,7 +51,7 @@ def chance(probability: float) -> str:
     Returns:
         The text, with one digit after the point.
 
-    Example:
+    Examples:
         >>> chance(0.5), chance(0.99999), chance(1e-9), chance(1.0)
         ('50.0 %', 'over 99.9 %', 'under 0.1 %', '100.0 %')
     """
@@ -72,7 +72,7 @@ def number(value: float) -> str:
     Returns:
         The text.
 
-    Example:
+    Examples:
         >>> number(-0.01234), number(1234.7), number(1.5e-7), number(1e6)
         ('−0.0123', '1,235', '1.5·10⁻⁷', '10⁶')
     """
@@ -100,7 +100,7 @@ def count(many: int, singular: str, plural: str | None = None) -> str:
     Returns:
         The text; from a thousand on with a comma.
 
-    Example:
+    Examples:
         >>> count(1, "input"), count(2000, "input"), count(2, "batch"), count(0, "class", "classes")
         ('1 input', '2,000 inputs', '2 batches', '0 classes')
     """
@@ -119,7 +119,7 @@ def duration(seconds: float, digits: int = 3) -> str:
     Returns:
         The text.
 
-    Example:
+    Examples:
         >>> duration(2.5), duration(0.01234), duration(4.2e-5)
         ('2.5 s', '12.3 ms', '42 µs')
     """
@@ -138,7 +138,7 @@ def rough_duration(seconds: float) -> str:
     Returns:
         The text, in days, hours, minutes or seconds.
 
-    Example:
+    Examples:
         >>> rough_duration(40), rough_duration(90), rough_duration(3 * 3600), rough_duration(86_400 * 12)
         ('40 s', '1.5 minutes', '3 hours', '12 days')
     """

@@ -20,7 +20,7 @@ def as_bytes(picture: NDArray[Any]) -> NDArray[np.uint8]:
     Returns:
         The picture as uint8, in the same shape.
 
-    Example:
+    Examples:
         >>> as_bytes(np.array([-1.0, 0.0, 0.5, 2.0])).tolist()
         [0, 0, 128, 255]
     """
@@ -36,7 +36,7 @@ def png(picture: NDArray[Any]) -> bytes:
     Returns:
         The content of the file.
 
-    Example:
+    Examples:
         >>> png(np.eye(2))[:8]
         b'\x89PNG\r\n\x1a\n'
     """
@@ -58,7 +58,7 @@ def data_uri(content: bytes, kind: str = "png") -> str:
     Returns:
         The URI.
 
-    Example:
+    Examples:
         >>> data_uri(b"abc")
         'data:image/png;base64,YWJj'
     """

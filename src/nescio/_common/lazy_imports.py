@@ -21,7 +21,7 @@ def need(module: str, extra: str) -> ModuleType:
     Raises:
         MissingExtra: If it cannot be imported. The message names the command that installs it.
 
-    Example:
+    Examples:
         >>> need("math", "data").pi > 3
         True
         >>> need("no_such_package", "data")

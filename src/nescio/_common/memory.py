@@ -24,7 +24,7 @@ def free_bytes(device: torch.device) -> float:
     Returns:
         The number of bytes.
 
-    Example:
+    Examples:
         >>> free_bytes(torch.device("cpu")) > 0
         True
     """
@@ -48,7 +48,7 @@ def exhausted(error: BaseException) -> bool:
     Returns:
         True for the errors of PyTorch (CPU and CUDA) and of Python itself.
 
-    Example:
+    Examples:
         >>> exhausted(RuntimeError("CUDA error: out of memory")), exhausted(ValueError("out of memory"))
         (True, False)
     """
@@ -64,7 +64,7 @@ def release(device: torch.device) -> None:
     Args:
         device: The device that ran out of memory.
 
-    Example:
+    Examples:
         >>> release(torch.device("cpu"))
     """
     gc.collect()

@@ -19,7 +19,7 @@ def derived_seed(seed: int, *place: int, bits: int = 64) -> int:
     Returns:
         The seed, the same for the same arguments on every machine.
 
-    Example:
+    Examples:
         >>> derived_seed(0, 1) == derived_seed(0, 1), derived_seed(0, 1) == derived_seed(1, 0)
         (True, False)
     """

@@ -93,7 +93,7 @@ def rarity(p: float, ranks: int, things: str) -> str:
     Returns:
         The sentence.
 
-    Example:
+    Examples:
         >>> rarity(0.01, 200, "texts")
         'About 1 in 100 known texts looks this unusual.'
     """

@@ -109,7 +109,7 @@ def explain(
     Raises:
         InputError: The method, its settings or the inputs cannot be used.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> nescio.explain(nescio.posteriors.InsertedDropout(model, samples=5), torch.rand(2, 4)).maps.shape
         torch.Size([2, 4])

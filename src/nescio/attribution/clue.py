@@ -35,7 +35,7 @@ class CLUE:
         lr: Their size.
         weight: λ, how much the distance from the input weighs.
 
-    Example:
+    Examples:
         >>> vae = nescio.attribution.VAE(nescio.attribution.vae.Shape((4,), latent=2, width=2))
         >>> posterior = nescio.posteriors.InsertedDropout(torch.nn.Linear(4, 3), samples=2)
         >>> nescio.explain(posterior, torch.rand(2, 4), nescio.attribution.CLUE(vae, steps=2)).maps.shape
@@ -77,7 +77,7 @@ class DeltaCLUE:
         starts: How many searches.
         seed: Of the places at which they start.
 
-    Example:
+    Examples:
         >>> vae = nescio.attribution.VAE(nescio.attribution.vae.Shape((4,), latent=2, width=2))
         >>> method = nescio.attribution.DeltaCLUE(vae, steps=2, starts=2)
         >>> posterior = nescio.posteriors.InsertedDropout(torch.nn.Linear(4, 3), samples=2)

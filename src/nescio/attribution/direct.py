@@ -36,7 +36,7 @@ from nescio.types import InputError
 class Gradient:
     """Take the magnitude of the gradient of the uncertainty at the input. It adds up to nothing in particular.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> nescio.explain(model, torch.rand(2, 4), nescio.attribution.Gradient()).maps.shape
         torch.Size([2, 4])
@@ -59,7 +59,7 @@ class SmoothGrad:
         noise: Their noise, as a share of the range of each input.
         seed: Of the noise.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> nescio.explain(model, torch.rand(2, 4), nescio.attribution.SmoothGrad(copies=3)).maps.shape
         torch.Size([2, 4])
@@ -91,7 +91,7 @@ class SmoothGrad:
 class FullGrad:
     """Add up the gradients at the input and at all biases, each times its value (Srinivas & Fleuret 2019).
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> nescio.explain(model, torch.rand(2, 4), nescio.attribution.FullGrad()).maps.shape
         torch.Size([2, 4])
@@ -129,7 +129,7 @@ class IntegratedGradients:
         baseline: A number, or a tensor like one input; 0 is black.
         steps: Points on the path.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> nescio.explain(model, torch.rand(2, 4), nescio.attribution.IntegratedGradients(steps=5)).maps.shape
         torch.Size([2, 4])
@@ -185,7 +185,7 @@ class BlurIG:
         steps: Points on the path.
         sigma: The width of the blur at its start, in pixels; None for half of the longer side.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
         >>> nescio.explain(model, torch.rand(2, 1, 8, 8), nescio.attribution.BlurIG(steps=3)).maps.shape
         torch.Size([2, 8, 8])

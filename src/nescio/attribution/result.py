@@ -23,7 +23,7 @@ class Attribution:
         share: What of the uncertainty is between that one and the others, or among these, float64 ``[N]``; the rest is
             doubt among the merged classes, and lies where their joint logit comes from. None where none were merged.
 
-    Example:
+    Examples:
         >>> attribution = nescio.explain(torch.nn.Linear(4, 3), torch.rand(2, 4), of="total")
         >>> attribution.maps.shape, attribution.residual.abs().max() < 1e-6
         (torch.Size([2, 4]), tensor(True))

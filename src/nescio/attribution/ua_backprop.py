@@ -45,7 +45,7 @@ class UABackprop:
         classes: As many of the likeliest are followed each by itself, the others as one. "exact" follows all, however
             many; "auto" all of up to 20, and of more the 9 likeliest.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> nescio.explain(model, torch.rand(2, 4), nescio.attribution.UABackprop(path="gradient")).maps.shape
         torch.Size([2, 4])

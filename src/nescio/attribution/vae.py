@@ -42,7 +42,7 @@ class VAE(nn.Module):
     Args:
         shape: What it is built from.
 
-    Example:
+    Examples:
         >>> vae = nescio.attribution.VAE(nescio.attribution.vae.Shape((4,), latent=2, width=2))
         >>> mean, log_variance = vae.encode(torch.rand(5, 4))
         >>> vae.decode(mean).shape

@@ -185,7 +185,7 @@ def _fitted_to(given: DataSpec, ready: Ready) -> tuple[Any, ...]:
 def batches(places: range, size: int, ramp: tuple[int, ...] = ()) -> Iterator[range]:
     """Cut places into ranges that end at multiples of `size`; before the first of these also at those of `ramp`.
 
-    Example:
+    Examples:
         >>> list(batches(range(10), 4))
         [range(0, 4), range(4, 8), range(8, 10)]
     """

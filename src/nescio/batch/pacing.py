@@ -83,7 +83,7 @@ def settled(ready: Ready, size: int) -> Ready:
 def found(words: object) -> int | None:
     """Return the size of a batch that an identity says was found; None where it was given.
 
-    Example:
+    Examples:
         >>> found("64, found by time"), found(64)
         (64, None)
     """

@@ -36,7 +36,7 @@ def share(nodes: Sequence[Node], workers: int | None, most: int, gpu: bool = Fal
     Returns:
         The number of workers, and of threads of each.
 
-    Example:
+    Examples:
         >>> share([Node(cores=8, gpus=0)], None, most=2), share([Node(cores=8, gpus=0)], 8, most=2)
         ((4, 2), (8, 1))
     """

@@ -15,7 +15,7 @@ def command_line(command: str, options: Mapping[str, object], together: Collecti
             lists are left out.
         together: Options whose list follows them as a whole; others are repeated for each item.
 
-    Example:
+    Examples:
         >>> command_line("score", {"model": "m:f", "size": (8, 16), "method": ["gen", "entropy"], "fresh": True})
         'nescio score --model m:f --size 8x16 --method gen --method entropy --fresh'
     """

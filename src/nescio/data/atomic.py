@@ -30,7 +30,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     Raises:
         InputError: If the file system refuses; the message names the file.
 
-    Example:
+    Examples:
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp(), "note.txt")
         >>> with nescio.data.replacing(path) as part:
@@ -67,7 +67,7 @@ def check_writable(path: str | Path) -> None:
     Raises:
         InputError: If it cannot be written.
 
-    Example:
+    Examples:
         >>> import os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "note.txt")
         >>> nescio.data.check_writable(path)

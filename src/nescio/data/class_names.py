@@ -26,7 +26,7 @@ def read_class_names(path: str | Path) -> tuple[str, ...]:
     Returns:
         One name for each class.
 
-    Example:
+    Examples:
         >>> read_class_names("names.txt")  # doctest: +SKIP
         ('cat', 'dog')
     """
@@ -56,7 +56,7 @@ def named(indices: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
     Returns:
         An array of objects [N].
 
-    Example:
+    Examples:
         >>> named(np.array([1, 0]), ["cat", "dog"]).tolist()
         ['dog', 'cat']
     """

@@ -47,7 +47,7 @@ def digits(held_out: int = 300, validation: float = 0.1, seed: int = 0) -> Digit
     Returns:
         Three parts without overlap.
 
-    Example:
+    Examples:
         >>> split = nescio.data.digits(held_out=100)
         >>> split.held_out.x.shape
         torch.Size([100, 1, 8, 8])
@@ -71,7 +71,7 @@ def byte_digits() -> Digits:
     Returns:
         Three parts without overlap.
 
-    Example:
+    Examples:
         >>> x = nescio.data.byte_digits().held_out.x
         >>> torch.equal(x, x.mul(255).round().div(255))
         True

@@ -30,7 +30,7 @@ def read_npz(path: str | Path, key: str | None = None) -> NDArray[Any]:
     Raises:
         InputError: If there is no such file or array, or it does not hold numbers.
 
-    Example:
+    Examples:
         >>> import os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "data.npz")
         >>> np.savez(path, x=np.arange(3))

@@ -46,7 +46,7 @@ def photo_patches(count: int, seed: int = 0) -> Tensor:
     Returns:
         Pictures ``[count, 1, 8, 8]`` in [0, 1].
 
-    Example:
+    Examples:
         >>> nescio.data.photo_patches(3).shape
         torch.Size([3, 1, 8, 8])
     """
@@ -76,7 +76,7 @@ def drawn_letters(count: int, seed: int = 0) -> Tensor:
     Returns:
         Pictures ``[count, 1, 8, 8]`` in [0, 1].
 
-    Example:
+    Examples:
         >>> nescio.data.drawn_letters(3).shape
         torch.Size([3, 1, 8, 8])
     """

@@ -60,7 +60,7 @@ def subset(pictures: PictureSet, n: int, seed: int = 0) -> PictureSet:
     Returns:
         The smaller set.
 
-    Example:
+    Examples:
         >>> x, y = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.arange(4)
         >>> len(nescio.data.subset(nescio.data.PictureSet(x, y, "zeros", "test", tuple("abcd"), "made up"), 2))
         2
@@ -83,7 +83,7 @@ def to_float(x: Tensor) -> Tensor:
     Returns:
         The tensor divided by 255.
 
-    Example:
+    Examples:
         >>> nescio.data.to_float(torch.tensor([0, 255], dtype=torch.uint8))
         tensor([0., 1.])
     """

@@ -52,7 +52,7 @@ def check_ending(path: str | Path) -> str:
         InputError: If the ending is another one.
         MissingExtra: If the package for it is missing.
 
-    Example:
+    Examples:
         >>> nescio.data.check_ending("scores.CSV")
         '.csv'
     """
@@ -74,7 +74,7 @@ def write_table(path: str | Path, columns: Columns) -> None:
     Raises:
         InputError: If the lengths differ, or the file cannot be written.
 
-    Example:
+    Examples:
         >>> import os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "scores.csv")
         >>> nescio.data.write_table(path, {"score": np.array([0.5, 0.25])})
@@ -103,7 +103,7 @@ def read_table(path: str | Path, columns: Sequence[str] = ()) -> dict[str, NDArr
     Raises:
         InputError: If there is no such file or column, or it is damaged.
 
-    Example:
+    Examples:
         >>> import os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "scores.json")
         >>> nescio.data.write_table(path, {"score": np.array([0.5, 0.25])})

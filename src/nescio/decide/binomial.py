@@ -31,7 +31,7 @@ def binomial_cdf(k: Any, n: Any, p: Any) -> Floats:
     Returns:
         The probabilities, float64.
 
-    Example:
+    Examples:
         >>> nescio.decide.binomial_cdf([0, 1, 2], 2, 0.5)
         array([0.25, 0.75, 1.  ])
     """
@@ -54,7 +54,7 @@ def upper_bound(k: int, n: int, error: float) -> float:
     Returns:
         The bound, 1 where every trial was an event.
 
-    Example:
+    Examples:
         >>> round(nescio.decide.upper_bound(0, 100, 0.05), 4)
         0.0295
     """

@@ -49,7 +49,7 @@ class ConformalPolicy:
         size: The mean size of the sets of the examples.
         about: What the caller says of how the probabilities were made.
 
-    Example:
+    Examples:
         >>> p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]])
         >>> print(nescio.decide.conformal(p, [0, 1, 0, 1], coverage=0.8))
         The set of answers holds the true class for at least 80... of new inputs like the 4 examples, ...
@@ -125,7 +125,7 @@ def conformal(
     Returns:
         The rule; its method `sets` gives the set of each input.
 
-    Example:
+    Examples:
         >>> p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]])
         >>> policy = nescio.decide.conformal(p, [0, 1, 0, 1], coverage=0.8)
         >>> policy.sets([[0.55, 0.45], [0.61, 0.39]])

@@ -56,7 +56,7 @@ class DriftVerdict:
         limit: The evidence at which the alarm is given.
         at: The input after which the alarm was given, from 1; None without an alarm.
 
-    Example:
+    Examples:
         >>> print(nescio.decide.drift(reference=500).verdict())
         No input was seen yet.
     """
@@ -85,7 +85,7 @@ class DriftTest:
         n: How many inputs the batch has.
         mean: The mean of the p-values of the batch; about one half where it is like the reference.
 
-    Example:
+    Examples:
         >>> print(nescio.decide.drift_test(np.full(10, 1 / 51), reference=50))
         10 inputs, with a mean p-value of 0.02: as foreign by chance in 0.1% of batches.
     """
@@ -128,7 +128,7 @@ class DriftMonitor:
         path: A file in which the state is kept; None for none.
         false_alarm: The probability of ever an alarm, at most, without drift.
 
-    Example:
+    Examples:
         >>> watch = nescio.decide.drift(reference=500)
         >>> watch.update(np.full(100, 0.5)).alarm, watch.verdict().n
         (False, 100)
@@ -196,7 +196,7 @@ def drift(reference: int, path: str | Path | None = None, false_alarm: float = 0
     Returns:
         The watch. Its `update(p_values)` gives a `DriftVerdict`, and may be called at any time.
 
-    Example:
+    Examples:
         >>> watch = nescio.decide.drift(reference=500)
         >>> watch.update(np.full(100, 1 / 501)).alarm
         True
@@ -218,7 +218,7 @@ def drift_test(p_values: Any, reference: int, *, draws: int = 999, seed: int = 0
         exchangeable. For several batches with one reference this holds for each, but the tests are not independent:
         `drift` watches a stream.
 
-    Example:
+    Examples:
         >>> nescio.decide.drift_test(np.full(100, 1 / 501), reference=500).p_value
         0.001
     """

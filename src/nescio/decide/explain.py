@@ -42,7 +42,7 @@ class Explanation:
         rank_aleatoric: The share of known inputs whose aleatoric part is smaller.
         advice: "accept" or "ask a person", by the policy or, without one, by the flags.
 
-    Example:
+    Examples:
         >>> print(nescio.decide.Explanation("It is sure.", "sure", 0.1, 0.2, "accept"))
         It is sure.
     """
@@ -85,7 +85,7 @@ def explain(
     Raises:
         InputError: If the reference is too small for `alarm`.
 
-    Example:
+    Examples:
         >>> known = nescio.decompose(torch.rand(5, 100, 3, generator=torch.manual_seed(0)).softmax(-1))
         >>> new = nescio.decompose(torch.tensor([[[0.9, 0.05, 0.05]], [[0.05, 0.9, 0.05]]]))
         >>> nescio.decide.explain(new, known)[0].kind

@@ -21,7 +21,7 @@ def load(path: str | Path) -> Policy | ConformalPolicy:
     Raises:
         InputError: If there is no such file, or it is damaged.
 
-    Example:
+    Examples:
         >>> import os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "policy.json")
         >>> nescio.decide.quantile(torch.arange(100.0)).save(path)

@@ -55,7 +55,7 @@ class Verdict:
         at: The input after which the alarm was given, from 1; None without an alarm.
         direction: "more" or "fewer", than promised, are not accepted; None without an alarm.
 
-    Example:
+    Examples:
         >>> watch = nescio.decide.monitor(nescio.decide.quantile(torch.arange(1000.0), keep=0.95))
         >>> print(watch.update(torch.arange(100.0)))
         0 of 100 inputs were not accepted, which fits what was promised (at most ...%).
@@ -105,7 +105,7 @@ class Monitor:
         false_alarm: The probability of ever an alarm, at most, as long as inputs are like the calibration data.
         two_sided: Whether too few abstentions are an alarm too.
 
-    Example:
+    Examples:
         >>> watch = nescio.decide.monitor(nescio.decide.quantile(torch.arange(1000.0), keep=0.95))
         >>> watch.update(torch.full((100,), 1e6)).direction, watch.verdict().n
         ('more', 100)
@@ -202,7 +202,7 @@ def monitor(
     Raises:
         InputError: If the policy promises nothing, or the file belongs to another watch.
 
-    Example:
+    Examples:
         >>> policy = nescio.decide.quantile(torch.arange(1000.0), keep=0.95)
         >>> watch = nescio.decide.monitor(policy)
         >>> watch.update(torch.arange(100.0)).alarm, watch.update(torch.full((100,), 1e6)).alarm

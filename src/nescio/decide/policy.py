@@ -39,7 +39,7 @@ class Policy:
         errors: How many of the accepted examples are wrong; None where that is not known.
         about: What the caller says of how the scores were made, such as ``{"score": "regrad", "model": "resnet18"}``.
 
-    Example:
+    Examples:
         >>> policy = nescio.decide.quantile(torch.arange(100.0), keep=0.95)
         >>> policy.accept([3.0, 200.0])
         tensor([ True, False])

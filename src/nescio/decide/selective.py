@@ -83,7 +83,7 @@ def threshold(
     Raises:
         InputError: If the scores are not finite, or the lengths differ.
 
-    Example:
+    Examples:
         >>> policy = nescio.decide.threshold(torch.arange(100.0), torch.arange(100) < 80, risk=0.1)
         >>> policy.threshold, policy.accept([5.0, 95.0])
         (83.0, tensor([ True, False]))
@@ -121,7 +121,7 @@ def quantile(scores_id: Any, keep: float = 0.95, *, about: Mapping[str, str] | N
     Returns:
         The rule. Its threshold is None where there are too few examples.
 
-    Example:
+    Examples:
         >>> nescio.decide.quantile(torch.arange(100.0), keep=0.95).threshold
         95.0
     """

@@ -35,7 +35,7 @@ class ActiveLearning:
         measured: What `train` measured in each cycle, ``[T]``, by name.
         chosen: The indices that were added after each cycle but the last.
 
-    Example:
+    Examples:
         >>> measured, chosen = {"accuracy": np.array([0.5, 1.0])}, (np.array([5, 4]),)
         >>> result = nescio.evaluate.ActiveLearning(np.array([2, 4]), measured, chosen)
         >>> result.mean("accuracy")
@@ -92,7 +92,7 @@ def active_learning(
     Returns:
         What was measured in each cycle, and which inputs were chosen.
 
-    Example:
+    Examples:
         >>> train = lambda indices: (None, {"labelled": len(indices)})
         >>> score = lambda model, indices: indices  # the largest index is the most doubtful
         >>> result = nescio.evaluate.active_learning(train, score, [0, 1], [2, 3, 4, 5], acquired=2, cycles=2)

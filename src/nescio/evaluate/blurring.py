@@ -43,7 +43,7 @@ class Blurring:
         pixels: T, the largest number of pixels that were blurred.
         of: How many pixels an image has.
 
-    Example:
+    Examples:
         >>> x = torch.zeros(1, 1, 4, 4)
         >>> x[0, 0, 1, 1] = 1.0
         >>> result = nescio.evaluate.blurring(lambda x: x.amax((1, 2, 3)), x, x[:, 0], share=0.2)
@@ -96,7 +96,7 @@ def blurring(
     Returns:
         The curve URR(t), its highest value MURR and the area AUC-URR.
 
-    Example:
+    Examples:
         >>> x = torch.zeros(1, 1, 4, 4)
         >>> x[0, 0, 1, 1] = 1.0  # one bright pixel, which makes all of the doubt
         >>> result = nescio.evaluate.blurring(lambda x: x.amax((1, 2, 3)), x, x[:, 0], share=0.1)

@@ -53,7 +53,7 @@ class Reliability:
         mean_accuracy: The accuracy of all inputs.
         mean_confidence: The mean confidence of all inputs.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.reliability([[0.9, 0.1], [0.2, 0.8]], [0, 0], bins=2).gap.round(2)
         array([ nan, 0.35])
     """
@@ -82,7 +82,7 @@ def ece(probabilities: Values, labels: Values, bins: int = 15, mode: Mode = "wid
     Returns:
         The error, from 0 (calibrated) to 1.
 
-    Example:
+    Examples:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
         >>> round(nescio.evaluate.ece(p, [0, 0, 1]), 3)
         0.2
@@ -102,7 +102,7 @@ def mce(probabilities: Values, labels: Values, bins: int = 15, mode: Mode = "wid
     Returns:
         The error, from 0 (calibrated) to 1.
 
-    Example:
+    Examples:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
         >>> round(nescio.evaluate.mce(p, [0, 0, 1]), 3)
         0.3
@@ -120,7 +120,7 @@ def nll(probabilities: Values, labels: Values) -> float:
     Returns:
         The mean, 0 where all answers are right and certain; ∞ where a true class has the probability 0.
 
-    Example:
+    Examples:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
         >>> round(nescio.evaluate.nll(p, [0, 0, 1]), 3)
         0.228
@@ -140,7 +140,7 @@ def brier(probabilities: Values, labels: Values) -> float:
     Returns:
         The score, from 0 (right and certain) to 2.
 
-    Example:
+    Examples:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
         >>> round(nescio.evaluate.brier(p, [0, 0, 1]), 3)
         0.093
@@ -165,7 +165,7 @@ def reliability(probabilities: Values, labels: Values, bins: int = 15, mode: Mod
     Returns:
         The bins, and the figures over all inputs.
 
-    Example:
+    Examples:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
         >>> table = nescio.evaluate.reliability(p, [0, 0, 1], bins=2)
         >>> table.count, round(table.mean_confidence, 3), table.mean_accuracy

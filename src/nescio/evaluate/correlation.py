@@ -18,7 +18,7 @@ def rank_correlation(one: Values, other: Values) -> float | None:
     Returns:
         The correlation, from −1 to 1; None where one of the scores is constant.
 
-    Example:
+    Examples:
         >>> round(nescio.evaluate.rank_correlation([1, 2, 3], [10, 20, 15]), 3)
         0.5
     """

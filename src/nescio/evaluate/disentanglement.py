@@ -33,7 +33,7 @@ class Parts:
         epistemic: The figure of the epistemic part.
         total: The figure of both together.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.Parts(aleatoric=0.5, epistemic=0.9, total=0.8).epistemic
         0.9
     """
@@ -56,7 +56,7 @@ class Disentanglement:
         errors: The AUROC of each part for finding wrong answers; None where it is not known which answers are right.
         ood: The AUROC of each part for finding foreign inputs (OOD); None where it is not known which inputs are.
 
-    Example:
+    Examples:
         >>> p = torch.tensor([[[0.9, 0.1], [0.5, 0.5], [0.6, 0.4]], [[0.8, 0.2], [0.5, 0.5], [0.1, 0.9]]])
         >>> nescio.evaluate.disentanglement(nescio.decompose(p), is_ood=[False, False, True]).ood.epistemic
         1.0
@@ -88,7 +88,7 @@ def disentanglement(
     Returns:
         Correlations and AUROCs of the parts.
 
-    Example:
+    Examples:
         >>> p = torch.tensor([[[0.9, 0.1], [0.5, 0.5], [0.6, 0.4]], [[0.8, 0.2], [0.5, 0.5], [0.1, 0.9]]])
         >>> result = nescio.evaluate.disentanglement(nescio.decompose(p), correct=[True, True, False])
         >>> round(result.spearman, 3), result.errors.epistemic

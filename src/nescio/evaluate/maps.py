@@ -46,7 +46,7 @@ class AnomalyResult:
         image_auroc: The AUROC of each image, ``[N]``.
         image_iou: The IoU of each image, ``[N]``.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.anomaly([[[0.9, 0.1], [0.2, 0.3]]], [[[True, False], [False, False]]]).image_auroc
         array([1.])
     """
@@ -67,7 +67,7 @@ def anomaly(maps: Values, mask: Values) -> AnomalyResult:
     Returns:
         AUROC and IoU, their means and those of each image.
 
-    Example:
+    Examples:
         >>> result = nescio.evaluate.anomaly([[[0.9, 0.1], [0.2, 0.3]]], [[[True, False], [False, False]]])
         >>> result.auroc, result.iou
         (1.0, 1.0)
@@ -90,7 +90,7 @@ def randomised(maps_before: Values, maps_after: Values) -> float:
     Returns:
         The mean over the images. Near 0 is good: the maps depend on what was learned. 1 means that they do not.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.randomised([[[1.0, 2.0], [3.0, 4.0]]], [[[1.0, 2.0], [3.0, 4.0]]])
         1.0
     """
@@ -115,7 +115,7 @@ class RewrittenResult:
         worst: The largest difference of an image.
         image_difference: The difference of each image, ``[N]``.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.rewritten([[[1.0, 3.0]]], [[[1.0, 3.0]]]).worst
         0.0
     """
@@ -136,7 +136,7 @@ def rewritten(maps: Values, maps_rewritten: Values) -> RewrittenResult:
     Returns:
         The differences, 0 for equal maps; round-off alone gives less than 1e-6 in float32.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.rewritten([[[1.0, 3.0]]], [[[1.0, 3.0]]]).difference
         0.0
     """

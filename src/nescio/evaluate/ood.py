@@ -53,7 +53,7 @@ class OODResult:
         aupr_interval: The interval of AUPR.
         fpr95_interval: The interval of FPR95.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.ood([0.1, 0.2], [0.5, 0.9], bootstrap=0)
         OODResult(auroc=1.0, aupr=1.0, fpr95=0.0, n_id=2, n_ood=2, ...)
     """
@@ -77,7 +77,7 @@ class ROC:
         true_positive_rate: The share of foreign inputs that are flagged at each threshold.
         thresholds: The thresholds, falling from +∞.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.roc([0.1, 0.3], [0.2, 0.9]).thresholds
         array([inf, 0.9, 0.3, 0.2, 0.1])
     """
@@ -108,7 +108,7 @@ def ood(
     Raises:
         InputError: If a score is NaN, a set is empty, or `bootstrap` is too small for `confidence`.
 
-    Example:
+    Examples:
         >>> result = nescio.evaluate.ood([0.1, 0.2, 0.3], [0.25, 0.5, 0.9])
         >>> round(result.auroc, 3), round(result.fpr95, 3)
         (0.889, 0.333)
@@ -137,7 +137,7 @@ def roc(id_scores: Values, ood_scores: Values) -> ROC:
     Returns:
         The curve over all thresholds.
 
-    Example:
+    Examples:
         >>> curve = nescio.evaluate.roc([0.1, 0.3], [0.2, 0.9])
         >>> curve.false_positive_rate, curve.true_positive_rate
         (array([0. , 0. , 0.5, 0.5, 1. ]), array([0. , 0.5, 0.5, 1. , 1. ]))

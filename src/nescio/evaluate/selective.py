@@ -36,7 +36,7 @@ class RiskCoverage:
         aurc: The mean risk; 0 is without error.
         eaurc: How much larger the mean risk is than that of the perfect order.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.risk_coverage([0.1, 0.9], [True, False]).risk
         array([0. , 0.5])
     """
@@ -60,7 +60,7 @@ class AccuracyRejection:
         thresholds: The distinct uncertainties.
         area: The mean accuracy over all shares; 1 is without error.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.accuracy_rejection([0.1, 0.9], [True, False]).accuracy
         array([0.5, 1. ])
     """
@@ -84,7 +84,7 @@ def raulc(uncertainty: Values, correct: Values) -> float:
     Raises:
         InputError: If all answers are right or all are wrong. There is nothing to sort then, and the measure is 0/0.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.raulc([0.1, 0.2, 0.8, 0.9], [True, True, False, False])
         1.0
     """
@@ -111,7 +111,7 @@ def risk_coverage(uncertainty: Values, correct: Values) -> RiskCoverage:
     Returns:
         The curve with its area.
 
-    Example:
+    Examples:
         >>> curve = nescio.evaluate.risk_coverage([0.1, 0.2, 0.8, 0.9], [True, True, False, False])
         >>> curve.coverage, curve.risk, round(curve.aurc, 3)
         (array([0.25, 0.5 , 0.75, 1.  ]), array([0.        , 0.        , 0.33333333, 0.5       ]), 0.208)
@@ -138,7 +138,7 @@ def accuracy_rejection(uncertainty: Values, correct: Values) -> AccuracyRejectio
     Returns:
         The curve with its area.
 
-    Example:
+    Examples:
         >>> curve = nescio.evaluate.accuracy_rejection([0.1, 0.2, 0.8, 0.9], [True, True, False, False])
         >>> curve.rejected, round(curve.area, 3)
         (array([0.  , 0.25, 0.5 , 0.75]), 0.792)

@@ -30,7 +30,7 @@ class MapTime:
         runs: The time of each run.
         inputs: How many inputs a run explained.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.time_per_map(torch.sin, torch.zeros(10, 3), repeats=5).runs.shape
         (5,)
     """
@@ -60,7 +60,7 @@ def time_per_map(
     Returns:
         The median over the runs, in seconds for one input, and each run's own.
 
-    Example:
+    Examples:
         >>> nescio.evaluate.time_per_map(torch.sin, torch.zeros(10, 3)).inputs
         10
     """

@@ -46,7 +46,7 @@ class Guard:
         witnesses: Names or objects of `nescio.guard.witnesses`.
         output: What the model returns, as in `nescio.score`.
 
-    Example:
+    Examples:
         >>> _ = torch.manual_seed(0)
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> guard = nescio.Guard(model).fit(torch.randn(400, 4))
@@ -115,7 +115,7 @@ class Guard:
         Raises:
             InputError: The reference has fewer than 20 different inputs, or inputs that cannot be used.
 
-        Example:
+        Examples:
             >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4))
             >>> guard
             Guard(Linear, doubt, strangeness, appearance; fitted to 400 inputs)
@@ -141,7 +141,7 @@ class Guard:
             InputError: The guard is not fitted, or the inputs have another shape than those of the reference.
             ModelError: The model's weights have changed since the fit.
 
-        Example:
+        Examples:
             >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4))
             >>> guard.check(torch.full((1, 4), 99.0)).p_value
             tensor([0.0050], dtype=torch.float64)
@@ -242,7 +242,7 @@ class Guard:
         Args:
             folder: Where to write; it is made where it is missing.
 
-        Example:
+        Examples:
             >>> from tempfile import TemporaryDirectory
             >>> model = torch.nn.Linear(4, 3)
             >>> with TemporaryDirectory() as folder:

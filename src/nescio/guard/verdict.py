@@ -32,7 +32,7 @@ class Verdict:
         wrong: The estimated probability that the answer is wrong; None where the reference had no labels.
         reasons: For each witness the beginning of a sentence.
 
-    Example:
+    Examples:
         >>> _ = torch.manual_seed(0)
         >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4))
         >>> verdict = guard.check(torch.tensor([[0.1, -0.2, 0.3, 0.1], [99.0, 99.0, 99.0, 99.0]]))
@@ -141,7 +141,7 @@ def joined(parts: Sequence[Verdict]) -> Verdict:
     Returns:
         One verdict on all inputs, in their order.
 
-    Example:
+    Examples:
         >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4))
         >>> len(joined([guard.check(torch.randn(2, 4)), guard.check(torch.randn(3, 4))]))
         5

@@ -29,7 +29,7 @@ class Wrong:
         low: The lower end of the interval, float64 ``[N]``.
         high: Its upper end.
 
-    Example:
+    Examples:
         >>> _ = torch.manual_seed(0)
         >>> x, y = torch.randn(400, 4), torch.randint(0, 3, (400,))
         >>> wrong = nescio.Guard(torch.nn.Linear(4, 3)).fit((x, y)).check(x[:5]).wrong

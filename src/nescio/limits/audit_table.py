@@ -31,7 +31,7 @@ class AuditRow:
             none.
         values: The score at each of the audit's distances.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> table = nescio.limits.audit(model, torch.rand(5, 2), "features", starts=2, progress=False)
         >>> table.rows[0].direction, table.rows[0].score
@@ -64,7 +64,7 @@ class Audit:
         starts: From how many inputs each direction starts.
         reason: Why the probabilities were measured; empty where they are proven.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> table = nescio.limits.audit(model, torch.rand(5, 2), "features", starts=2, progress=False)
         >>> table.radius

@@ -93,7 +93,7 @@ def audit(
     Returns:
         The table, which prints as text.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> table = nescio.limits.audit(model, torch.rand(5, 2), "features", starts=2, progress=False)
         >>> len(table.sentences())

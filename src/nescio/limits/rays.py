@@ -39,7 +39,7 @@ class Ray:
         samples: ``[S, N, C]``: the limit of each network's softmax.
         tied: ``[S, N, C]``: the classes that share that limit; one for each network and ray, unless slopes tie.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> along = nescio.limits.ray(model, torch.rand(5, 2), torch.tensor([1.0, 0.0]), progress=False)
         >>> along.probabilities.sum(1)
@@ -131,7 +131,7 @@ def ray(
     Raises:
         ModelError: The network is not linear piece by piece.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         >>> along = nescio.limits.ray(model, torch.rand(5, 2), torch.tensor([1.0, 0.0]), progress=False)
         >>> along.settles("entropy").shape

@@ -38,7 +38,7 @@ class Region:
         network: The network, piece by piece.
         sites: Its activations, and on which piece of each the inputs lie.
 
-    Example:
+    Examples:
         >>> around = nescio.limits.region(torch.nn.Linear(2, 3), torch.rand(5, 2))
         >>> around.V.shape, around.distance
         (torch.Size([5, 3, 2]), tensor([inf, inf, inf, inf, inf], dtype=torch.float64))
@@ -106,7 +106,7 @@ def region(model: Any, x: Any, *, output: str | None = None) -> Region:
     Raises:
         ModelError: The network is not linear piece by piece; the message names the first operation that is not.
 
-    Example:
+    Examples:
         >>> model, x = torch.nn.Linear(2, 3), torch.rand(5, 2)
         >>> torch.allclose(region(model, x).V[0].float(), model.weight)
         True

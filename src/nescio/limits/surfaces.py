@@ -37,7 +37,7 @@ class Surface:
         gradient: ‖∂ score/∂x‖, float64 ``[n, n]``.
         differentiated: True: by autograd, over the whole input; False: by central differences, within the plane.
 
-    Example:
+    Examples:
         >>> field = nescio.limits.surface(lambda x: x.sum(1), (0, 1), (0, 1), n=2)
         >>> field.values
         tensor([[0., 1.],
@@ -76,7 +76,7 @@ def surface(
     Returns:
         The values, and the norms of their gradients.
 
-    Example:
+    Examples:
         >>> score = nescio.limits.uncertainty(torch.nn.Linear(2, 3), "entropy")
         >>> nescio.limits.surface(score, (-3, 3), (-3, 3), n=10).values.shape
         torch.Size([10, 10])
@@ -121,7 +121,7 @@ def uncertainty(model: Any, score: str = "entropy", *, output: str | None = None
     Returns:
         A function from inputs ``[N, ...]`` to the score, float64 ``[N]``; it works in the type of the model.
 
-    Example:
+    Examples:
         >>> x = torch.rand(5, 2, requires_grad=True)
         >>> nescio.limits.uncertainty(torch.nn.Linear(2, 3))(x).sum().backward()
         >>> x.grad.shape

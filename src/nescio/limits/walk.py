@@ -35,7 +35,7 @@ class Path:
         logits: ``[B + 1, C]`` at 0 and at each breakpoint.
         slope: ``[C]``, the change of the logits with α behind the last breakpoint: V d.
 
-    Example:
+    Examples:
         >>> path = Path(torch.tensor([1.0]), torch.tensor([[0.0], [2.0]]), torch.tensor([3.0]))
         >>> path.at(torch.tensor([0.5, 2.0]))
         tensor([[1.],

@@ -49,7 +49,7 @@ def attention(maps: Any, normalise: Normalise = "range") -> Tensor:
     Returns:
         A, float64 ``[N, H, W]`` on the CPU.
 
-    Example:
+    Examples:
         >>> attention(torch.tensor([[[0.0, 1.0, 2.0]]]))
         tensor([[[0.0000, 0.2500, 0.0000]]], dtype=torch.float64)
     """
@@ -98,7 +98,7 @@ class Attended(nn.Module):
             at the first call, or by `prepare`.
         alpha: α.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 3))
         >>> Attended(model)(torch.rand(2, 1, 8, 8), torch.rand(2, 8, 8)).shape
         torch.Size([2, 3])

@@ -38,7 +38,7 @@ def inpaint(x: Tensor, mask: Tensor) -> Tensor:
     Raises:
         InputError: A mask covers a whole picture, or a pixel outside it is not finite.
 
-    Example:
+    Examples:
         >>> inpaint(torch.tensor([[[[1.0, 9.0, 3.0]]]]), torch.tensor([[[False, True, False]]]))
         tensor([[[[1., 2., 3.]]]])
     """

@@ -45,7 +45,7 @@ class Prediction:
         probabilities: float64 ``[S, N, C]``.
         uncertainty: What `nescio.decompose` makes of them.
 
-    Example:
+    Examples:
         >>> p = torch.tensor([[[0.2, 0.8]]])
         >>> Prediction(p, nescio.decompose(p)).classes
         tensor([1])
@@ -84,7 +84,7 @@ class Improvement:
         nll_before: The negative log-likelihood before.
         nll_after: The negative log-likelihood after.
 
-    Example:
+    Examples:
         >>> print(Improvement("total", 4, less=0.5, reduction=0.1, before=0.4, after=0.3, flipped=1))
         total uncertainty fell for 50% of 4 inputs, from 0.4 to 0.3 on average (by 10% in the median); ...
     """
@@ -128,7 +128,7 @@ class Without:
         mask: Which pixels were filled in, booleans ``[N, H, W]``.
         about: What was done, in words.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 3))
         >>> result = nescio.mitigate.without(model, torch.rand(2, 1, 8, 8), torch.rand(2, 8, 8))
         >>> result.reduction().shape, result.flipped.shape
@@ -210,7 +210,7 @@ def without(
     Returns:
         Both predictions, the changed pictures and the mask.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 3))
         >>> result = nescio.mitigate.without(model, torch.rand(2, 1, 8, 8), torch.rand(2, 8, 8), share=0.1)
         >>> result.mask.sum((1, 2))

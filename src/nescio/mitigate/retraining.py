@@ -41,7 +41,7 @@ class Mitigated(PosteriorBase):
         transform: Applied to every picture before the network.
         history: What each epoch came to.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 3))
         >>> mitigated = Mitigated(nescio.mitigate.Attended(model))
         >>> mitigated.predict(torch.rand(2, 1, 8, 8), torch.rand(2, 8, 8)).shape
@@ -147,7 +147,7 @@ def retrain(
     Returns:
         `Mitigated`, whose `predict` gives probabilities ``[1, N, C]``.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 3))
         >>> x, y, recipe = torch.rand(6, 1, 8, 8), torch.arange(6) % 3, nescio.training.Recipe(epochs=1)
         >>> mitigated = nescio.mitigate.retrain(model, (x, y), torch.rand(6, 8, 8), recipe=recipe, progress=False)

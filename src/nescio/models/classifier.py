@@ -51,7 +51,7 @@ class Classifier:
     Raises:
         ModelError: The model cannot be called, or has parameters without values.
 
-    Example:
+    Examples:
         >>> classifier = nescio.Classifier(torch.nn.Linear(4, 1), output="binary", preprocess=lambda x: x / 255)
         >>> nescio.score(classifier, torch.rand(5, 4), "entropy").shape
         torch.Size([5])

@@ -39,7 +39,7 @@ def load(
         InputError: The spec, or the file of weights, cannot be read.
         ModelError: The factory is not there or fails, or the weights do not fit.
 
-    Example:
+    Examples:
         >>> nescio.models.load("torch.nn:Identity")
         Identity()
     """

@@ -39,7 +39,7 @@ def unwrap(module: nn.Module) -> nn.Module:
     Returns:
         The module inside.
 
-    Example:
+    Examples:
         >>> inner = torch.nn.Linear(4, 3)
         >>> unwrap(torch.nn.DataParallel(inner)) is inner
         True
@@ -68,7 +68,7 @@ def named_modules(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     Returns:
         An iterator over pairs of name and module.
 
-    Example:
+    Examples:
         >>> [name for name, _ in named_modules(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(4, 3)))]
         ['', '0', '1']
     """
@@ -94,7 +94,7 @@ def parameter_places(module: nn.Module) -> dict[str, list[tuple[nn.Module, str]]
     Returns:
         By public name, a list of pairs: the module, and the parameter's name there.
 
-    Example:
+    Examples:
         >>> list(parameter_places(torch.nn.Linear(4, 3)))
         ['weight', 'bias']
     """
@@ -118,7 +118,7 @@ def coupled_modules(module: nn.Module) -> list[str]:
     Returns:
         Their public names.
 
-    Example:
+    Examples:
         >>> coupled_modules(torch.nn.Sequential(torch.nn.BatchNorm1d(4, track_running_stats=False)))
         ['0']
     """
@@ -168,7 +168,7 @@ def replaced(module: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
     Returns:
         A context manager.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Linear(2, 1, bias=False)
         >>> with replaced(model, {"weight": torch.ones(1, 2)}):
         ...     model(torch.ones(1, 2))

@@ -42,7 +42,7 @@ def read_weights(path: str | os.PathLike[str], *, trust_pickle: bool = False) ->
     Raises:
         InputError: The file is not there, or holds no weights.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile(suffix=".pt") as file:
         ...     torch.save({"model": torch.nn.Linear(4, 3).state_dict(), "epoch": 5}, file.name)

@@ -46,7 +46,7 @@ def preserved(model: object, again: bool = True) -> Iterator[None]:
     Returns:
         A context manager.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Linear(2, 2)
         >>> with preserved(model):
         ...     _ = model.eval().requires_grad_(False)
@@ -90,7 +90,7 @@ def tracing(model: object) -> Iterator[None]:
     Raises:
         ModelError: If a parameter was made under `torch.inference_mode` and cannot have a gradient.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Linear(2, 2).requires_grad_(False)
         >>> with tracing(model):
         ...     model.training, model.weight.requires_grad
@@ -121,7 +121,7 @@ def lazily(model: object) -> Iterator[Callable[[], None]]:
     Returns:
         A context manager, which gives the function.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Dropout()
         >>> with lazily(model) as enter:
         ...     before = model.training
@@ -154,7 +154,7 @@ def predicting(model: object) -> Iterator[None]:
     Returns:
         A context manager.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Dropout()
         >>> with predicting(model):
         ...     model.training
@@ -173,7 +173,7 @@ def eager() -> Iterator[None]:
     Returns:
         A context manager.
 
-    Example:
+    Examples:
         >>> with eager():
         ...     pass
     """
@@ -191,7 +191,7 @@ def full_products() -> Iterator[None]:
     Returns:
         A context manager. The settings are put back at its end.
 
-    Example:
+    Examples:
         >>> with full_products():
         ...     tf32_products()
         False
@@ -211,7 +211,7 @@ def tf32() -> tuple[object, ...]:
     Returns:
         The settings, to be compared with those of another time.
 
-    Example:
+    Examples:
         >>> tf32() == tf32()
         True
     """
@@ -224,7 +224,7 @@ def tf32_products() -> bool:
     Returns:
         True where they are.
 
-    Example:
+    Examples:
         >>> with full_products():
         ...     tf32_products()
         False
@@ -266,7 +266,7 @@ def without_cudnn(modules: Iterable[nn.Module]) -> Iterator[None]:
     Returns:
         A context manager.
 
-    Example:
+    Examples:
         >>> with without_cudnn([torch.nn.Linear(1, 1)]):
         ...     pass
     """

@@ -107,7 +107,7 @@ def current() -> Loose | None:
     Returns:
         The attributes; None outside of `tracing`.
 
-    Example:
+    Examples:
         >>> current() is None
         True
     """

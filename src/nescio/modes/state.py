@@ -184,7 +184,7 @@ class Watch:
     Args:
         model: A module, or anything with `roots`, the modules whose state matters.
 
-    Example:
+    Examples:
         >>> model = torch.nn.BatchNorm1d(3)
         >>> watch = Watch(model)
         >>> _ = model(torch.ones(2, 3))  # in training mode, which updates the running mean

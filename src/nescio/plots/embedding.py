@@ -57,7 +57,7 @@ def embedding(
     Raises:
         InputError: If the arrays do not fit each other or hold infinite numbers.
 
-    Example:
+    Examples:
         >>> figure = nescio.plots.embedding(np.eye(3), [0.1, 0.5, 0.9])
         >>> figure.axes[0].get_xlabel()
         'first principal component (50 %)'

@@ -43,7 +43,7 @@ def histogram(
     Raises:
         InputError: If a group is empty or has infinite scores, or for log=True scores of 0 or less.
 
-    Example:
+    Examples:
         >>> figure = nescio.plots.histogram({"known": [0.1, 0.2], "foreign": [0.8]}, "entropy")
         >>> figure.axes[0].get_xlabel()
         'entropy'

@@ -45,7 +45,7 @@ def kinds(
     Raises:
         InputError: If a part is not finite, a mask does not fit, or all groups are empty.
 
-    Example:
+    Examples:
         >>> parts = nescio.decompose(torch.tensor([[[0.9, 0.1]], [[0.2, 0.8]]]))
         >>> [ax.get_xlabel() for ax in nescio.plots.kinds(parts).axes][:2]
         ['total (nats)', 'aleatoric: of the data (nats)']

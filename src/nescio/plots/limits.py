@@ -47,7 +47,7 @@ def limits(
     Raises:
         InputError: If distances do not rise, or values are not finite or not one for each distance.
 
-    Example:
+    Examples:
         >>> figure = limits([0, 1, 2], {"entropy": {"x1 +": [0.7, 0.2, 0.0]}}, certain=["x1 +"])
         >>> figure.axes[0].get_title()
         'entropy'

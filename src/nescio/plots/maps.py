@@ -61,7 +61,7 @@ def maps(
     Raises:
         InputError: If there is no map, maps have different shapes, or the picture has other pixels than they.
 
-    Example:
+    Examples:
         >>> figure = nescio.plots.maps({"total": np.eye(4)}, picture=np.zeros((4, 4)))
         >>> [ax.get_title() for ax in figure.axes[:2]]
         ['input', 'total']
@@ -127,7 +127,7 @@ def feature_bars(
     Raises:
         InputError: If there is no part, or names and parts do not fit each other.
 
-    Example:
+    Examples:
         >>> figure = nescio.plots.feature_bars({"total": [0.1, 0.6, 0.2]}, ["age", "pay", "height"], most=1)
         >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
         ['pay', '2 others together']
@@ -187,7 +187,7 @@ def visible(picture: Values, shape: tuple[int, int]) -> Floats:
     Raises:
         InputError: If the picture has another shape or numbers that are not finite.
 
-    Example:
+    Examples:
         >>> visible(np.array([[0.0, 4.0]]), (1, 2))
         array([[0., 1.]])
     """
@@ -214,7 +214,7 @@ def ends(every: Iterable[Floats]) -> tuple[float, float]:
     Returns:
         The lowest and the highest value; the lowest is 0 where no map has negative values.
 
-    Example:
+    Examples:
         >>> ends([np.array([[0.5]]), np.array([[-2.0]])])
         (-2.0, 2.0)
     """

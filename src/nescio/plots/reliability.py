@@ -39,7 +39,7 @@ def reliability(results: Reliability | Mapping[str, Reliability], size: float = 
     Raises:
         InputError: If results are something else, or none.
 
-    Example:
+    Examples:
         >>> result = nescio.evaluate.reliability(np.array([[0.9, 0.1], [0.4, 0.6]]), [0, 0])
         >>> [ax.get_ylabel() for ax in nescio.plots.reliability(result).axes]
         ['accuracy', 'inputs']

@@ -47,7 +47,7 @@ def risk_coverage(
     Raises:
         InputError: If curves or policy are something else, or there is no curve.
 
-    Example:
+    Examples:
         >>> curve = nescio.evaluate.risk_coverage([0.1, 0.2, 0.9], [True, True, False])
         >>> nescio.plots.risk_coverage({"entropy": curve}).axes[0].get_xlabel()
         'coverage: share of inputs that are accepted'

@@ -31,7 +31,7 @@ def roc(curves: Mapping[str, ROC], highlight: str | None = None, size: float = 4
     Raises:
         InputError: If there is no curve, or none of the name `highlight`.
 
-    Example:
+    Examples:
         >>> curve = nescio.evaluate.roc([0.1, 0.2], [0.3, 0.9])
         >>> nescio.plots.roc({"entropy": curve}, highlight="entropy").axes[0].get_title()
         'entropy'

@@ -29,7 +29,7 @@ def axes(width: float, height: float) -> tuple[Figure, Axes]:
     Returns:
         The figure and its axes.
 
-    Example:
+    Examples:
         >>> figure, ax = axes(4.0, 3.0)
         >>> figure.axes == [ax]
         True
@@ -51,7 +51,7 @@ def panels(width: float, height: float, rows: int = 1, columns: int = 1, **grid:
     Returns:
         The figure, and its axes row by row.
 
-    Example:
+    Examples:
         >>> len(panels(6.0, 3.0, rows=2, columns=3)[1])
         6
     """

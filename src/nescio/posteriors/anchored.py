@@ -35,7 +35,7 @@ class AnchoredEnsemble(DeepEnsemble):
         one_at_a_time: As for `DeepEnsemble`.
         output: What the models return, as in `nescio.score`.
 
-    Example:
+    Examples:
         >>> data = torch.rand(20, 4), torch.arange(20) % 3
         >>> make = lambda: torch.nn.Linear(4, 3)
         >>> ensemble = nescio.posteriors.AnchoredEnsemble.train(make, data, members=2, epochs=1, progress=False)

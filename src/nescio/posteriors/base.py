@@ -39,7 +39,7 @@ class PosteriorBase(ABC):
     To write one, set ``self.classifiers`` in ``__init__`` and write `_logits`. To be saved, a class is registered with
     ``@saving.saved("its-name")`` and writes `_state` and `_from_state`.
 
-    Example:
+    Examples:
         >>> class Halved(PosteriorBase):
         ...     def __init__(self, model):
         ...         self.classifiers = (nescio.Classifier.of(model),)

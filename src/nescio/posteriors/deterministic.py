@@ -21,7 +21,7 @@ class Deterministic(PosteriorBase):
         model: A PyTorch classifier, any callable that gives logits, or a `Classifier`; it is not changed.
         output: What the model returns, as in `nescio.score`.
 
-    Example:
+    Examples:
         >>> Deterministic(torch.nn.Linear(4, 3)).predict(torch.rand(5, 4)).shape
         torch.Size([1, 5, 3])
     """

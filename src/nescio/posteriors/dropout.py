@@ -44,7 +44,7 @@ class MCDropout(PosteriorBase):
         seed: Of the masks.
         output: What the model returns, as in `nescio.score`.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Linear(4, 3))
         >>> MCDropout(model, samples=10).predict(torch.rand(5, 4)).shape
         torch.Size([10, 5, 3])

@@ -41,7 +41,7 @@ class DeepEnsemble(PosteriorBase):
             if they take less than a share of its free memory.
         output: What the models return, as in `nescio.score`.
 
-    Example:
+    Examples:
         >>> DeepEnsemble([torch.nn.Linear(4, 3) for _ in range(5)]).predict(torch.rand(6, 4)).shape
         torch.Size([5, 6, 3])
     """

@@ -50,7 +50,7 @@ class Evidential(PosteriorBase):
         samples: S, the number of samples; their random numbers are shared by all inputs.
         seed: Of the samples.
 
-    Example:
+    Examples:
         >>> Evidential(torch.nn.Linear(4, 3), samples=10).predict(torch.rand(5, 4)).shape
         torch.Size([10, 5, 3])
     """

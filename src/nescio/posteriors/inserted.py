@@ -45,7 +45,7 @@ class InsertedDropout(PosteriorBase):
         layer: The name of the module before which the mask acts; None for the last linear layer.
         output: What the model returns, as in `nescio.score`.
 
-    Example:
+    Examples:
         >>> InsertedDropout(torch.nn.Linear(4, 3), samples=10).predict(torch.rand(5, 4)).shape
         torch.Size([10, 5, 3])
     """

@@ -60,7 +60,7 @@ class Laplace(PosteriorBase):
         link: "sample" draws weights; "probit" gives one prediction in closed form.
         output: What the model returns, as in `nescio.score`.
 
-    Example:
+    Examples:
         >>> posterior = Laplace(torch.nn.Linear(4, 3), samples=10).fit((torch.rand(60, 4), torch.arange(60) % 3))
         >>> posterior.predict(torch.rand(5, 4)).shape
         torch.Size([10, 5, 3])

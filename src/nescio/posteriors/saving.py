@@ -65,7 +65,7 @@ def load(folder: str | os.PathLike[str], model: Any) -> Any:
         InputError: The folder holds no distribution.
         ModelError: The model is another one.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> model = torch.nn.Linear(4, 3)
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -49,7 +49,7 @@ class SWAG(SampledWeights):
         seed: Of the draws.
         statistics: The buffers of batch-norm layers by name, ``[samples, ...]``; `fit_statistics` computes them.
 
-    Example:
+    Examples:
         >>> data, recipe = (torch.rand(20, 4), torch.arange(20) % 3), nescio.training.Recipe(epochs=2)
         >>> swag = nescio.posteriors.SWAG.train(torch.nn.Linear(4, 3), data, recipe=recipe, samples=5, progress=False)
         >>> swag.predict(torch.rand(6, 4)).shape

@@ -50,7 +50,7 @@ class Temperature(PosteriorBase):
         kind: "temperature" fits one T, "platt" a scale and a shift for each class.
         output: What the model returns, as in `nescio.score`; with a model only.
 
-    Example:
+    Examples:
         >>> posterior = Temperature(torch.nn.Linear(4, 3)).fit((torch.rand(60, 4), torch.arange(60) % 3))
         >>> posterior.predict(torch.rand(5, 4)).shape
         torch.Size([1, 5, 3])

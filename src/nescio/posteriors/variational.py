@@ -42,7 +42,7 @@ class Variational(SampledWeights):
         samples: S, the number of networks that `predict` draws.
         seed: Of the draws.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Linear(4, 3)
         >>> posterior = Variational(model, {"weight": torch.full((3, 4), 0.1)}, samples=5)
         >>> posterior.predict(torch.rand(6, 4)).shape

@@ -83,7 +83,7 @@ def compute(
         InputError: The batch is empty, or something in `requests` is no request.
         ModelError: The model, or the posterior, cannot answer a request.
 
-    Example:
+    Examples:
         >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
         >>> answers = nescio.quantities.compute(classifier, torch.ones(4, 2), [Logits(), Features()])
         >>> answers[Logits()].shape, answers[Features()].shape

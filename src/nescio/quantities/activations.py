@@ -22,7 +22,7 @@ class Activations(ForwardRequest):
     Args:
         depths: Where to look, as `nescio.models.activations.depths` finds them.
 
-    Example:
+    Examples:
         >>> request = Activations((Depth("0", 1),))
         >>> model = nescio.Classifier(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 3)))
         >>> nescio.quantities.compute(model, torch.tensor([[-1.0, 2.0]]), [request])[request]

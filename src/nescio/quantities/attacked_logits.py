@@ -30,7 +30,7 @@ class AttackedLogits(Request):
         samples: S, the number of steps; all inputs share each of them.
         seed: Of the steps.
 
-    Example:
+    Examples:
         >>> request = AttackedLogits(size=0.1, samples=5)
         >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
         >>> nescio.quantities.compute(classifier, torch.ones(4, 2), [request])[request].shape

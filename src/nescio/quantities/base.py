@@ -28,7 +28,7 @@ class Budget:
         on_device: True leaves what is read in the forward pass on the model's device, and does not look for NaN in it:
             the host need not wait for the device. Any other answer is on the CPU.
 
-    Example:
+    Examples:
         >>> Budget(chunk=16)
         Budget(chunk=16, memory_gb=None, on_device=False)
     """
@@ -45,7 +45,7 @@ class Request:
     A subclass is a frozen dataclass that writes `answer`. The rest has defaults: a request shares its work with none,
     needs a model rather than a posterior, and is fitted by joining its answers over the training data.
 
-    Example:
+    Examples:
         >>> @dataclass(frozen=True)
         ... class InputMeans(Request):
         ...     def answer(self, classifier, x, budget):
@@ -109,7 +109,7 @@ class Fit:
     Args:
         request: The request whose answers are joined.
 
-    Example:
+    Examples:
         >>> fit = nescio.quantities.Logits().start_fit(nescio.Classifier(torch.nn.Identity()))
         >>> for answer in torch.eye(2), torch.zeros(3, 2):
         ...     fit.absorb(answer, torch.zeros(len(answer), dtype=torch.long), answer)

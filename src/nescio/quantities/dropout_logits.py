@@ -22,7 +22,7 @@ class DropoutLogits(Request):
         seed: Of the masks.
         layer: The name of the module before which the mask acts; None for the last `nn.Linear` that the model calls.
 
-    Example:
+    Examples:
         >>> request = DropoutLogits(rate=0.4, samples=5)
         >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
         >>> nescio.quantities.compute(classifier, torch.ones(4, 2), [request])[request].shape

@@ -17,7 +17,7 @@ class Features(ForwardRequest):
         layer: None for the input of the last `nn.Linear` that the model calls, or the name of the module whose output
             is taken.
 
-    Example:
+    Examples:
         >>> model = nescio.Classifier(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 3)))
         >>> nescio.quantities.compute(model, torch.tensor([[-1.0, 2.0]]), [Features()])[Features()]
         tensor([[0., 2.]], dtype=torch.float64)

@@ -36,7 +36,7 @@ class ForwardPass:
         statistics: Mean and standard deviation of each channel, ``[N, D]`` for each depth that ran.
         on_device: Whether answers stay on the device of the model.
 
-    Example:
+    Examples:
         >>> heard = Heard("0", torch.nn.Identity(), torch.tensor([[[1.0], [3.0]]]))
         >>> ForwardPass(torch.zeros(1, 2), {"0": heard}, {}).features("0")
         tensor([[2.]], dtype=torch.float64)
@@ -83,7 +83,7 @@ class ForwardRequest(Request):
 
     A subclass writes `read`, and says in `listens_at` where the pass has to listen.
 
-    Example:
+    Examples:
         >>> from dataclasses import dataclass
         >>> @dataclass(frozen=True)
         ... class FeatureNorms(ForwardRequest):

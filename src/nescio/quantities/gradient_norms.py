@@ -23,7 +23,7 @@ class GradientNorms(NormSettings, Request):
     Args:
         rows: Which gradients; it and the other settings are those of `nescio.types.NormSettings`.
 
-    Example:
+    Examples:
         >>> request = GradientNorms("classes")
         >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
         >>> nescio.quantities.compute(classifier, torch.ones(4, 2), [request])[request].norms.shape

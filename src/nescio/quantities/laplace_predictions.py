@@ -28,7 +28,7 @@ class LaplacePredictions(Request):
         seed: Of the draws.
         posterior: The fitted posterior, None before the fit.
 
-    Example:
+    Examples:
         >>> posterior = nescio.posteriors.Laplace(torch.nn.Linear(2, 3), samples=5)
         >>> request = LaplacePredictions(posterior=posterior.fit((torch.eye(2), torch.arange(2))))
         >>> nescio.quantities.compute(posterior.classifiers[0], torch.ones(4, 2), [request])[request].shape

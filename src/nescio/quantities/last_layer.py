@@ -20,7 +20,7 @@ class LastLayer(ForwardRequest):
     It is the same for every input. Only a model whose logits are what this layer makes of the features of `Features()`
     can answer. With one logit for two classes the first class has zeros.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Linear(2, 3)
         >>> classifier = nescio.Classifier(model)
         >>> answers = nescio.quantities.compute(classifier, torch.ones(1, 2), [LastLayer()])

@@ -16,7 +16,7 @@ class Logits(ForwardRequest):
 
     A posterior in the place of a model answers with the logarithm of its mean probabilities.
 
-    Example:
+    Examples:
         >>> classifier = nescio.Classifier(torch.nn.Identity())
         >>> nescio.quantities.compute(classifier, torch.tensor([[1.0, 2.0]]), [Logits()])[Logits()]
         tensor([[1., 2.]], dtype=torch.float64)

@@ -27,7 +27,7 @@ class NoisyInputLogits(Request):
         samples: S, the number of draws; all inputs share each of them.
         seed: Of the draws.
 
-    Example:
+    Examples:
         >>> request = NoisyInputLogits(sigma=0.1, samples=5)
         >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
         >>> nescio.quantities.compute(classifier, torch.ones(4, 2), [request])[request].shape

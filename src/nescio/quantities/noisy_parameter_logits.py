@@ -38,7 +38,7 @@ class NoisyParameterLogits(Request):
         samples: S, the number of draws; all inputs share each of them.
         seed: Of the draws.
 
-    Example:
+    Examples:
         >>> request = NoisyParameterLogits(sigma=0.1, samples=5)
         >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
         >>> nescio.quantities.compute(classifier, torch.ones(4, 2), [request])[request].shape

@@ -32,7 +32,7 @@ class NudgedLogits(Request):
         size: The length of the step, in the units of the input.
         temperature: Of the softmax.
 
-    Example:
+    Examples:
         >>> request = NudgedLogits(size=0.5)
         >>> classifier = nescio.Classifier(torch.nn.Identity())
         >>> nescio.quantities.compute(classifier, torch.tensor([[1.0, 2.0]]), [request])[request]

@@ -18,7 +18,7 @@ from nescio.types import ModelError, Posterior
 class Predictions(Request):
     """Request the probabilities of the posterior that is given in the place of a model, float64 ``[S, N, C]``.
 
-    Example:
+    Examples:
         >>> from nescio.posteriors import InsertedDropout
         >>> posterior = InsertedDropout(torch.nn.Linear(2, 3), samples=5)
         >>> nescio.quantities.compute(posterior, torch.ones(4, 2), [Predictions()])[Predictions()].shape

@@ -31,7 +31,7 @@ class ShiftedLogits(Request):
     Args:
         pixels: The size of a shift; "auto" is a sixteenth of the shorter side, but at least 1 and at most 4.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
         >>> classifier = nescio.Classifier(model)
         >>> nescio.quantities.compute(classifier, torch.ones(4, 1, 8, 8), [ShiftedLogits()])[ShiftedLogits()].shape

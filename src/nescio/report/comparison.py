@@ -49,7 +49,7 @@ class MethodResult:
         known: The scores of the known set.
         foreign: The scores of each foreign set, by its name.
 
-    Example:
+    Examples:
         >>> scores = {"known": np.array([0.1, 0.2]), "foreign": {"noise": np.array([0.3, 0.9])}}
         >>> method = MethodResult("entropy", "The entropy.", "1", {}, 0.001, **scores)
         >>> method.result.auroc

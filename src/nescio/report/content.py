@@ -100,7 +100,7 @@ def ascending(*names: str) -> list[Column]:
     Returns:
         One column for each name.
 
-    Example:
+    Examples:
         >>> [column.first for column in ascending("method", "FPR95")]
         ['ascending', 'ascending']
     """
@@ -116,7 +116,7 @@ def descending(*names: str) -> list[Column]:
     Returns:
         One column for each name.
 
-    Example:
+    Examples:
         >>> [column.first for column in descending("AUROC")]
         ['descending']
     """
@@ -132,7 +132,7 @@ def share_cell(share: float | None) -> Cell:
     Returns:
         The cell; a dash where the share is not known.
 
-    Example:
+    Examples:
         >>> share_cell(0.9731).shown, share_cell(None).shown
         ('97.3', '–')
     """
@@ -148,7 +148,7 @@ def count_cell(count: int) -> Cell:
     Returns:
         The cell, with commas between thousands.
 
-    Example:
+    Examples:
         >>> count_cell(12345).shown
         '12,345'
     """
@@ -164,7 +164,7 @@ def word_cell(text: str) -> Cell:
     Returns:
         The cell.
 
-    Example:
+    Examples:
         >>> word_cell("Linear").key
         'Linear'
     """
@@ -181,7 +181,7 @@ def shortened(text: str, longest: int) -> str:
     Returns:
         The text, with an ellipsis where it was cut.
 
-    Example:
+    Examples:
         >>> shortened("uncertainty", 6)
         'uncer…'
     """

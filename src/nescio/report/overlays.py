@@ -73,7 +73,7 @@ def where(one: Floats) -> str:
     Returns:
         A part of a sentence.
 
-    Example:
+    Examples:
         >>> where(np.diag([0.0, 0.0, 1.0]))
         'the lower right has 100 % of it'
     """
@@ -114,7 +114,7 @@ def over(level: Floats, grey: Floats) -> Floats:
     Returns:
         Colours ``[H, W, 3]``, in [0, 1].
 
-    Example:
+    Examples:
         >>> over(np.zeros((1, 1)), np.ones((1, 1)))
         array([[[1., 1., 1.]]])
     """

@@ -29,7 +29,7 @@ def render(template: str, package: str = SHARED, **content: object) -> str:
     Returns:
         The HTML. Texts of the content are escaped, so none of them can become markup.
 
-    Example:
+    Examples:
         >>> print(render("facts.html.j2", pairs={"class": "<b>"}).splitlines()[1])
         <tr><th scope="row">class</th><td>&lt;b&gt;</td></tr>
     """
@@ -48,7 +48,7 @@ def render_macro(template: str, macro: str, *content: object, package: str = SHA
     Returns:
         The HTML. Texts of the content are escaped.
 
-    Example:
+    Examples:
         >>> render_macro("macros.html.j2", "items", ["a < b"]).strip()
         '<ul><li>a &lt; b</li></ul>'
     """

@@ -30,7 +30,7 @@ class ASH(LastLayerScore):
         percentile: Features below this percentile of their own input are set to 0.
         variant: What becomes of the others: they are scaled ("s"), made equal ("b"), or left as they are ("p").
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), ASH()).shape
         torch.Size([5])
     """

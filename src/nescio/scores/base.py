@@ -29,7 +29,7 @@ class Method(Protocol):
 
     Any object with these three members can be given to `nescio.score`.
 
-    Example:
+    Examples:
         >>> class FirstLogit:
         ...     name = "first_logit"
         ...     needs = (nescio.quantities.Logits(),)
@@ -53,7 +53,7 @@ class Score:
 
     A subclass has its card as class attributes, `needs`, and `__call__`; `register` makes it known by its name.
 
-    Example:
+    Examples:
         >>> @dataclass(frozen=True, kw_only=True)
         ... class Margin(Score):
         ...     name, summary, requires = "margin", "Largest logit less the second, negated.", "forward"
@@ -140,7 +140,7 @@ class FittedScore(Score):
     equal, whatever they were fitted to, and one whose settings are changed has to be fitted again. A subclass writes
     `_fit`, and `training` where it learns from other quantities than it is computed from.
 
-    Example:
+    Examples:
         >>> features, labels = torch.rand(60, 4, dtype=torch.float64), torch.arange(60) % 3
         >>> nescio.scores.KNN(k=5).fitted([features], labels)(features[:2]).shape
         torch.Size([2])

@@ -44,7 +44,7 @@ def decompose(probabilities: Any) -> Decomposition:
     Raises:
         InputError: They are no probabilities, or have another shape.
 
-    Example:
+    Examples:
         >>> kinds = nescio.decompose(torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]))
         >>> kinds.total, kinds.epistemic
         (tensor([0.6931], dtype=torch.float64), tensor([0.6931], dtype=torch.float64))

@@ -22,7 +22,7 @@ def default_method() -> Default:
     Returns:
         The name, for `nescio.scores.get`, and why.
 
-    Example:
+    Examples:
         >>> default_method().name
         'gen'
     """

@@ -44,9 +44,9 @@ class EvenGrad(GradientScore):
     Args:
         alpha: α; the smaller, the more improbable classes weigh.
         beta: β, the share of the size of the gradients; 0 leaves it out.
-        settings: Those of `nescio.scores.gradients.GradientScore`.
+        layer_decay: λ; the other settings are those of `nescio.scores.gradients.GradientScore`.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), EvenGrad()).shape
         torch.Size([5])
     """

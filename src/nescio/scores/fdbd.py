@@ -26,7 +26,7 @@ class FDBD(LastLayerScore, FittedScore):
 
     It fails where a foreign input lies far from every boundary but near the training mean.
 
-    Example:
+    Examples:
         >>> training = torch.rand(60, 4), torch.arange(60) % 3
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), FDBD(), fit=training).shape
         torch.Size([5])

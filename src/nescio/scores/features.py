@@ -86,7 +86,7 @@ class Mahalanobis(FeatureScore):
             inputs do not differ by more than round-off, then takes the tied one.
         shrinkage: "auto" (Ledoit & Wolf 2004), or a number from 0 to 1.
 
-    Example:
+    Examples:
         >>> training = torch.rand(60, 4), torch.arange(60) % 3
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), Mahalanobis(), fit=training).shape
         torch.Size([5])
@@ -163,7 +163,7 @@ class KNN(FeatureScore):
         normalise: Whether features are brought to length 1 first.
         average: Whether to take the mean of the distances to the k nearest.
 
-    Example:
+    Examples:
         >>> training = torch.rand(60, 4), torch.arange(60) % 3
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), KNN(), fit=training).shape
         torch.Size([5])

@@ -151,9 +151,9 @@ class NEGrad(GradientScore):
     backward pass, as those in the papers are; it is here for comparison.
 
     Args:
-        settings: Those of `nescio.scores.gradients.GradientScore`.
+        layer_decay: λ; the other settings are those of `nescio.scores.gradients.GradientScore`.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), NEGrad()).shape
         torch.Size([5])
     """
@@ -178,9 +178,9 @@ class UNGrad(GradientScore):
     the gradients shrink.
 
     Args:
-        settings: Those of `nescio.scores.gradients.GradientScore`.
+        layer_decay: λ; the other settings are those of `nescio.scores.gradients.GradientScore`.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), UNGrad()).shape
         torch.Size([5])
     """
@@ -204,9 +204,9 @@ class GradNorm(GradientScore):
 
     Args:
         as_published: True gives the number of the papers' tables, which is not negated.
-        settings: Those of `nescio.scores.gradients.GradientScore`.
+        layer_decay: λ; the other settings are those of `nescio.scores.gradients.GradientScore`.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), GradNorm()).shape
         torch.Size([5])
     """
@@ -237,9 +237,9 @@ class ExGrad(GradientScore):
     It fails where the network is sure of a wrong answer: then the likely class has a small gradient.
 
     Args:
-        settings: Those of `nescio.scores.gradients.GradientScore`.
+        layer_decay: λ; the other settings are those of `nescio.scores.gradients.GradientScore`.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), ExGrad()).shape
         torch.Size([5])
     """
@@ -269,9 +269,9 @@ class REGrad(GradientScore):
 
     Args:
         power: k, 1 or 2.
-        settings: Those of `nescio.scores.gradients.GradientScore`.
+        layer_decay: λ; the other settings are those of `nescio.scores.gradients.GradientScore`.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), REGrad()).shape
         torch.Size([5])
     """

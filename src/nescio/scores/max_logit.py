@@ -20,7 +20,7 @@ class MaxLogit(ForwardScore):
     Unlike the largest probability it keeps the level of the logits. It fails where a foreign input excites the network
     more than known ones do.
 
-    Example:
+    Examples:
         >>> MaxLogit()(torch.tensor([[1.0, 3.0]]))
         tensor([-3.], dtype=torch.float64)
     """

@@ -32,7 +32,7 @@ class NNGuide(FeatureScore):
         layer: The name of the module whose output the features are; None for the input of the last linear layer.
         k: How many training inputs guide.
 
-    Example:
+    Examples:
         >>> training = torch.rand(60, 4), torch.arange(60) % 3
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), NNGuide(), fit=training).shape
         torch.Size([5])

@@ -29,7 +29,7 @@ class ODIN(Score):
         temperature: T.
         epsilon: ε, in the units of the input that the model is given; 0 leaves the temperature alone.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), ODIN()).shape
         torch.Size([5])
     """

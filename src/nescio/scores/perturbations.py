@@ -70,7 +70,7 @@ class PerturbX(NoiseScore):
         seed: Of the noise.
         sigma: σ, in the units of the input that the model is given. The paper used 0.008 and, for CIFAR-100, 0.02.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), PerturbX(samples=10)).shape
         torch.Size([5])
     """
@@ -95,7 +95,7 @@ class PerturbTheta(NoiseScore):
         seed: Of the noise.
         sigma: σ, the same for every parameter. The paper used 0.008 and, for its ResNet152 on CIFAR-100, 0.0003.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), PerturbTheta(samples=10)).shape
         torch.Size([5])
     """
@@ -122,7 +122,7 @@ class MCAA(DrawScore):
         seed: Of the steps.
         a: The longest step, in the units of the input. The paper used 1e-4 and, for CIFAR-100, 5e-4.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), MCAA(samples=10)).shape
         torch.Size([5])
     """
@@ -160,7 +160,7 @@ class InsertedDropout(DrawScore):
         rate: The share of features that a mask sets to 0.
         layer: The name of the module before which the mask acts; None for the last linear layer.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), InsertedDropout(samples=10)).shape
         torch.Size([5])
     """

@@ -33,7 +33,7 @@ class Laplace(FittedScore):
         kind: "full", "kron" or "diag", or "auto" for the first that the size of the layer allows.
         prior: The precision of the prior, or "marglik" for the one of largest marginal likelihood.
 
-    Example:
+    Examples:
         >>> training = torch.rand(60, 4), torch.arange(60) % 3
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), Laplace(samples=10), fit=training).shape
         torch.Size([5])
@@ -85,7 +85,7 @@ class MutualInformation(Score):
     It needs a posterior in the place of a model, such as an ensemble or `MCDropout`, and fails where its samples agree
     on a wrong answer.
 
-    Example:
+    Examples:
         >>> posterior = nescio.posteriors.InsertedDropout(torch.nn.Linear(4, 3), samples=10)
         >>> nescio.score(posterior, torch.rand(5, 4), MutualInformation()).shape
         torch.Size([5])

@@ -41,7 +41,7 @@ class Entropy(ForwardScore):
     It lies between 0 and log C. It fails where the network is sure of a wrong answer, as it often is far from its
     training data.
 
-    Example:
+    Examples:
         >>> Entropy()(torch.zeros(1, 2))
         tensor([0.6931], dtype=torch.float64)
     """
@@ -61,7 +61,7 @@ class ExGradV(ForwardScore):
 
     It lies between −2(1 − 1/C) and 0, and is the factor of ExGrad that needs no gradient. It fails where entropy fails.
 
-    Example:
+    Examples:
         >>> ExGradV()(torch.zeros(1, 2))
         tensor([-0.], dtype=torch.float64)
     """
@@ -84,7 +84,7 @@ class MaxProbability(ForwardScore):
     It is summed from the other classes, so that sure predictions keep their order. It fails where the network is sure
     of a wrong answer.
 
-    Example:
+    Examples:
         >>> MaxProbability()(torch.zeros(1, 4))
         tensor([0.7500], dtype=torch.float64)
     """
@@ -110,7 +110,7 @@ class Energy(ForwardScore):
     Args:
         temperature: T.
 
-    Example:
+    Examples:
         >>> Energy()(torch.zeros(1, 2))
         tensor([-0.6931], dtype=torch.float64)
     """
@@ -141,7 +141,7 @@ class GEN(ForwardScore):
         gamma: γ; the smaller, the more improbable classes weigh.
         top: How many of the likeliest classes count.
 
-    Example:
+    Examples:
         >>> GEN(gamma=1.0)(torch.zeros(1, 2))
         tensor([0.5000], dtype=torch.float64)
     """

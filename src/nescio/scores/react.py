@@ -27,7 +27,7 @@ class ReAct(LastLayerScore, FittedScore):
     Args:
         percentile: t is this percentile of all features of all training inputs.
 
-    Example:
+    Examples:
         >>> training = torch.rand(60, 4), torch.arange(60) % 3
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), ReAct(), fit=training).shape
         torch.Size([5])

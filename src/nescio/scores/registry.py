@@ -35,7 +35,7 @@ def register(cls: S) -> S:
     Raises:
         TypeError: Something is missing on the card, or the name belongs to another score.
 
-    Example:
+    Examples:
         >>> register(nescio.scores.Entropy).name
         'entropy'
     """
@@ -63,7 +63,7 @@ def names() -> list[str]:
     Returns:
         The names.
 
-    Example:
+    Examples:
         >>> "entropy" in names()
         True
     """
@@ -88,7 +88,7 @@ def get(method: str | type[Score] | Method, **settings: Any) -> Method:
     Raises:
         InputError: There is no such method or setting; the message names the nearest one.
 
-    Example:
+    Examples:
         >>> get("knn", k=5)
         KNN(layer=None, k=5, normalise=True, average=False)
     """
@@ -168,7 +168,7 @@ class MethodInfo:
         summary: One sentence.
         settings: Each setting with its default.
 
-    Example:
+    Examples:
         >>> methods()[0].name
         'negrad'
     """
@@ -195,7 +195,7 @@ class MethodTable(Sequence[MethodInfo]):
     Args:
         rows: The lines.
 
-    Example:
+    Examples:
         >>> len(methods()) == len(names())
         True
     """
@@ -243,7 +243,7 @@ def methods() -> MethodTable:
     Returns:
         A sequence of `MethodInfo` that prints as a table.
 
-    Example:
+    Examples:
         >>> [method.name for method in nescio.methods() if method.requires == "posterior"]
         ['mutual_information']
     """

@@ -32,7 +32,7 @@ class RelativeMahalanobis(FeatureScore):
         layer: The name of the module whose output the features are; None for the input of the last linear layer.
         shrinkage: Of both covariances, as for `Mahalanobis`: "auto", or a number from 0 to 1.
 
-    Example:
+    Examples:
         >>> training = torch.rand(60, 4), torch.arange(60) % 3
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), RelativeMahalanobis(), fit=training).shape
         torch.Size([5])

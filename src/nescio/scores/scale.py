@@ -26,7 +26,7 @@ class Scale(LastLayerScore):
     Args:
         percentile: s_K is the sum of the features above this percentile of their own input, and s that of all.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), Scale()).shape
         torch.Size([5])
     """

@@ -32,7 +32,7 @@ class ShiftEntropy(Score):
         pixels: The shift along both sides; "auto" is a sixteenth of the shorter side (2 pixels of 32), but at least 1
             and at most 4.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
         >>> nescio.score(model, torch.rand(5, 1, 8, 8), ShiftEntropy()).shape
         torch.Size([5])

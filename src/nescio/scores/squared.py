@@ -27,9 +27,9 @@ class Squared(GradientScore):
     where the network is sure of a wrong answer.
 
     Args:
-        settings: Those of `nescio.scores.gradients.GradientScore`.
+        layer_decay: λ; the other settings are those of `nescio.scores.gradients.GradientScore`.
 
-    Example:
+    Examples:
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), Squared()).shape
         torch.Size([5])
     """

@@ -31,7 +31,7 @@ class ViM(LastLayerScore, FittedScore):
     Args:
         dimension: The number of main directions, or "auto" to choose it from the width of the features.
 
-    Example:
+    Examples:
         >>> training = torch.rand(60, 4), torch.arange(60) % 3
         >>> nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), ViM(), fit=training).shape
         torch.Size([5])

@@ -50,7 +50,7 @@ def open_source(spec: ModelSpec) -> Source:
         InputError: The spec names nothing that can be opened, or its device cannot be used.
         ModelError: Opening the model would run code that nobody has trusted.
 
-    Example:
+    Examples:
         >>> open_source(ModelSpec("nescio.zoo:small_cnn")).about
         'nescio.zoo:small_cnn, ... parameters'
     """
@@ -79,7 +79,7 @@ def open_rows(data: DataSpec, source: Source) -> Rows:
     Returns:
         The rows, which are read one by one.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> source = open_source(ModelSpec("nescio.zoo:small_cnn"))
         >>> with tempfile.NamedTemporaryFile(suffix=".npz") as file:
@@ -108,7 +108,7 @@ def open_training(
         Pairs of inputs and labels, to be gone through once, and the rows that they come from; None for the arrays of a
         .npz file, which are read as they are.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> source = open_source(ModelSpec("nescio.zoo:small_cnn"))
         >>> with tempfile.NamedTemporaryFile(suffix=".npz") as file:
@@ -138,7 +138,7 @@ def open_guard(guard: GuardSpec, network: Classifier) -> Guard:
     Returns:
         The guard.
 
-    Example:
+    Examples:
         >>> open_guard(GuardSpec("guard"), network)  # doctest: +SKIP
     """
     return Guard.load(guard.folder, network)
@@ -160,7 +160,7 @@ def fit_guard(network: Classifier, rows: Rows, *, doubt: str | None = None, seed
     Raises:
         InputError: The rows are too few, or too alike.
 
-    Example:
+    Examples:
         >>> fit_guard(only_network(source), open_rows(DataSpec("photos"), source))  # doctest: +SKIP
     """
     guard = Guard(network) if doubt is None else Guard(network, doubt=doubt)
@@ -185,7 +185,7 @@ def only_network(source: Source, why: str = "for a guard") -> Classifier:
     Raises:
         ModelError: The source is a distribution over networks.
 
-    Example:
+    Examples:
         >>> only_network(open_source(ModelSpec("nescio.zoo:small_cnn"))).output
         'logits'
     """

@@ -41,7 +41,7 @@ def names_code(name: str) -> bool:
     Returns:
         True for ``package.module:factory``.
 
-    Example:
+    Examples:
         >>> names_code("mymodels:build"), names_code("timm:resnet18"), names_code("model.pt2")
         (True, False, False)
     """
@@ -57,7 +57,7 @@ def remember(folder: str | os.PathLike[str], spec: ModelSpec) -> None:
         folder: Where the posterior or the guard is.
         spec: The model; paths of files are kept as absolute ones.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     remember(folder, ModelSpec("timm:resnet18", size=224))
@@ -85,7 +85,7 @@ def remembered(folder: str | os.PathLike[str]) -> ModelSpec | None:
     Raises:
         InputError: The file is damaged, or another one.
 
-    Example:
+    Examples:
         >>> remembered("nowhere") is None
         True
     """

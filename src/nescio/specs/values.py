@@ -29,7 +29,7 @@ class ModelSpec:
         device: Where the model runs; None leaves it where its source puts it.
         trust_pickle: Whether files may be opened that can run code.
 
-    Example:
+    Examples:
         >>> spec = ModelSpec("timm:resnet18", "resnet18.safetensors", size=224)
         >>> spec.filled_from(ModelSpec("timm:resnet18", output="logits", size=256))
         ModelSpec(name='timm:resnet18', weights='resnet18.safetensors', output='logits', size=224)
@@ -68,7 +68,7 @@ class DataSpec:
         name: The column that names rows; as `label`.
         on_error: Whether a row that cannot be used ends the work, or is left out.
 
-    Example:
+    Examples:
         >>> DataSpec("reviews.csv", "text", on_error="skip").label
         'auto'
     """
@@ -88,7 +88,7 @@ class GuardSpec:
         folder: What `nescio guard` has written.
         level: The share of inputs like the reference that may be called foreign by mistake.
 
-    Example:
+    Examples:
         >>> GuardSpec("guard", level=0.01)
         GuardSpec(folder='guard', level=0.01)
     """

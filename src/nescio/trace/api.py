@@ -71,7 +71,7 @@ def class_gradients(
         InputError: a setting or an input is not one of those above.
         ModelError: the model has no gradients that could be computed, or couples the inputs of a batch.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from nescio import trace
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
@@ -117,7 +117,7 @@ def gradient_norms(
         InputError: a setting or an input is not one of those above.
         ModelError: the model has no gradients that could be computed, or couples the inputs of a batch.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from nescio import Classifier, trace
         >>> tables = trace.gradient_norms(Classifier(torch.nn.Linear(4, 3)), torch.randn(5, 4), rows=("uniform",))

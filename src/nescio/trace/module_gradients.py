@@ -61,7 +61,7 @@ def input_gradients(model: Any, x: Any, cotangents: Vectors) -> Any:
         InputError: the cotangents have another shape.
         ModelError: autograd has no path from the logits to the input.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from nescio import trace
         >>> likeliest = lambda logits: torch.nn.functional.one_hot(logits.argmax(1), 3).unsqueeze(0)
@@ -91,7 +91,7 @@ def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[
         InputError: there is no module of that name, or the cotangents have another shape.
         ModelError: autograd has no path from the logits to the input.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from nescio import trace
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))

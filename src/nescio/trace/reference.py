@@ -40,7 +40,7 @@ def class_gradients(
     Returns:
         `ClassGradients` with ``norms`` [N, C, L], ``probabilities`` [N, C] and ``layers``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from nescio import trace
         >>> model, x = torch.nn.Linear(4, 3).double(), torch.randn(2, 4).double()

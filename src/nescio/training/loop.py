@@ -60,7 +60,7 @@ def train(
     Returns:
         What was measured in each epoch.
 
-    Example:
+    Examples:
         >>> x = torch.linspace(-1, 1, 64).unsqueeze(1)
         >>> y = (x[:, 0] > 0).long()
         >>> model = torch.nn.Linear(1, 2)
@@ -130,7 +130,7 @@ def accuracy(model: nn.Module, x: Tensor, y: Tensor, batch_size: int = 512) -> f
     Returns:
         The share, from 0 to 1.
 
-    Example:
+    Examples:
         >>> nescio.training.accuracy(torch.nn.Linear(2, 2), torch.zeros(4, 2), torch.tensor([0, 0, 1, 1]))
         0.5
     """

@@ -24,7 +24,7 @@ def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[Non
     Returns:
         A context manager.
 
-    Example:
+    Examples:
         >>> with nescio.training.seeded(0):
         ...     first = torch.rand(2)
         >>> with nescio.training.seeded(0):
@@ -61,7 +61,7 @@ def spawned(seed: int, *place: int) -> int:
     Returns:
         A seed of 63 bits. Parts of different wholes do not meet, as ``seed + part`` would.
 
-    Example:
+    Examples:
         >>> nescio.training.spawned(0, 1) != nescio.training.spawned(1, 0)
         True
     """

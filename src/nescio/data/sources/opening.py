@@ -54,7 +54,7 @@ def open_data(
     Raises:
         InputError: If there is nothing at the path, or it is of no known form.
 
-    Example:
+    Examples:
         >>> import os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "data.npz")
         >>> np.savez(path, x=np.zeros((5, 3), np.float32))

@@ -31,7 +31,7 @@ def get(witness: str | Witness, doubt: str | Method = "gen") -> Witness:
     Raises:
         InputError: There is no such witness.
 
-    Example:
+    Examples:
         >>> get("strangeness")
         Strangeness(neighbours=10, weight=0.5)
     """

@@ -36,7 +36,7 @@ class Appearance(Witness):
         dead_zone: Up to this z a depth does not count.
         weight: What z beyond it counts in the score of the guard.
 
-    Example:
+    Examples:
         >>> witness = Appearance()
         >>> z = torch.tensor([[0.0, 1.0], [1.5, 3.5]])  # two inputs, two depths
         >>> witness.vote(z)

@@ -43,7 +43,7 @@ class Witness:
 
     A subclass is a frozen dataclass that writes `needs`, `fit`, `measure`, `vote` and `words`.
 
-    Example:
+    Examples:
         >>> from dataclasses import dataclass
         >>> from nescio.quantities import Logits
         >>> @dataclass(frozen=True)

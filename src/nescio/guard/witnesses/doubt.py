@@ -23,7 +23,7 @@ class Doubt(Witness):
     Args:
         score: A score that needs neither training data nor a posterior.
 
-    Example:
+    Examples:
         >>> witness = Doubt(nescio.scores.get("entropy"))
         >>> witness.rows(torch.zeros(1, 2, dtype=torch.float64))
         (tensor([[0.6931]], dtype=torch.float64),)

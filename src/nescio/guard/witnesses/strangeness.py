@@ -22,7 +22,7 @@ class Strangeness(Witness):
         neighbours: How many of the nearest features count.
         weight: What z counts in the score of the guard.
 
-    Example:
+    Examples:
         >>> witness, features = Strangeness(neighbours=1), torch.tensor([[1.0, 0.0], [1.0, 0.1]])
         >>> state = witness.fit(witness.rows(features))
         >>> witness.measure(state, witness.rows(torch.tensor([[5.0, 0.0], [0.0, -3.0]])))
