@@ -37,6 +37,7 @@ COMPLETE = (
     "scores",
     "specs",
     "trace",
+    "training",
     "types",
 )
 """The rooms whose public names all have a summary, the sections Args and Returns, and an example."""

@@ -1,7 +1,7 @@
 """The training loop: minimise a loss by stochastic gradients, and keep the weights of the best epoch on validation.
 
 For a given seed, device and thread count two runs give the same weights, and so do a run that was killed and taken up
-again and one that was not; the global generators are left as they were found.
+again and one that was not; the global generators are left as they were.
 """
 
 from __future__ import annotations
@@ -89,16 +89,16 @@ def train(
             if part is not None:
                 _try(model, part, recipe)
     identity = {} if folder is None else _identity(model, recipe, loss, seed, source, held_out)
-    found = None if folder is None else checkpoint.read(folder, identity)
+    saved = None if folder is None else checkpoint.read(folder, identity)
     run = Run(model, source, held_out, recipe, loss, device, generators(data))
-    if found is not None:
-        run.restore(found)
-        if found["finished"]:
+    if saved is not None:
+        run.restore(saved)
+        if saved["finished"]:
             run.finish()
             return run.history
     with seeding.seeded(seed, device), _deterministic(), torch.enable_grad():
-        if found is not None:
-            seeding.restore(found["random"], device)
+        if saved is not None:
+            seeding.restore(saved["random"], device)
         total = recipe.epochs * source.steps
         with bar(total, show=progress, description="training", unit="batch") as shown:
             shown.update(len(run.history) * source.steps)

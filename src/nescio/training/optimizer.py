@@ -35,25 +35,25 @@ class Optimizer:
         self.clear()
         # not autograd.grad: a gradient in `.grad` has the layout of its weight, which the fused kernels ask for
         loss.backward(inputs=self.weights)
-        gradients = [weight.grad for weight in self.weights]
+        by_weight = [weight.grad for weight in self.weights]
         self.clear()
-        used = [place for place, gradient in enumerate(gradients) if gradient is not None]
-        found = [gradient for gradient in gradients if gradient is not None]
+        used = [place for place, gradient in enumerate(by_weight) if gradient is not None]
+        gradients = [gradient for gradient in by_weight if gradient is not None]
         weights: list[Tensor] = [self.weights[place] for place in used]
         state = {kind: [values[place] for place in used] for kind, values in self.state.items()}
         recipe = self.recipe
-        if recipe.clip is not None and found:
-            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(found)))
-            torch._foreach_mul_(found, (recipe.clip / (norm + 1e-6)).clamp(max=1.0))
+        if recipe.clip is not None and gradients:
+            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+            torch._foreach_mul_(gradients, (recipe.clip / (norm + 1e-6)).clamp(max=1.0))
         how: Any = {"lr": lr, "weight_decay": recipe.weight_decay, "maximize": False, "foreach": False}
         how["fused"] = self.fused
         if recipe.optimizer == "sgd":
             more: Any = {"momentum": recipe.momentum, "nesterov": recipe.nesterov, "dampening": 0.0}
-            sgd(weights, found, list(state["momentum"]), **more, **how)
+            sgd(weights, gradients, list(state["momentum"]), **more, **how)
             return
         function = adam if recipe.optimizer == "adam" else adamw
         more = {"amsgrad": False, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
-        function(weights, found, state["mean"], state["square"], [], state["steps"], **more, **how)
+        function(weights, gradients, state["mean"], state["square"], [], state["steps"], **more, **how)
 
     def clear(self) -> None:
         """Leave no gradient behind."""

@@ -28,13 +28,36 @@ Choice = Literal["accuracy", "loss"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings of a training run.
+    """Hold the settings of a training run.
 
-    batch_size is for data given as tensors; a loader has its own. warmup is in epochs, milestones are epochs.
-    momentum and nesterov are for "sgd". patience is after how many epochs that are not the best one the run ends (None:
-    never); clip the largest norm of the gradient (None: any). precision="bfloat16" computes in that type where autocast
-    finds it safe. transform makes of a batch of inputs, on the device, what the model is given (uint8 pictures to
-    floats, say); augment changes transformed training batches only. choose says what makes an epoch the best.
+    Args:
+        epochs: How many passes over the training data.
+        batch_size: For data given as tensors; a loader has its own.
+        lr: The largest learning rate.
+        optimizer: "sgd", "adam" or "adamw".
+        momentum: The momentum of "sgd".
+        nesterov: Whether "sgd" takes Nesterov's form of the momentum.
+        weight_decay: The weight decay.
+        schedule: "constant", "cosine", "one-cycle" or "steps"; the formulas stand at the top of this file.
+        warmup: How many epochs the learning rate rises at first.
+        milestones: The epochs after which the learning rate falls; for "steps" alone.
+        factor: What the learning rate is multiplied by at each milestone.
+        label_smoothing: How much the cross-entropy smooths the labels in training.
+        patience: The run ends after this many epochs in a row without a new best one; None: never.
+        clip: The largest norm of the gradient; None for any.
+        precision: "bfloat16" computes in that type where autocast takes it for safe.
+        channels_last: Whether the channels of pictures come last in memory; "auto": for convolutions on a GPU.
+        transform: From a batch of inputs, on the device, to what the model takes, such as uint8 pictures to floats.
+        augment: A change of transformed batches, in training alone.
+        choose: What makes an epoch the best: "accuracy" or "loss", on the validation data.
+
+    Raises:
+        InputError: If a setting is out of its range, or does not go with another.
+
+    Example:
+        >>> recipe = nescio.training.Recipe(epochs=10, lr=0.1, schedule="steps", milestones=(5,))
+        >>> recipe.rate(0, steps=1), round(recipe.rate(5, steps=1), 3)
+        (0.1, 0.01)
     """
 
     epochs: int = 30
@@ -88,7 +111,7 @@ class Recipe:
             )
 
     def rate(self, step: int, steps: int) -> float:
-        """The learning rate of a step, counted from 0, where an epoch has so many steps."""
+        """Return the learning rate of a step, counted from 0, where an epoch has `steps` steps."""
         last = self.epochs * steps
         if self.schedule == "one-cycle":
             return self.lr * _one_cycle(step, last, self.warmup / self.epochs or 0.3)

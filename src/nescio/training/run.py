@@ -27,9 +27,20 @@ from nescio.types import ModelError
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an epoch came to: its number from 1, the mean loss, and what was measured on the validation data.
+    """Hold what was measured in an epoch.
 
-    `accuracy` is that on the training batches as they were seen, augmented and before each step.
+    Attributes:
+        number: The number of the epoch, from 1.
+        loss: The mean loss on the training data.
+        validation_loss: The mean loss on the validation data; None without such data.
+        validation_accuracy: The accuracy on the validation data; None without such data.
+        accuracy: The accuracy on the training batches as the model saw them: augmented, and before each step.
+
+    Example:
+        >>> data, recipe = (torch.ones(4, 1), torch.ones(4).long()), nescio.training.Recipe(epochs=2)
+        >>> history = nescio.training.train(torch.nn.Linear(1, 2), data, recipe=recipe)
+        >>> history[0].number, history[0].validation_loss
+        (1, None)
     """
 
     number: int
@@ -41,17 +52,28 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Step:
-    """Where a run stands, for a loss that needs to know."""
+    """Hold where a run stands, for a loss that needs to know.
+
+    Attributes:
+        epoch: The number of the epoch, from 1.
+        progress: The share of all steps that is done, in [0, 1].
+        model: The model that is trained.
+        count: The number of training inputs N.
+        training: False on validation data, where a loss leaves out what does not depend on the data.
+
+    Example:
+        >>> def loss(output, y, step):  # labels are smoothed less and less
+        ...     return torch.nn.functional.cross_entropy(output, y, label_smoothing=0.1 * (1 - step.progress))
+        >>> step = nescio.training.Step(epoch=1, progress=0.0, model=torch.nn.Linear(1, 2), count=4, training=True)
+        >>> loss(torch.zeros(4, 2), torch.zeros(4).long(), step)
+        tensor(0.6931)
+    """
 
     epoch: int
-    """The number of the epoch, from 1."""
     progress: float
-    """The share of all steps that is done, in [0, 1]."""
     model: nn.Module
     count: int
-    """The number of training inputs N."""
     training: bool
-    """False on validation data, where a loss leaves out what does not depend on the data."""
 
 
 Loss: TypeAlias = Callable[[Tensor, Tensor, Step], Tensor]
@@ -81,7 +103,7 @@ class Run:
         self.best: tuple[int, tuple[float, float], dict[str, Any]] | None = None
 
     def epoch(self, number: int, moved: Callable[[int], object]) -> Epoch:
-        """One pass over the training data and one over the validation data."""
+        """Go once over the training data and once over the validation data."""
         recipe, source = self.recipe, self.source
         self.model.train()
         total, right = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
@@ -99,14 +121,14 @@ class Run:
             moved(1)
         sums = [total, right] if self.held_out is None else [total, right, *self._validated(number, self.held_out)]
         values = torch.stack(sums).tolist()
-        found = Epoch(number, values[0] / source.count, accuracy=values[1] / source.count)
+        epoch = Epoch(number, values[0] / source.count, accuracy=values[1] / source.count)
         if self.held_out is not None:
             measured = [value / self.held_out.count for value in values[2:]]
-            found = Epoch(number, found.loss, measured[0], measured[1], found.accuracy)
-        self._check_finite(found)
-        self.history.append(found)
-        self._compare(found)
-        return found
+            epoch = Epoch(number, epoch.loss, measured[0], measured[1], epoch.accuracy)
+        self._check_finite(epoch)
+        self.history.append(epoch)
+        self._compare(epoch)
+        return epoch
 
     @torch.no_grad()
     def _validated(self, number: int, held_out: Feed) -> tuple[Tensor, Tensor]:
@@ -133,25 +155,25 @@ class Run:
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.precision is not None)
 
-    def _check_finite(self, found: Epoch) -> None:
-        if math.isfinite(found.loss) and (found.validation_loss is None or not math.isnan(found.validation_loss)):
+    def _check_finite(self, epoch: Epoch) -> None:
+        if math.isfinite(epoch.loss) and (epoch.validation_loss is None or not math.isnan(epoch.validation_loss)):
             return
         self.model.load_state_dict(self.began if self.best is None else self.best[2])
         raise ModelError(
-            f"expected a finite loss, got {found.loss} in training and {found.validation_loss} on validation in epoch "
-            f"{found.number}: the weights have run away, and were put back to the best epoch so far, or "
+            f"expected a finite loss, got {epoch.loss} in training and {epoch.validation_loss} on validation in epoch "
+            f"{epoch.number}: the weights have run away, and were put back to the best epoch so far, or "
             "to where they began; "
             f"lower the learning rate (lr={self.recipe.lr:g} now), clip the gradient (clip=1.0) or scale the inputs"
         )
 
-    def _compare(self, found: Epoch) -> None:
-        if found.validation_loss is None or found.validation_accuracy is None:
+    def _compare(self, epoch: Epoch) -> None:
+        if epoch.validation_loss is None or epoch.validation_accuracy is None:
             return
-        merit = (found.validation_accuracy, -found.validation_loss)
+        merit = (epoch.validation_accuracy, -epoch.validation_loss)
         if self.recipe.choose == "loss":
             merit = (merit[1], merit[0])
         if self.best is None or merit > self.best[1]:
-            self.best = (found.number, merit, deepcopy(self.model.state_dict()))
+            self.best = (epoch.number, merit, deepcopy(self.model.state_dict()))
 
     @property
     def over(self) -> bool:

@@ -1,4 +1,4 @@
-"""A block with its own random numbers, which leaves the global generators as it found them."""
+"""A block with its own random numbers, which leaves the global generators as they were."""
 
 from __future__ import annotations
 
