@@ -24,6 +24,7 @@ MODULES = sorted(
 )
 COMPLETE = (
     "attribution",
+    "data",
     "decide",
     "evaluate",
     "guard",

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class NescioError(Exception):
-    """Base of every error that nescio raises on purpose.
+    """Serve as the base of every error that nescio raises on purpose.
 
     Examples:
         >>> try:

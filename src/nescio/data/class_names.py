@@ -17,17 +17,25 @@ LARGEST = 1 << 24
 
 
 def read_class_names(path: str | Path) -> tuple[str, ...]:
-    """The names in the file, in the order of the classes' indices.
+    """Read the names of classes from a file, in the order of their indices.
 
     Args:
-        path: a text file with a name on each line, or a ``.json`` file: ``["cat", "dog"]``, or a mapping from index to
+        path: A text file with a name on each line, or a ``.json`` file: ``["cat", "dog"]``, or a mapping from index to
             name, ``{"0": "cat", "1": "dog"}``, or to a list that ends with the name, as ImageNet's is often kept.
 
     Returns:
         One name for each class.
 
+    Raises:
+        InputError: If the file cannot be read, or a class has no name.
+
     Examples:
-        >>> read_class_names("names.txt")  # doctest: +SKIP
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "names.txt")
+        >>> with open(path, "w") as file:
+        ...     print("cat", file=file)
+        ...     print("dog", file=file)
+        >>> nescio.data.read_class_names(path)
         ('cat', 'dog')
     """
     file = Path(path)
@@ -47,14 +55,14 @@ def read_class_names(path: str | Path) -> tuple[str, ...]:
 
 
 def named(indices: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
-    """The name of each class.
+    """Return the name of each class.
 
     Args:
-        indices: whole numbers [N].
-        names: of all classes, as `read_class_names` gives them.
+        indices: Whole numbers ``[N]``.
+        names: The names of all classes, as `read_class_names` gives them.
 
     Returns:
-        An array of objects [N].
+        An array of objects ``[N]``.
 
     Examples:
         >>> named(np.array([1, 0]), ["cat", "dog"]).tolist()
@@ -70,16 +78,16 @@ def named(indices: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
 
 def _json(text: str, path: str | Path) -> list[str]:
     try:
-        found: Any = json.loads(text)
+        content: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"expected the names of classes as JSON, but {path} is none: {error}") from error
-    if isinstance(found, dict):
-        by_index = {str(key): value for key, value in found.items()}
-        found = [by_index.get(str(index)) for index in range(len(by_index))]
-        found = [one[-1] if isinstance(one, list) and one else one for one in found]
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    if isinstance(content, dict):
+        by_index = {str(key): value for key, value in content.items()}
+        content = [by_index.get(str(index)) for index in range(len(by_index))]
+        content = [one[-1] if isinstance(one, list) and one else one for one in content]
+    if not isinstance(content, list) or not all(isinstance(one, str) for one in content):
         raise InputError(
             f'expected a list of names, or a mapping like {{"0": "cat", "1": "dog"}} with every index, in {path}, '
             "but it holds something else"
         )
-    return found
+    return content

@@ -21,7 +21,16 @@ ABOUT = "handwritten digits, 8×8 pixels (the copy of the UCI set that scikit-le
 
 @dataclass(frozen=True)
 class Split:
-    """Pictures ``[N, 1, 8, 8]`` and their labels ``[N]``."""
+    """Hold pictures and their labels.
+
+    Attributes:
+        x: Pictures ``[N, 1, 8, 8]``.
+        y: Labels ``[N]``.
+
+    Examples:
+        >>> nescio.data.Split(torch.zeros(2, 1, 8, 8), torch.tensor([3, 5])).y
+        tensor([3, 5])
+    """
 
     x: Tensor
     y: Tensor
@@ -29,7 +38,18 @@ class Split:
 
 @dataclass(frozen=True)
 class Digits:
-    """Three parts without overlap: to fit a model, to choose between its epochs, and to test it."""
+    """Hold three parts of a set that do not overlap.
+
+    Attributes:
+        train: The part to fit a model.
+        validation: The part to choose between its epochs.
+        held_out: The part to test it.
+
+    Examples:
+        >>> part = nescio.data.Split(torch.zeros(2, 1, 8, 8), torch.tensor([3, 5]))
+        >>> len(nescio.data.Digits(train=part, validation=part, held_out=part).train.x)
+        2
+    """
 
     train: Split
     validation: Split

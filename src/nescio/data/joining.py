@@ -57,10 +57,10 @@ def _join_parquet(files: Sequence[Path], joined: Path) -> None:
 
 def rewritten(files: Sequence[Path], change: Callable[[Any], Columns], folder: str) -> list[Path]:
     """The files with other columns, of the same names in another folder."""
-    found = [Path(folder, file.name) for file in files]
-    for old, new in zip(files, found, strict=True):
+    written = [Path(folder, file.name) for file in files]
+    for old, new in zip(files, written, strict=True):
         write_table(new, change(read_table(old)))
-    return found
+    return written
 
 
 JOIN = {".parquet": _join_parquet, ".csv": _join_csv, ".json": _join_json}

@@ -35,21 +35,21 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def gaps(whole: range, kept: Sequence[range]) -> list[range]:
-    """What of a range is not in those, which are in order and within it."""
-    found, at = [], whole.start
+    """The parts of a range that are not in `kept`, whose ranges are in order and within it."""
+    between, at = [], whole.start
     for piece in kept:
         if at < piece.start:
-            found.append(range(at, piece.start))
+            between.append(range(at, piece.start))
         at = piece.stop
-    return [*found, range(at, whole.stop)] if at < whole.stop else found
+    return [*between, range(at, whole.stop)] if at < whole.stop else between
 
 
 def merged(ranges: Sequence[range]) -> list[list[int]]:
     """Ranges of rows, neighbours as one: [[first, after the last], …]."""
-    found: list[list[int]] = []
+    pairs: list[list[int]] = []
     for part in ranges:
-        if found and found[-1][1] == part.start:
-            found[-1][1] = part.stop
+        if pairs and pairs[-1][1] == part.start:
+            pairs[-1][1] = part.stop
         else:
-            found.append([part.start, part.stop])
-    return found
+            pairs.append([part.start, part.stop])
+    return pairs

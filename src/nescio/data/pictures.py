@@ -16,7 +16,24 @@ from nescio.types import InputError
 
 @dataclass(frozen=True)
 class PictureSet:
-    """Pictures uint8 ``[N, C, H, W]`` and labels int64 ``[N]``, where a label is a place in `classes`."""
+    """Hold labelled pictures as they lie in their files.
+
+    Args:
+        x: Pictures uint8 ``[N, C, H, W]``.
+        y: Labels int64 ``[N]``; each is a place in `classes`.
+        name: What the set is called.
+        split: Which part of the set this is, such as "train" or "test".
+        classes: The names of the classes.
+        about: Where the pictures are from, and in what they differ from the official set.
+
+    Raises:
+        InputError: If pictures and labels are not of these types, or do not fit together.
+
+    Examples:
+        >>> x, y = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.arange(4)
+        >>> len(nescio.data.PictureSet(x, y, "zeros", "test", tuple("abcd"), "made up"))
+        4
+    """
 
     x: Tensor
     y: Tensor
@@ -24,7 +41,6 @@ class PictureSet:
     split: str
     classes: tuple[str, ...]
     about: str
-    """Where the pictures are from, and in what they differ from the official set."""
 
     def __post_init__(self) -> None:
         what = f"{self.name} {self.split}"

@@ -130,16 +130,16 @@ def _attempts(rows: Rows, places: range) -> list[Inputs | Problem]:
 def _joined(
     rows: Rows, places: range, attempts: list[Future[list[Inputs | Problem]]], stage: _Stage | None = None
 ) -> Read:
-    found = [one for part in attempts for one in part.result()]
-    return _waiting(places, rows.assemble(places, found), found, stage)
+    attempted = [one for part in attempts for one in part.result()]
+    return _waiting(places, rows.assemble(places, attempted), attempted, stage)
 
 
 def _settled(rows: Rows, places: range, room: Tensor, problems: list[Future[Problems]], stage: _Stage) -> Read:
     """A batch that processes have read into a room, which is free again when it waits in the stage."""
-    found: list[Inputs | Problem] = list(room)
+    attempted: list[Inputs | Problem] = list(room)
     try:
         for place, problem in (one for part in problems for one in part.result()):
-            found[place] = problem
+            attempted[place] = problem
     except BrokenProcessPool as error:
         raise InputError(
             f"expected the rows {places.start} to {places.stop - 1}, but a process that read them was ended; was "
@@ -149,13 +149,13 @@ def _settled(rows: Rows, places: range, room: Tensor, problems: list[Future[Prob
     def together(good: list[Inputs]) -> Inputs:
         return room if len(good) == len(room) else torch.stack([row for row in good if isinstance(row, Tensor)])
 
-    return _waiting(places, rows.assemble(places, found, together), found, stage)
+    return _waiting(places, rows.assemble(places, attempted, together), attempted, stage)
 
 
-def _waiting(places: range, batch: Batch | None, found: list[Inputs | Problem], stage: _Stage | None) -> Read:
+def _waiting(places: range, batch: Batch | None, attempted: list[Inputs | Problem], stage: _Stage | None) -> Read:
     if batch is not None and stage is not None and stage.fits(batch.inputs):
         batch = batch._replace(inputs=stage.hold(batch.inputs))
-    return Read(places, batch, [one for one in found if isinstance(one, Problem)])
+    return Read(places, batch, [one for one in attempted if isinstance(one, Problem)])
 
 
 class _Stage:

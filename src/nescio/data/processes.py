@@ -77,9 +77,9 @@ def _read(room: int, first: int, places: range) -> Problems:
     rows, rooms = _mine
     problems: Problems = []
     for place, index in enumerate(places, first):
-        found: Any = rows.attempt(index)
-        if isinstance(found, Problem):
-            problems.append((place, found))
+        row: Any = rows.attempt(index)
+        if isinstance(row, Problem):
+            problems.append((place, row))
         else:
-            rooms[room][place] = found
+            rooms[room][place] = row
     return problems

@@ -121,17 +121,17 @@ def read_table(path: str | Path, columns: Sequence[str] = ()) -> dict[str, NDArr
         raise InputError(f"expected a table at {path}, but there is none")
     reader = {".parquet": _read_parquet, ".csv": _read_csv, ".json": _read_json}[ending]
     try:
-        found = reader(path)
+        table = reader(path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(
             f"expected text in UTF-8 in {path}, but it is none ({error.reason}); is it {ending}?"
         ) from error
-    missing = [name for name in columns if name not in found]
+    missing = [name for name in columns if name not in table]
     if missing:
-        raise InputError(f"expected the column {missing[0]!r} in {path}, but it has: {', '.join(found) or 'none'}")
-    return found
+        raise InputError(f"expected the column {missing[0]!r} in {path}, but it has: {', '.join(table) or 'none'}")
+    return table
 
 
 def _parquet(path: Path, columns: Columns) -> None:

@@ -54,7 +54,7 @@ class Recipe:
     Raises:
         InputError: If a setting is out of its range, or does not go with another.
 
-    Example:
+    Examples:
         >>> recipe = nescio.training.Recipe(epochs=10, lr=0.1, schedule="steps", milestones=(5,))
         >>> recipe.rate(0, steps=1), round(recipe.rate(5, steps=1), 3)
         (0.1, 0.01)

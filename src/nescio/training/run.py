@@ -36,7 +36,7 @@ class Epoch:
         validation_accuracy: The accuracy on the validation data; None without such data.
         accuracy: The accuracy on the training batches as the model saw them: augmented, and before each step.
 
-    Example:
+    Examples:
         >>> data, recipe = (torch.ones(4, 1), torch.ones(4).long()), nescio.training.Recipe(epochs=2)
         >>> history = nescio.training.train(torch.nn.Linear(1, 2), data, recipe=recipe)
         >>> history[0].number, history[0].validation_loss
@@ -61,7 +61,7 @@ class Step:
         count: The number of training inputs N.
         training: False on validation data, where a loss leaves out what does not depend on the data.
 
-    Example:
+    Examples:
         >>> def loss(output, y, step):  # labels are smoothed less and less
         ...     return torch.nn.functional.cross_entropy(output, y, label_smoothing=0.1 * (1 - step.progress))
         >>> step = nescio.training.Step(epoch=1, progress=0.0, model=torch.nn.Linear(1, 2), count=4, training=True)

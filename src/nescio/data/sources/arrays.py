@@ -107,12 +107,12 @@ def _array(path: Path, key: str | None) -> NDArray[Any] | Placed:
 def _whole_file(path: Path) -> Placed:
     try:
         with path.open("rb") as file:
-            found = _placed(path, file)
+            array = _placed(path, file)
     except Exception as error:
         raise InputError(f"cannot read an array from {path}: {error}; write it with numpy.save(file, array)") from error
-    if found is None:
+    if array is None:
         raise InputError(f"expected an array of real numbers [N, ...] in {path}, row by row, got another")
-    return found
+    return array
 
 
 def _placed(path: Path, file: IO[bytes]) -> Placed | None:

@@ -90,12 +90,12 @@ class ParquetTable(_Arrow):
     def column(self, name: str) -> list[Any]:
         """All cells of a column."""
         parquet = need("pyarrow.parquet", "files")
-        found: list[Any] = []
+        cells: list[Any] = []
         for file in self._files:
             with parquet.ParquetFile(file) as opened:
                 for batch in opened.iter_batches(columns=[name]):
-                    found += batch.column(0).to_pylist()
-        return found
+                    cells += batch.column(0).to_pylist()
+        return cells
 
     def _block(self, file: int, number: int, columns: tuple[str, ...]) -> Any:
         key = (file, number, columns)
@@ -110,8 +110,7 @@ class ParquetTable(_Arrow):
                 )
                 at = (file, columns, 0, opened.iter_batches(BLOCK, columns=list(columns), use_threads=False))
             for step in range(at[2], number + 1):
-                found = next(at[3])
-                self._blocks[file, step, columns] = found
+                self._blocks[file, step, columns] = next(at[3])
                 while len(self._blocks) > KEPT:
                     self._blocks.popitem(last=False)
             self._reading = (file, columns, number + 1, at[3])
@@ -191,12 +190,12 @@ def _plain_numbers() -> frozenset[Any]:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read {file}: {error}; save the data set again") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise InputError(f"expected a description of a data set in {file}, got another file")
-    return found
+    return content
 
 
 def _kind(kind: Any) -> str:

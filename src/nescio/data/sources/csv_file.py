@@ -57,17 +57,17 @@ class CsvTable:
     def row(self, index: int, columns: Sequence[str]) -> list[Any]:
         """Numbers as floats, all else as text."""
         cells = self._cells(index)
-        found: list[Any] = []
+        values: list[Any] = []
         for column in columns:
             cell = cells[self._names.index(column)].strip()
             if self.kinds[column] == "number" and cell:
                 try:
-                    found.append(float(cell))
+                    values.append(float(cell))
                 except ValueError as error:
                     raise InputError(f"column {column!r} has {cell[:40]!r}, which is no number") from error
             else:
-                found.append(cell)
-        return found
+                values.append(cell)
+        return values
 
     def column(self, name: str) -> list[Any]:
         """The cells of a column as text, of labels or names; `BROKEN` for those of rows that cannot be parted."""

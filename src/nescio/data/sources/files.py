@@ -53,8 +53,8 @@ def folder(root: Path) -> PictureFiles:
     for name in _walk(root):
         (names if name.lower().endswith(ENDINGS) else other).append(name)
     if not names:
-        found = f"{len(other)} other files, such as {other[0]}" if other else "nothing"
-        raise InputError(f"expected pictures ({', '.join(ENDINGS[:6])} …) in the folder {root}, found {found}")
+        content = f"{len(other)} other files, such as {other[0]}" if other else "nothing"
+        raise InputError(f"expected pictures ({', '.join(ENDINGS[:6])} …) in the folder {root}, found {content}")
     tops = {name.partition(os.sep)[0] if os.sep in name else "" for name in names}
     labelled = len(tops) > 1 and "" not in tops
     words = f" in {len(tops)} classes" if labelled else ""
@@ -82,10 +82,10 @@ def listed(file: Path) -> PictureFiles:
 
 def _stamp(file: Path) -> str:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:  # it is told as a problem when it is read
         return ""
-    return f"{found.st_size} {found.st_mtime_ns}"
+    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 def _parted(line: str, tabbed: bool, root: Path) -> tuple[str, str]:
@@ -101,7 +101,7 @@ def _parted(line: str, tabbed: bool, root: Path) -> tuple[str, str]:
 
 def _walk(root: Path) -> list[str]:
     """Every file below the folder, as seen from it, in order; hidden ones and circles of links are left out."""
-    found: list[str] = []
+    names: list[str] = []
     seen = set()
 
     def failed(error: OSError) -> None:
@@ -114,5 +114,5 @@ def _walk(root: Path) -> list[str]:
             continue
         seen.add(real)
         below[:] = sorted(name for name in below if not name.startswith("."))
-        found += [os.path.relpath(os.path.join(place, name), root) for name in files if not name.startswith(".")]
-    return sorted(found, key=lambda name: name.split(os.sep))
+        names += [os.path.relpath(os.path.join(place, name), root) for name in files if not name.startswith(".")]
+    return sorted(names, key=lambda name: name.split(os.sep))

@@ -56,7 +56,7 @@ def resolved(labels: Labels | None, known: tuple[str, ...] | None) -> Resolved:
         place = list(range(len(names))) if names is not None else None
         if most is not None and known is not None and set(most) <= set(known):
             names, place = known, [known.index(name) for name in most]
-        found = [_index(one, place if most is not None else None) for one in whole]
+        indices = [_index(one, place if most is not None else None) for one in whole]
         words = "a class index from 0" + (f" to {len(most) - 1}" if most is not None else "")
     else:
         texts = [str(value) for value in told]
@@ -65,15 +65,15 @@ def resolved(labels: Labels | None, known: tuple[str, ...] | None) -> Resolved:
         if known is not None and 2 * sum(text in known for text in texts) > len(texts):
             names, words = known, f"one of the model's {len(known)} classes"
         by_name = {name: index for index, name in enumerate(names)}
-        found = [-1 if value is None or value is BROKEN else by_name.get(str(value), -1) for value in values]
+        indices = [-1 if value is None or value is BROKEN else by_name.get(str(value), -1) for value in values]
     faults = {
         row: "it has no label (--label none does without)"
         if values[row] is None
         else f"expected {words} as its label, got {values[row]!r}"
-        for row, index in enumerate(found)
+        for row, index in enumerate(indices)
         if index < 0 and values[row] is not BROKEN
     }
-    return Resolved(torch.tensor(found, dtype=torch.long), names, faults)
+    return Resolved(torch.tensor(indices, dtype=torch.long), names, faults)
 
 
 def _index(value: int | None, place: list[int] | None) -> int:

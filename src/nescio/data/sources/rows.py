@@ -95,7 +95,7 @@ class Rows:
     ) -> None:
         self.store, self.preprocess, self.on_error = store, preprocess, on_error
         self._known = None if classes is None else tuple(classes)
-        self._found: dict[int, Problem] = {}
+        self._problems: dict[int, Problem] = {}
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class Rows:
     @property
     def problems(self) -> list[Problem]:
         """The rows that could not be used so far, by their place."""
-        return [self._found[index] for index in sorted(self._found)]
+        return [self._problems[index] for index in sorted(self._problems)]
 
     @property
     def identity(self) -> str:
@@ -135,23 +135,23 @@ class Rows:
         """What the model takes for one row, without a batch dimension; an InputError where it cannot be used."""
         if not 0 <= index < len(self):
             raise InputError(f"expected a row from 0 to {len(self) - 1}, got {index}")
-        found = self.attempt(index)
-        if isinstance(found, Problem):
-            raise InputError(str(found))
-        return found
+        row = self.attempt(index)
+        if isinstance(row, Problem):
+            raise InputError(str(row))
+        return row
 
     def attempt(self, index: int) -> Inputs | Problem:
         """`read`, but gives the problem in place of raising it; may be called from several threads."""
         if (fault := self._labelled.faults.get(index)) is not None:
             return Problem(index, self.names[index], fault)
         try:
-            found = self._checked(self._made(index))
-            if self._form is not None and (form := _form(found)) != self._form:
+            row = self._checked(self._made(index))
+            if self._form is not None and (form := _form(row)) != self._form:
                 raise InputError(
                     f"expected {_words(self._form)} as the first row has, got {_words(form)}; "
                     "bring all rows to one size (--size)"
                 )
-            return found
+            return row
         except (MemoryError, ImportError):
             raise
         except Exception as error:  # of a file, a decoder or a transform: it is this row that cannot be read
@@ -168,14 +168,14 @@ class Rows:
         collate: what puts the rows together; None: the pre-processing.
         """
         places, good = [], []
-        for index, found in zip(indices, attempts, strict=True):
-            if isinstance(found, Problem):
-                self._found[index] = found
+        for index, row in zip(indices, attempts, strict=True):
+            if isinstance(row, Problem):
+                self._problems[index] = row
                 if self.on_error == "stop":
-                    raise InputError(f"cannot use {found}; mend or remove it, or leave such rows out (--on-error skip)")
+                    raise InputError(f"cannot use {row}; mend or remove it, or leave such rows out (--on-error skip)")
             else:
                 places.append(index)
-                good.append(found)
+                good.append(row)
         if not good:
             return None
         where = torch.tensor(places, dtype=torch.long)
@@ -228,10 +228,10 @@ class Rows:
 
     @staticmethod
     def _checked(row: Inputs) -> Inputs:
-        found = row if isinstance(row, Tensor) else as_inputs(row)
-        if is_floating(found) and not all(bool(value.isfinite().all()) for value in tensors(found)):
+        inputs = row if isinstance(row, Tensor) else as_inputs(row)
+        if is_floating(inputs) and not all(bool(value.isfinite().all()) for value in tensors(inputs)):
             raise InputError("it has NaN or infinite values")
-        return found
+        return inputs
 
 
 def _form(row: Inputs) -> Any:

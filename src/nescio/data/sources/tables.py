@@ -142,26 +142,26 @@ def _usual(table: Table, want: Kind | None, taken: set[str | None]) -> list[str]
     """The columns of the input, by what the model wants and by their names and kinds."""
     free = {name: kind for name, kind in table.kinds.items() if name not in taken}
     by_kind = {kind: [name for name, one in free.items() if one == kind] for kind in free.values()}
-    found: list[str] | None = None
+    chosen: list[str] | None = None
     if want == "texts":
-        found = _one(by_kind.get("text", []), TEXTS)
+        chosen = _one(by_kind.get("text", []), TEXTS)
     elif want == "pictures":
         shown = {name: kind for name, kind in table.kinds.items() if kind in ("picture", "bytes", "list")}
         paths = [name for name, kind in table.kinds.items() if kind == "text" and name in PICTURES]
-        found = _one(list(shown), PICTURES) or paths[:1]
+        chosen = _one(list(shown), PICTURES) or paths[:1]
     elif want == "numbers" or by_kind.get("number"):
-        found = by_kind.get("number") or _one(by_kind.get("list", []), ("x",))
+        chosen = by_kind.get("number") or _one(by_kind.get("list", []), ("x",))
     else:
         for kind in ("list", "picture", "bytes"):
-            found = found or _one(by_kind.get(kind, []), ("x", *PICTURES))
+            chosen = chosen or _one(by_kind.get(kind, []), ("x", *PICTURES))
         paths = [name for name, kind in table.kinds.items() if kind == "text" and name in PICTURES]
-        found = found or paths[:1] or _one(by_kind.get("text", []), TEXTS)
-    if not found:
+        chosen = chosen or paths[:1] or _one(by_kind.get("text", []), TEXTS)
+    if not chosen:
         raise InputError(
             f"expected one column of {want or 'inputs'} in {table.path}, but it has: {_listed(table)}; "
             "name the column, or the columns of numbers, with x (--x)"
         )
-    return found
+    return chosen
 
 
 def _one(names: list[str], usual: Sequence[str]) -> list[str]:
@@ -182,12 +182,12 @@ def _kind(table: Table, column: str, kind: str, want: Kind | None) -> Kind:
 
 def _array(cell: Any, column: str) -> torch.Tensor:
     try:
-        found = np.array(cell)
+        array = np.array(cell)
     except ValueError as error:
         raise InputError(f"column {column!r}: its lists have different lengths") from error
-    if found.dtype.kind not in "fiub":
-        raise InputError(f"column {column!r}: expected numbers, got {found.dtype}, as where one is missing")
-    return torch.from_numpy(found)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"column {column!r}: expected numbers, got {array.dtype}, as where one is missing")
+    return torch.from_numpy(array)
 
 
 def _listed(table: Table) -> str:
