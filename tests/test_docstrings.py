@@ -35,6 +35,7 @@ COMPLETE = (
     "plots",
     "posteriors",
     "quantities",
+    "report",
     "scores",
     "specs",
     "trace",

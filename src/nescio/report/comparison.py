@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PictureSet:
-    """A set of pictures, and what the model takes each for.
+    """Hold a set of pictures, and what the model takes each for.
 
     Attributes:
         name: What the set is called.
@@ -26,6 +26,11 @@ class PictureSet:
         predicted: The class that the model answers ``[N]``.
         probability: That class's probability ``[N]``.
         labels: The right classes ``[N]``; None where no class is right.
+
+    Examples:
+        >>> black = PictureSet("black", "black pictures", np.zeros((1, 8, 8)), np.array([3]), np.array([0.9]))
+        >>> black.labels is None
+        True
     """
 
     name: str
@@ -38,7 +43,7 @@ class PictureSet:
 
 @dataclass(frozen=True)
 class MethodResult:
-    """One method's scores, where higher means more uncertain, and its time.
+    """Hold the scores of one method, where higher means more uncertain, and its time.
 
     Attributes:
         name: The name of the method.
@@ -86,16 +91,27 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of methods.
+    """Hold a comparison of methods.
 
     Attributes:
         known: The pictures of the kind that the model was made for.
         foreign: Sets of pictures of other kinds.
-        methods: What each method found.
+        methods: The scores of each method, and its time.
         accuracy: The share of known pictures that the model answers rightly.
         facts: What somebody needs to repeat it, in words.
         front: Which of some pictures not to trust, as `nescio.findings.first_screen` gives it.
         featured: The method whose histogram and pictures are shown.
+
+    Examples:
+        >>> scores = {"known": np.array([0.1, 0.2]), "foreign": {"noise": np.array([0.3, 0.9])}}
+        >>> method = MethodResult("entropy", "The entropy.", "1", {}, 0.001, **scores)
+        >>> known, noise = (
+        ...     PictureSet(name, name, np.zeros((2, 8, 8)), np.array([3, 5]), np.array([0.9, 0.4]))
+        ...     for name in ("digits", "noise")
+        ... )
+        >>> comparison = Comparison(known, (noise,), (method,), 0.9, {}, {}, "entropy")
+        >>> comparison.shown.name, comparison.ranked[0].result.auroc
+        ('entropy', 1.0)
     """
 
     known: PictureSet

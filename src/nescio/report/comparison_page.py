@@ -72,10 +72,26 @@ def page(comparison: Comparison) -> str:
     """Return a comparison of methods as one self-contained HTML page.
 
     Args:
-        comparison: What `nescio.demo.demo` found.
+        comparison: What `nescio.demo.demo` returns.
 
     Returns:
         The HTML, which opens offline.
+
+    Raises:
+        MissingExtra: If matplotlib is not installed, which draws the figures.
+
+    Examples:
+        >>> scores = {"known": np.array([0.1, 0.2]), "foreign": {"noise": np.array([0.3, 0.9])}}
+        >>> method = nescio.report.MethodResult("entropy", "The entropy.", "1", {}, 0.001, **scores)
+        >>> known, noise = (
+        ...     nescio.report.PictureSet(name, name, np.zeros((2, 8, 8)), np.array([3, 5]), np.array([0.9, 0.4]))
+        ...     for name in ("digits", "noise")
+        ... )
+        >>> front = {"judged": False, "kind": "pictures", "headline": "2 pictures.", "lines": [], "strip": []}
+        >>> front |= {"left": {}, "do": [], "command": None}
+        >>> comparison = nescio.report.Comparison(known, (noise,), (method,), 0.9, {}, front, "entropy")
+        >>> nescio.report.page(comparison)[:15]
+        '<!doctype html>'
     """
     return render("comparison.html.j2", page=comparison_page(comparison))
 
@@ -84,7 +100,7 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
     """Return what is on the page of a comparison.
 
     Args:
-        comparison: What `nescio.demo.demo` found.
+        comparison: What `nescio.demo.demo` returns.
 
     Returns:
         The content of the page.

@@ -85,7 +85,7 @@ def model_page(result: Findings) -> str:
     """Return a report as one self-contained HTML page.
 
     Args:
-        result: What `nescio.findings.gather` found about a model and data.
+        result: What `nescio.findings.gather` returns for a model and data.
 
     Returns:
         The HTML, which opens offline.

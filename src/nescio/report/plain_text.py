@@ -7,13 +7,26 @@ from nescio.report.comparison import Comparison
 
 
 def text_table(comparison: Comparison) -> str:
-    """Return the table of a comparison in plain text: one line a method, the best AUROC first.
+    """Return the table of a comparison in plain text: one line for each method, the best AUROC first.
 
     Args:
-        comparison: What `nescio.demo.demo` found.
+        comparison: What `nescio.demo.demo` returns.
 
     Returns:
         AUROC, AUPR and FPR95 in percent, and the time for one input, in columns.
+
+    Examples:
+        >>> scores = {"known": np.array([0.1, 0.2]), "foreign": {"noise": np.array([0.3, 0.9])}}
+        >>> method = nescio.report.MethodResult("entropy", "The entropy.", "1", {}, 0.001, **scores)
+        >>> known, noise = (
+        ...     nescio.report.PictureSet(name, name, np.zeros((2, 8, 8)), np.array([3, 5]), np.array([0.9, 0.4]))
+        ...     for name in ("digits", "noise")
+        ... )
+        >>> comparison = nescio.report.Comparison(known, (noise,), (method,), 0.9, {}, {}, "entropy")
+        >>> print(nescio.report.text_table(comparison))
+        method   AUROC ↑  AUPR ↑  FPR95 ↓  time per input
+        ───────  ───────  ──────  ───────  ──────────────
+        entropy    100.0   100.0      0.0            1 ms
     """
     kinds = [pictures.name for pictures in comparison.foreign]
     head = ["method", "AUROC ↑", "AUPR ↑", "FPR95 ↓", *(f"AUROC {kind}" for kind in kinds), "time per input"]
