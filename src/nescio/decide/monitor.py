@@ -152,10 +152,10 @@ class Monitor:
                 name: np.flatnonzero(self._evidence(state, refused, name) >= math.log(self.limit))
                 for name in self._sides
             }
-            found = {name: int(places[0]) for name, places in crossed.items() if places.size}
-            if found:
-                direction = min(found, key=lambda name: found[name])
-                at = state.n + found[direction]
+            first = {name: int(places[0]) for name, places in crossed.items() if places.size}
+            if first:
+                direction = min(first, key=lambda name: first[name])
+                at = state.n + first[direction]
         n, abstained = state.n + len(refused), state.abstained + int(refused.sum())
         starts = (*state.starts, (n, abstained)) if n == next_start(state.n) else state.starts
         return _State(n, abstained, starts, at, direction)
