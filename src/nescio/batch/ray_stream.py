@@ -133,17 +133,11 @@ def stream(
                 work = _Work(_lean(ready, threads), threads, os.getcwd(), results_folder, parts.identity.get("weights"))
                 with closing(_results(work, ready.rows, list(todo.values()), usage.workers, gpu)) as results:
                     for done in results:
-                        part = todo.pop(done.start, None)
-                        if part is None:
+                        if (part := todo.pop(done.start, None)) is None:
                             continue  # it is there already
                         usage.working += done.seconds / usage.workers
                         known.add(done, part)
-                        if isinstance(done.outcome, Exception):
-                            raise done.outcome
-                        if done.written is None:
-                            parts.add(part, done.outcome.columns, done.outcome.problems, done.outcome.notes)
-                        else:
-                            parts.adopt(part, done.written, done.outcome.problems, done.outcome.notes)
+                        _keep(parts, part, done)
                         usage.rows += len(part)
                         shown.update(len(part))
         if todo:
@@ -182,6 +176,17 @@ class _Done:
     machine: str = ""
     unfit: tuple[Problem, ...] = ()
     """Rows that methods could not be fitted to."""
+
+
+def _keep(parts: Parts, part: range, done: _Done) -> None:
+    """Take the scores of a part to the results, or raise the error that the worker met."""
+    scores = done.outcome
+    if isinstance(scores, Exception):
+        raise scores
+    if done.written is None:
+        parts.add(part, scores.columns, scores.problems, scores.notes)
+    else:
+        parts.adopt(part, done.written, scores.problems, scores.notes)
 
 
 class _Worker:
