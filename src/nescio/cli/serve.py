@@ -78,41 +78,27 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         "--allow-origin", action="append", default=[], metavar="URL",
         help="a site whose pages may use it from a browser, such as https://example.org; may be repeated",
     )  # fmt: skip
-    command.add_argument(
-        "--max-body", type=_amount, default="10MB", metavar="SIZE", help="of a request (default: %(default)s)"
-    )
-    command.add_argument(
-        "--max-memory", type=_amount, default="1GB", metavar="SIZE", help="of all requests (default: %(default)s)"
-    )
-    command.add_argument(
-        "--max-pixels", type=_amount, default="25M", metavar="N", help="in a request (default: %(default)s)"
-    )
-    command.add_argument(
-        "--max-inputs", type=positive, default=128, metavar="N", help="in a request (default: %(default)s)"
-    )
-    command.add_argument(
-        "--max-explained", type=positive, default=8, metavar="N", help="inputs for /explain (default: %(default)s)"
-    )
-    command.add_argument(
-        "--timeout", type=_seconds, default="30s", metavar="TIME", help="of a request (default: %(default)s)"
-    )
-    command.add_argument(
-        "--explain-timeout", type=_seconds, default="30s", metavar="TIME", help="of /explain (default: %(default)s)"
-    )
-    command.add_argument(
-        "--grace", type=_seconds, default="10s", metavar="TIME",
-        help="for what has begun when it is told to end (default: %(default)s)",
-    )  # fmt: skip
-    command.add_argument(
-        "--batch-size", type=positive, default=32, metavar="N", help="inputs at once (default: %(default)s)"
-    )
-    command.add_argument(
-        "--batch-wait", type=_seconds, default="5ms", metavar="TIME",
-        help="that an input waits for others (default: %(default)s)",
-    )  # fmt: skip
+    _add_limits(command)
     add_preprocessing(command)
     add_running(command, None)
     command.set_defaults(run=run)
+
+
+def _add_limits(command: argparse.ArgumentParser) -> None:
+    """Add what the service allows: sizes, counts and times."""
+    for name, type_, default, metavar, words in (
+        ("--max-body", _amount, "10MB", "SIZE", "of a request"),
+        ("--max-memory", _amount, "1GB", "SIZE", "of all requests"),
+        ("--max-pixels", _amount, "25M", "N", "in a request"),
+        ("--max-inputs", positive, 128, "N", "in a request"),
+        ("--max-explained", positive, 8, "N", "inputs for /explain"),
+        ("--timeout", _seconds, "30s", "TIME", "of a request"),
+        ("--explain-timeout", _seconds, "30s", "TIME", "of /explain"),
+        ("--grace", _seconds, "10s", "TIME", "for what has begun when it is told to end"),
+        ("--batch-size", positive, 32, "N", "inputs at once"),
+        ("--batch-wait", _seconds, "5ms", "TIME", "that an input waits for others"),
+    ):
+        command.add_argument(name, type=type_, default=default, metavar=metavar, help=f"{words} (default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:
