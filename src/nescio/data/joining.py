@@ -19,7 +19,7 @@ GROUP = 1 << 16
 
 
 def _join_csv(files: Sequence[Path], joined: Path) -> None:
-    """The first line of each is the names of the columns."""
+    """Join CSV files; the first line of each holds the names of the columns."""
     with joined.open("wb") as out:
         for number, file in enumerate(files):
             with file.open("rb") as part:
@@ -30,7 +30,7 @@ def _join_csv(files: Sequence[Path], joined: Path) -> None:
 
 
 def _join_json(files: Sequence[Path], joined: Path) -> None:
-    """Each is a list that begins with a line of its own, and ends with one."""
+    """Join JSON files; each is a list whose first and last line hold its brackets alone."""
     with joined.open("wb") as out:
         between = b"[\n"
         for file in files:
@@ -41,7 +41,7 @@ def _join_json(files: Sequence[Path], joined: Path) -> None:
 
 
 def _join_parquet(files: Sequence[Path], joined: Path) -> None:
-    """Groups of rows as large as readers like them, whatever the parts are."""
+    """Join Parquet files, in groups of rows of the usual size, whatever the sizes of the parts."""
     arrow, parquet = need("pyarrow", "files"), need("pyarrow.parquet", "files")
     held: list[Any] = []
     with parquet.ParquetWriter(joined, parquet.read_schema(files[0])) as out:

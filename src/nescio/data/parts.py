@@ -114,7 +114,7 @@ class Parts:
 
     @property
     def problems(self) -> list[Problem]:
-        """Rows of the parts that are there that could not be used, in order."""
+        """The rows that could not be used, in the parts that are there, in order."""
         return [problem for start in sorted(self._problems) for problem in self._problems[start]]
 
     @property
@@ -206,7 +206,7 @@ class Parts:
         self._took = self._written - began
 
     def settle(self) -> None:
-        """Write the manifest; where that fails, as on a full disk, what it does not list does not count."""
+        """Write the manifest if possible. If it fails, as on a full disk, parts that it does not list do not count."""
         try:
             self.flush()
         except InputError:
@@ -215,7 +215,7 @@ class Parts:
                 self._problems.pop(start, None)
 
     def log(self, record: Mapping[str, Any]) -> None:
-        """Add a line on this run to the log; where that fails, nothing else does."""
+        """Add a line on this run to the log; an error in doing so is ignored."""
         with suppress(OSError), (self.folder / RUNS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
@@ -273,7 +273,7 @@ class Parts:
         self.flush()
 
     def _hold(self) -> None:
-        """Keep other runs out; the system ends that with the process, whatever ends it."""
+        """Lock the folder against other runs; the system frees the lock when the process ends, for whatever reason."""
         if not self.folder.is_dir():
             raise InputError(f"expected a folder to write to, but {self.folder} is a file; remove it or name another")
         try:
@@ -341,7 +341,7 @@ class Parts:
 
 
 def clean(file: str | os.PathLike[str]) -> None:
-    """Remove what a killed `replacing` of this file has left beside it; only for one who knows that none is at work."""
+    """Remove what a killed `replacing` of this file left beside it; only when no other process writes it."""
     target = Path(os.path.realpath(file))
     left = re.compile(rf"\.{re.escape(target.name[:100])}\.[a-z0-9_]{{8}}\.part")
     for path in target.parent.iterdir():

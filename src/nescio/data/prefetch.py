@@ -72,10 +72,10 @@ def read_ahead(
     if lane is not None and forks:
         soon = list(islice(todo, depth + 1))
         todo = chain(soon, todo)
-        if len(soon) > depth:  # else they would take longer to begin than to read
+        if len(soon) > depth:  # for fewer batches, starting processes takes longer than reading
             processes = Processes(rows, count, len(first), len(lane.stages))
     threads = torch.get_num_threads()
-    torch.set_num_threads(threads)  # MKL divides its work otherwise once that was said, so it is said before any work
+    torch.set_num_threads(threads)  # this call changes how MKL divides work, so it comes first
     readers = ThreadPoolExecutor(count, "nescio-read", initializer=torch.set_num_threads, initargs=(1,))
     joiners = ThreadPoolExecutor(JOINERS, "nescio-join")
     coming: deque[tuple[Future[Read], _Stage | None]] = deque()
@@ -106,7 +106,7 @@ def read_ahead(
             fill()
             if lane is not None:
                 lane.receive(read)
-                if coming and coming[0][0].done() and coming[0][0].exception() is None:  # else it is raised in its turn
+                if coming and coming[0][0].done() and coming[0][0].exception() is None:  # errors wait for their turn
                     sent = taken()
             yield read
     finally:
@@ -118,7 +118,7 @@ def read_ahead(
 
 
 def _usual(rows: Rows, forks: bool) -> int:
-    """Numbers are read faster by one thread than handed from one to another."""
+    """How many workers read: for numbers one, since handing rows between threads takes longer than reading them."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 1 if rows.store.kind == "numbers" else cores if forks else min(THREADS, cores)
 
@@ -135,7 +135,7 @@ def _joined(
 
 
 def _settled(rows: Rows, places: range, room: Tensor, problems: list[Future[Problems]], stage: _Stage) -> Read:
-    """A batch that processes have read into a room, which is free again when it waits in the stage."""
+    """A batch that processes have read into a room. The room is free again once the batch is in the stage."""
     attempted: list[Inputs | Problem] = list(room)
     try:
         for place, problem in (one for part in problems for one in part.result()):
@@ -167,7 +167,7 @@ class _Stage:
         self.copied: torch.cuda.Event | None = None
 
     def fits(self, x: Inputs) -> bool:
-        """Whether there is room for the batch."""
+        """Whether the batch fits into this memory."""
         return _bytes(x) <= len(self.memory)
 
     def grow(self, x: Inputs) -> None:
@@ -195,7 +195,7 @@ class _Lane:
         self.stages = deque(map(_Stage, range(depth + 1)))
 
     def stage(self) -> _Stage:
-        """Memory for the next batch; what was in it has reached the GPU."""
+        """Memory for the next batch; the batch that was in it has reached the GPU."""
         stage = self.stages.popleft()
         if stage.copied is not None:
             stage.copied.synchronize()
@@ -216,7 +216,7 @@ class _Lane:
         return read._replace(batch=read.batch._replace(inputs=moved))
 
     def receive(self, read: Read) -> None:
-        """What the GPU does from now on waits for the copy."""
+        """Let all later work of the GPU wait for the copy."""
         if read.batch is None:
             return
         current = torch.cuda.current_stream(self.device)

@@ -35,7 +35,7 @@ Problems = list[tuple[int, Problem]]
 
 
 class Processes:
-    """So many processes, and so many rooms for batches of at most `size` rows."""
+    """`count` processes that read rows, and `rooms` rooms for batches of at most `size` rows."""
 
     def __init__(self, rows: Rows, count: int, size: int, rooms: int) -> None:
         (shape, kind), _ = rows._form, rows.labels  # read once, before the fork
@@ -49,11 +49,12 @@ class Processes:
     def read(self, room: int, first: int, places: range) -> Future[Problems]:
         """Begin to read rows into a room, from its row `first` on."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads: what they hold is not used
+            # Python warns of a fork beside threads, but nothing that they hold is used
+            warnings.simplefilter("ignore", DeprecationWarning)
             return self._pool.submit(_read, room, first, places)
 
     def close(self) -> None:
-        """End them."""
+        """End the processes."""
         self._pool.shutdown(cancel_futures=True)
 
 
@@ -65,9 +66,9 @@ def can_fork(rows: Rows) -> bool:
 def _begin(rows: Rows, rooms: list[Tensor], parent: int) -> None:
     global _mine
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before that was said
+    if os.getppid() != parent:  # the parent ended before the line above
         os._exit(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the one that they work for
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the parent to handle
     torch.set_num_threads(1)
     _mine = (rows, rooms)
 

@@ -127,7 +127,7 @@ def _sizes(loader: Any) -> list[int]:
 
 
 def generators(data: Any) -> list[torch.Generator]:
-    """The generators of its own that a loader draws from; they are part of the state of a run."""
+    """The random generators that belong to a loader; they are part of the state of a run."""
     owners = [data, *(getattr(data, name, None) for name in ("sampler", "batch_sampler"))]
     candidates = [getattr(owner, "generator", None) for owner in owners]
     return list({id(one): one for one in candidates if isinstance(one, torch.Generator)}.values())

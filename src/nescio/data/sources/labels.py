@@ -40,8 +40,8 @@ class Resolved:
 def resolved(labels: Labels | None, known: tuple[str, ...] | None) -> Resolved:
     """The labels by class index.
 
-    Words of which most are among the `known` classes of the model have their place there, else in their own order.
-    Labels that are −1 throughout, as test sets without labels have them, are none.
+    If most words are among the `known` classes of the model, a word's index is its place there; otherwise its place
+    among all words in sorted order. If all labels are −1, as in test sets without labels, there are no labels.
     """
     if labels is None:
         return Resolved(classes=known)
@@ -89,7 +89,7 @@ def _missing(value: Any) -> bool:
 
 
 def _whole(value: Any) -> int | None:
-    """The whole number that it is, or that is written there."""
+    """The value as a whole number, also where it is written as text; None for other values."""
     if isinstance(value, str):
         return int(value.partition(".")[0]) if _WHOLE.fullmatch(value) else None
     if isinstance(value, int | float) and value == value and abs(value) < 2**62 and value == int(value):

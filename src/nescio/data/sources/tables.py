@@ -165,7 +165,7 @@ def _usual(table: Table, want: Kind | None, taken: set[str | None]) -> list[str]
 
 
 def _one(names: list[str], usual: Sequence[str]) -> list[str]:
-    """The one with the first of the usual names, or the only one."""
+    """The column with the first of the usual names, or the only column."""
     return next(([name] for name in usual if name in names), names if len(names) == 1 else [])
 
 
