@@ -137,5 +137,5 @@ def test_a_slow_model_is_kept_every_half_minute_and_cut_off_it_ends_with_the_sam
 
 def test_a_size_that_was_found_is_known_by_its_words(ready):
     opened = pacing.settled(ready(4), 16)
-    assert pacing.found(identity(opened.job, opened)["batch size"]) == 16
-    assert pacing.found(256) is None and pacing.found(None) is None
+    assert pacing.noted_size(identity(opened.job, opened)["batch size"]) == 16
+    assert pacing.noted_size(256) is None and pacing.noted_size(None) is None

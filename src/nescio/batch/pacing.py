@@ -80,11 +80,11 @@ def settled(ready: Ready, size: int) -> Ready:
     return replace(ready, job=replace(ready.job, batch=size, ramp=True))
 
 
-def found(words: object) -> int | None:
+def noted_size(words: object) -> int | None:
     """Return the size of a batch that an identity says was found; None where it was given.
 
     Examples:
-        >>> found("64, found by time"), found(64)
+        >>> noted_size("64, found by time"), noted_size(64)
         (64, None)
     """
     return int(words.removesuffix(FOUND)) if isinstance(words, str) and words.endswith(FOUND) else None

@@ -251,7 +251,7 @@ def _paced(ready: Ready, output: OutputSpec, on_ray: bool, find_batch: bool) -> 
     begun, rows = None, output.part_rows
     earlier = None if output.fresh else settled(output.folder)
     if find_batch:
-        size = None if earlier is None else pacing.found(earlier.get("batch size"))
+        size = None if earlier is None else pacing.noted_size(earlier.get("batch size"))
         if size is not None:
             ready = pacing.settled(ready, size)
         elif not on_ray or ray_stream.can_begin(ready):
