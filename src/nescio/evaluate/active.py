@@ -52,7 +52,17 @@ class ActiveLearning:
 
 
 class Split(NamedTuple):
-    """Indices to begin with, to choose a model by, and to choose inputs from."""
+    """Hold the indices of three parts of a set.
+
+    Attributes:
+        initial: The inputs that have labels at the beginning.
+        validation: The inputs to choose a model by.
+        pool: The inputs to choose from.
+
+    Examples:
+        >>> nescio.evaluate.active.by_index([0, 1, 0, 1, 0, 1], initial=2, first=2, second=4).pool
+        array([4, 5])
+    """
 
     initial: Indices
     validation: Indices
@@ -146,7 +156,20 @@ def active_learning(
 
 
 def top(scores: Any, count: int, seed: int = 0) -> Indices:
-    """The places of the `count` highest scores, the highest first; equal scores come in an order drawn at random."""
+    """Return the places of the highest scores, the highest first; equal scores come in an order drawn at random.
+
+    Args:
+        scores: One number for each input, ``[N]``.
+        count: How many places.
+        seed: The seed of the order of equal scores.
+
+    Returns:
+        The places ``[count]``.
+
+    Examples:
+        >>> nescio.evaluate.active.top([0.1, 0.9, 0.5], 2)
+        array([1, 2])
+    """
     values = scores_of(scores, "scores")
     _enough(count, values.size)
     drawn = _generator(seed).permutation(values.size)
@@ -154,16 +177,43 @@ def top(scores: Any, count: int, seed: int = 0) -> Indices:
 
 
 def random(size: int, count: int, seed: int = 0) -> Indices:
-    """`count` places of `size` by chance, none twice."""
+    """Draw places at random, none twice.
+
+    Args:
+        size: How many places there are.
+        count: How many are drawn.
+        seed: The seed of the draw.
+
+    Returns:
+        The places ``[count]``.
+
+    Examples:
+        >>> sorted(nescio.evaluate.active.random(3, 3).tolist())
+        [0, 1, 2]
+    """
     _enough(count, size)
     return _generator(seed).permutation(size)[:count]
 
 
 def diverse(scores: Any, features: Any, count: int, *, among: int = 10, seed: int = 0) -> Indices:
-    """`count` places of high scores that lie far apart, the highest score first.
+    """Return places of high scores that lie far apart, the highest score first.
 
-    Of the `among` · count highest scores the next is always the one whose features are farthest from all that are taken
-    (the farthest-first traversal): a whole batch of near copies of one doubtful input teaches no more than one of them.
+    Many near copies of one doubtful input teach no more than one of them. So among the highest scores, the next place
+    is always the one whose features are farthest from all that are taken (the farthest-first traversal).
+
+    Args:
+        scores: One number for each input, ``[N]``.
+        features: The features of the inputs, ``[N, D]``.
+        count: How many places.
+        among: The places are chosen among the ``among`` · count highest scores.
+        seed: The seed of the order of equal scores.
+
+    Returns:
+        The places ``[count]``.
+
+    Examples:
+        >>> nescio.evaluate.active.diverse([0.9, 0.8, 0.7], [[0.0], [0.1], [5.0]], 2)
+        array([0, 2])
     """
     values = scores_of(scores, "scores")
     _enough(count, values.size)
@@ -178,7 +228,25 @@ def diverse(scores: Any, features: Any, count: int, *, among: int = 10, seed: in
 
 
 def balanced(labels: Any, count: int, seed: int = 0, among: Any = None) -> Indices:
-    """`count` indices, drawn at random, as many of each class; of those in `among` (None: of all)."""
+    """Draw indices at random, the same number of each class.
+
+    Args:
+        labels: The class of each input, ``[N]``.
+        count: How many indices; a multiple of the number of classes.
+        seed: The seed of the draw.
+        among: The indices to draw from; None for all.
+
+    Returns:
+        The indices ``[count]``, rising.
+
+    Raises:
+        InputError: If a class has too few inputs, or the classes do not divide `count`.
+
+    Examples:
+        >>> labels = np.array([0, 0, 0, 1, 1, 1])
+        >>> labels[nescio.evaluate.active.balanced(labels, 4)]
+        array([0, 0, 1, 1])
+    """
     y = np.asarray(labels)
     places = np.arange(y.size) if among is None else _indices(among, "among")
     if places.size and not 0 <= places.min() <= places.max() < y.size:
@@ -200,7 +268,22 @@ def balanced(labels: Any, count: int, seed: int = 0, among: Any = None) -> Indic
 
 
 def by_index(labels: Any, initial: int, seed: int = 0, first: int = 10_000, second: int = 20_000) -> Split:
-    """The paper's split: to begin with from the first 10,000, validation the next 10,000, the pool the rest."""
+    """Split a set by index, as the paper does: the start is drawn from the first part, then come validation and pool.
+
+    Args:
+        labels: The class of each input, ``[N]``.
+        initial: How many inputs have labels at the beginning, the same number of each class.
+        seed: The seed of their draw.
+        first: Where the validation part begins.
+        second: Where the pool begins, which is the rest.
+
+    Returns:
+        The indices of the three parts.
+
+    Examples:
+        >>> nescio.evaluate.active.by_index([0, 1, 0, 1, 0, 1], initial=2, first=2, second=4)
+        Split(initial=array([0, 1]), validation=array([2, 3]), pool=array([4, 5]))
+    """
     size = np.asarray(labels).size
     if not 0 < first < second < size:
         raise InputError(f"expected more than {second} labels, and 0 < first < second, but got {size} labels")

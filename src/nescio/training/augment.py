@@ -22,18 +22,26 @@ from nescio.types import InputError
 
 @dataclass(frozen=True)
 class random_crop:  # it is used as a function of its settings
-    """A window of the picture's own size, from a place at random in the padded picture; each has its own place."""
+    """Cut a window of the picture's own size out of the padded picture, at a random place for each picture.
+
+    Args:
+        padding: How many pixels are added at each side.
+        fill: The value of padded pixels; None mirrors the picture at its border.
+
+    Examples:
+        >>> nescio.training.augment.random_crop(padding=1)(torch.rand(2, 3, 8, 8)).shape
+        torch.Size([2, 3, 8, 8])
+    """
 
     padding: int = 4
     fill: float | None = None
-    """The value of padded pixels; None mirrors the picture at its border."""
 
     def __post_init__(self) -> None:
         if self.padding < 0:
             raise InputError(f"padding: expected at least 0, but got {self.padding}")
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[N, C, H, W] in, the same out."""
+        """Change pictures ``[N, C, H, W]``; the shape stays."""
         _check_pictures(x)
         count, _, height, width = x.shape
         if self.fill is None:
@@ -52,7 +60,15 @@ class random_crop:  # it is used as a function of its settings
 
 @dataclass(frozen=True)
 class horizontal_flip:
-    """Left and right exchanged, for each picture with this probability."""
+    """Exchange left and right of some pictures.
+
+    Args:
+        probability: The probability of this, for each picture.
+
+    Examples:
+        >>> nescio.training.augment.horizontal_flip(probability=1.0)(torch.tensor([[[[1.0, 2.0]]]]))
+        tensor([[[[2., 1.]]]])
+    """
 
     probability: float = 0.5
 
@@ -61,7 +77,7 @@ class horizontal_flip:
             raise InputError(f"probability: expected a number from 0 to 1, but got {self.probability}")
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[N, C, H, W] in, the same out."""
+        """Change pictures ``[N, C, H, W]``; the shape stays."""
         _check_pictures(x)
         chosen = (torch.rand(len(x)) < self.probability).to(x.device, non_blocking=True)
         return torch.where(chosen.view(-1, 1, 1, 1), x.flip(3), x)
@@ -69,7 +85,15 @@ class horizontal_flip:
 
 @dataclass(frozen=True)
 class random_rotation:
-    """Turned about its middle by an angle of up to `degrees` to either side; what comes in from outside is 0."""
+    """Turn each picture about its middle by a random angle; pixels that come in from outside are 0.
+
+    Args:
+        degrees: The largest angle, to either side.
+
+    Examples:
+        >>> nescio.training.augment.random_rotation(15)(torch.rand(2, 3, 8, 8)).shape
+        torch.Size([2, 3, 8, 8])
+    """
 
     degrees: float = 15.0
 
@@ -78,7 +102,7 @@ class random_rotation:
             raise InputError(f"degrees: expected a number from 0 to 180, but got {self.degrees}")
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[N, C, H, W] in, the same out."""
+        """Change pictures ``[N, C, H, W]``; the shape stays."""
         _check_pictures(x)
         height, width = x.shape[2:]
         angles = (2 * torch.rand(len(x)) - 1) * math.radians(self.degrees)
@@ -91,7 +115,16 @@ class random_rotation:
 
 @dataclass(frozen=True)
 class compose:
-    """One change after another."""
+    """Apply one change after another.
+
+    Args:
+        *changes: Functions of pictures ``[N, C, H, W]``, in their order.
+
+    Examples:
+        >>> flip = nescio.training.augment.horizontal_flip(probability=1.0)
+        >>> nescio.training.augment.compose(flip, flip)(torch.tensor([[[[1.0, 2.0]]]]))
+        tensor([[[[1., 2.]]]])
+    """
 
     changes: tuple[Callable[[Tensor], Tensor], ...]
 
