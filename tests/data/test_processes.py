@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from collections import deque
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
@@ -99,6 +101,16 @@ def test_a_process_that_was_ended_is_told_and_none_is_left(pictures, lane, monke
     with pytest.raises(InputError, match=r"expected the rows 0 to 1, but a process that read them was ended"):
         next(ahead(rows, 2))
     assert set(_children()) <= before
+
+
+def test_a_pool_that_broke_before_the_next_rows_is_told_too(pictures, lane, monkeypatch):
+    class Broken(ProcessPoolExecutor):
+        def submit(self, *args):
+            raise BrokenProcessPool("a process was ended")
+
+    monkeypatch.setattr("nescio.data.processes.ProcessPoolExecutor", Broken)
+    with pytest.raises(InputError, match=r"expected the rows 0 to 1, but a process that read them was ended"):
+        next(ahead(pictures(), 2))
 
 
 def test_few_rows_and_other_data_are_read_by_threads(pictures, lane, monkeypatch, tmp_path):

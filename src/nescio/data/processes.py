@@ -16,6 +16,7 @@ import signal
 import sys
 import warnings
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from math import prod
 from multiprocessing import get_context
 from typing import Any
@@ -47,11 +48,16 @@ class Processes:
         )
 
     def read(self, room: int, first: int, places: range) -> Future[Problems]:
-        """Begin to read rows into a room, from its row `first` on."""
+        """Begin to read rows into a room, from its row `first` on. A pool that has broken is told by the future."""
         with warnings.catch_warnings():
             # Python warns of a fork beside threads, but nothing that they hold is used
             warnings.simplefilter("ignore", DeprecationWarning)
-            return self._pool.submit(_read, room, first, places)
+            try:
+                return self._pool.submit(_read, room, first, places)
+            except BrokenProcessPool as error:
+                broken: Future[Problems] = Future()
+                broken.set_exception(error)
+                return broken
 
     def close(self) -> None:
         """End the processes."""
