@@ -103,3 +103,32 @@ def test_rows_end_where_the_layers_weights_do() -> None:
     assert whole is not None and short is not None and whole.closed and short.closed
     assert whole.top == short.top == 98 and whole.floor == 0 and short.floor > 40
     assert plan_cut(1000, [1.0] * 99, "exact", 0.3, 0.0, head=1) is None
+
+
+class Unused(Plain):
+    """A layer that the logits do not depend on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = nn.Linear(3, 3)
+
+
+class ScaledUnused(Unused, Scaled):
+    """The same without a head in closed form."""
+
+
+@pytest.mark.parametrize("kind", [Unused, ScaledUnused])
+@pytest.mark.parametrize("select", [["unused", "(root)"], ["(root)"], ["body"], ["body", "(root)"], None])
+def test_any_choice_of_layers_is_estimated_whatever_lies_below_the_head(
+    select: list[str] | None, kind: type[nn.Module]
+) -> None:
+    torch.manual_seed(0)
+    model, x = kind().double().eval(), torch.randn(4, 6).double()
+    estimated = trace.class_gradients(model, x, classes=4, select=select)
+    exact = trace.class_gradients(model, x, select=select)
+    assert estimated.layers == exact.layers
+    for name in ("unused", "(root)"):
+        if name in exact.layers:
+            at = exact.layers.index(name)
+            torch.testing.assert_close(estimated.norms[:, :, at], exact.norms[:, :, at], rtol=1e-9, atol=1e-12)
+    assert ((estimated.norms > 0) == (exact.norms > 0)).all()  # nothing is completed from the zeros of an unused layer

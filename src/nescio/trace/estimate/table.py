@@ -63,12 +63,15 @@ class TableBuilder:
         decay, tolerance = self.request.decay, self.request.tolerance
         if self.survey.silent:  # rare; their share of a sum is not known from other layers
             decay = 0.0
-        if inputs.size(self.x) == 1:  # the check would take longer than all of it
-            tolerance = 0.0
         part = 2 / self.settings.copies if self.pairs else 1.0
         closed = self.request.norm == 2 and self.settings.copies == 1 and self.request.precision is None
         head = self.survey.head if closed else 0
-        return plan_cut(self.survey.classes, self.survey.costs, self.request.classes, decay, tolerance, part, head)
+        cut = plan_cut(self.survey.classes, self.survey.costs, self.request.classes, decay, tolerance, part, head)
+        if cut is not None and not cut.drawn and inputs.size(self.x) == 1:
+            return None  # the check of one input would take longer than all of it
+        if cut is not None and cut.drawn and self.survey.silent:  # nothing can be completed from layers of zeros
+            return replace(cut, levels=cut.levels[-1:]) if cut.closed else None
+        return cut
 
     def build(self, x: Any, cut: Cut | None) -> dict[str, NormTable]:
         """The tables of some inputs, chunk by chunk, with less at a time whenever memory runs out."""

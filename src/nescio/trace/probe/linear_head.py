@@ -35,7 +35,8 @@ def head_layers(graph: Graph, logits: Tensor, table: Layers, fast: Container[str
             the backward pass are not among them, since what they keep can be read once.
 
     Returns:
-        How many of the last layers `head_norms` knows; 0 where the logits come from anything else.
+        How many of the last layers `head_norms` knows; 0 where the logits come from anything else, or no layer below
+        is used.
     """
     node: Any = logits.grad_fn
     slots = _SLOTS.get("" if node is None else node.name(), {})
@@ -46,7 +47,8 @@ def head_layers(graph: Graph, logits: Tensor, table: Layers, fast: Container[str
         if not all(name in fast and _only_there(graph, name, node, slots) for name in members):
             break
         count += 1
-    return count
+    below = table.part(0, len(table.names) - count).parameters
+    return count if any(name in graph.uses for name in below) else 0  # otherwise the pass does not keep W
 
 
 def head_norms(graph: Graph, logits: Tensor, table: Layers, p: Tensor) -> tuple[Tensor, Tensor]:
