@@ -82,6 +82,9 @@ OPTIONAL = [
     "transformers",
     "datasets",
     "ray",
+    "onnx",
+    "onnx2torch",
+    "onnxruntime",
 ]
 
 

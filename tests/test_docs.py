@@ -5,7 +5,8 @@ Blocks of a page run in order, in one namespace and one folder of their own. In 
     <!-- run -->              a shell block whose `nescio` commands are run, and not only parsed
     <!-- not run: why -->     a Python block that is only compiled
 
-A Python block with a title, ```python title="file.py", is that file.
+A page may say which packages it needs, `<!-- needs: skorch lightning -->`: it is skipped where one is missing, and what
+they warn of themselves is no failure. A Python block with a title, ```python title="file.py", is that file.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +143,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: str(p.relative_to(DOCS)))
 def test_blocks_of_a_page(path: Path, folder: Path, parser: Any, capsys: pytest.CaptureFixture[str]) -> None:
     page = path.read_text()
-    run(page, path.name, parser, {"__name__": "__main__"})
+    needed = [name for names in re.findall(r"^<!-- needs: (.+) -->$", page, re.MULTILINE) for name in names.split()]
+    for name in needed:
+        pytest.importorskip(name, reason=f"the page needs {name}")
+    with warnings.catch_warnings():
+        for name in needed:
+            warnings.filterwarnings("ignore", module=rf"{name}\b")
+        run(page, path.name, parser, {"__name__": "__main__"})
     assert "\t" not in page
 
 

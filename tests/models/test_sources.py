@@ -474,9 +474,7 @@ def test_a_model_of_texts_has_no_size(text_model):
 
 
 def test_a_word_that_names_nothing_lists_the_forms():
-    with pytest.raises(
-        InputError, match=r"package\.module:factory, torchvision:NAME, timm:NAME, hf:PATH-OR-ID or FILE"
-    ):
+    with pytest.raises(InputError, match=r"package\.module:factory, torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE"):
         open_model("resnet18")
 
 

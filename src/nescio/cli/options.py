@@ -11,7 +11,10 @@ from nescio._common.argument_checks import argument_type, integer
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-MODEL = "torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.pt2, PACKAGE.MODULE:FACTORY, or a folder that nescio wrote"
+MODEL = (
+    "torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.onnx, FILE.pt2, PACKAGE.MODULE:FACTORY, or a folder that nescio "
+    "wrote"
+)
 DATA = (
     "a folder of pictures, a .txt list of pictures, a .npz, .parquet or .csv file, or a Hugging Face data set on disk"
 )

@@ -2,12 +2,14 @@
 
 from nescio.models.classifier import Classifier
 from nescio.models.load import load
+from nescio.models.sources.onnx_models import from_onnx
 from nescio.models.structure import coupled_modules, named_modules, parameter_places, replaced, unwrap
 from nescio.models.weights import read_weights
 
 __all__ = [
     "Classifier",
     "coupled_modules",
+    "from_onnx",
     "load",
     "named_modules",
     "parameter_places",

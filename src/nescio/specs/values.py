@@ -16,8 +16,8 @@ class ModelSpec:
     """Say which model is meant, and how it is opened (`nescio.specs.open_source`).
 
     Args:
-        name: ``torchvision:NAME``, ``timm:NAME``, ``hf:PATH-OR-ID``, ``FILE.pt2``, ``package.module:factory``, or a
-            folder that nescio has written: a trained network, or a saved posterior.
+        name: ``torchvision:NAME``, ``timm:NAME``, ``hf:PATH-OR-ID``, ``FILE.onnx``, ``FILE.pt2``,
+            ``package.module:factory``, or a folder that nescio has written: a trained network, or a saved posterior.
         weights: A file of weights, or the name of published ones.
         base: The model under a saved posterior, where its folder names none, or a function.
         class_names: A file with the names of the classes.

@@ -13,6 +13,7 @@ spec                      what it is
 ``torchvision:NAME``      a model of torchvision, with the transform of its published weights
 ``timm:NAME``             a model of timm, with its data configuration
 ``hf:PATH-OR-ID``         a classifier of images or texts of transformers, with its image processor or tokenizer
+``FILE.onnx``             a model of ONNX, compared with onnxruntime first
 ``FILE.pt2``              an archive of torch.export
 ``package.module:name``   a function that makes a model, a Classifier or a module; its ``.transform``, where it has one
 

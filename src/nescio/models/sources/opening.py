@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from nescio.models.classifier import Classifier
-from nescio.models.sources import exported, factory, huggingface, timm_models, torchvision_models
+from nescio.models.sources import exported, factory, huggingface, onnx_models, timm_models, torchvision_models
 from nescio.models.sources.base import Channels, Found, Size, Source
 from nescio.models.sources.heads import Weights
 from nescio.models.sources.pictures import Pictures
@@ -19,7 +19,8 @@ KINDS: dict[str, Callable[[str, Weights | None, bool], Found]] = {
     "timm": timm_models.find,
     "hf": huggingface.find,
 }
-FORMS = "package.module:factory, torchvision:NAME, timm:NAME, hf:PATH-OR-ID or FILE.pt2"
+FILES: dict[str, Callable[[str, Weights | None, bool], Found]] = {".pt2": exported.find, ".onnx": onnx_models.find}
+FORMS = "package.module:factory, torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.onnx or FILE.pt2"
 
 
 def open_model(
@@ -42,8 +43,8 @@ def open_model(
     kind, colon, name = spec.partition(":")
     if colon and kind in KINDS:
         opened = KINDS[kind](name, weights, trust_pickle)
-    elif Path(spec).suffix == ".pt2":
-        opened = exported.find(spec, weights, trust_pickle)
+    elif Path(spec).suffix in FILES:
+        opened = FILES[Path(spec).suffix](spec, weights, trust_pickle)
     elif not colon:
         raise InputError(f"expected {FORMS}, got {spec!r}, which is no such thing and no saved study; check its name")
     else:
