@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 _OWN = frozenset({*nn.Module().__dict__, "_is_full_backward_hook", "_flat_weights", "_flat_weight_refs"})
@@ -24,7 +25,10 @@ _GONE: Any = object()
 _DEPTH = 3
 """How deep dicts and lists are looked into."""
 
-Kept = tuple[Any, list[tuple[Any, Any]]]
+_PLAIN = frozenset({bool, int, float, str, type(None), torch.Size, torch.dtype, torch.device})
+"""Types that hold nothing."""
+
+Kept = tuple[Any, Sequence[tuple[Any, Any]]]
 """A value, and the dicts and lists in it, each with a copy."""
 
 
@@ -41,18 +45,30 @@ class Loose:
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         self._held = [module.__dict__ for module in modules]
-        self._before = [{name: _kept(v) for name, v in held.items() if name not in _OWN} for held in self._held]
+        self._before: list[dict[str, Kept]] = []
+        found: list[tuple[int, str, list[Tensor]]] = []
+        for at, held in enumerate(self._held):
+            kept: dict[str, Kept] = {}
+            for name, value in held.items():
+                if name in _OWN:
+                    continue
+                if _empty(value):
+                    kept[name] = value, ()
+                    continue
+                kept[name] = value, [(container, container.copy()) for container in _containers(value)]
+                if tensors := list(_tensors(value)):
+                    found.append((at, name, tensors))
+            self._before.append(kept)
         self._base = self._before
         self._paused = False
-        own = {id(t) for m in modules for t in (*m._parameters.values(), *m._buffers.values())}
+        own = {id(t) for m in modules for t in (*m._parameters.values(), *m._buffers.values())} if found else ()
         places: dict[tuple[type, str], list[int]] = {}
         self.tensors: list[Tensor] = []
-        for at, (module, kept) in enumerate(zip(modules, self._before, strict=True)):
-            for name, (value, _) in kept.items():
-                if loose := [t for t in _tensors(value) if id(t) not in own]:
-                    self.tensors += loose
-                    if any(t.is_floating_point() for t in loose):
-                        places.setdefault((type(module), name), []).append(at)
+        for at, name, tensors in found:
+            if loose := [t for t in tensors if id(t) not in own]:
+                self.tensors += loose
+                if any(t.is_floating_point() for t in loose):
+                    places.setdefault((type(modules[at]), name), []).append(at)
         self.places = [Place(name, tuple(at)) for (_, name), at in places.items()]
         """Where there are floating-point tensors."""
 
@@ -126,8 +142,10 @@ def forgetting(modules: Sequence[nn.Module]) -> Iterator[None]:
         loose.restore(start=True)
 
 
-def _kept(value: Any) -> Kept:
-    return value, [(held, held.copy()) for held in _containers(value)] if isinstance(value, dict | list | tuple) else []
+def _empty(value: Any) -> bool:
+    """Whether there can be no tensor, dict or list in a value: so it is with most, and a large model has thousands."""
+    kind = type(value)
+    return kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value)))
 
 
 def _containers(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
@@ -161,6 +179,8 @@ def _touched(held: dict[str, Any], kept: dict[str, Kept]) -> bool:
     """Whether a tensor is among what changed."""
     for name, (value, inside) in kept.items():
         now = held.get(name, _GONE)
+        if now is value and not inside:
+            continue
         changed = [copy for container, copy in inside if not _same(container, copy)]
         if (now is not value or changed) and (_holds(now) or _holds(value) or _holds(changed)):
             return True

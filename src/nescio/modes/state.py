@@ -19,6 +19,7 @@ _HOOKS = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
+_NONE: dict[int, Any] = {}
 
 
 def modules_of(model: object) -> list[nn.Module]:
@@ -39,7 +40,7 @@ class ModuleState:
         self.training = module.training
         self.held = dict(held)
         self.hooks = [
-            (hooks, hooks.copy() if hooks else {}) for name in _HOOKS if (hooks := held.get(name)) is not None
+            (hooks, hooks.copy() if hooks else _NONE) for name in _HOOKS if (hooks := held.get(name)) is not None
         ]
         self.parameters = [
             (name, p, p.requires_grad, p.grad if p.is_leaf else None, None if is_lazy(p) else p.data)
