@@ -153,6 +153,28 @@ def test_an_overflow_in_a_layer_is_named(on_gpu, monkeypatch):
         guard.check(99 + vectors(5, seed=1))
 
 
+class Masking(nn.Module):
+    """Leaves a class out for inputs that lie far out."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = mlp()
+
+    def forward(self, x):
+        z = self.net(x)
+        return z.masked_fill(
+            (x.mean(1, keepdim=True) > 50) & (torch.arange(3) == z.argmin(1, keepdim=True)), -torch.inf
+        )
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_logits_that_are_not_finite_are_told_of_also_where_the_score_is(on_gpu, monkeypatch):
+    guard = Guard(Masking()).fit(vectors(60))
+    monkeypatch.setattr(Guard, "_works_on_gpu", lambda self: on_gpu)
+    with pytest.raises(ModelError, match="expected finite logits"):
+        guard.check(99 + vectors(5, seed=1))
+
+
 def counted(model):
     calls = []
     model.register_forward_hook(lambda *_: calls.append(1))

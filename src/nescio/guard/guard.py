@@ -303,8 +303,9 @@ class Guard:
     def _verdict(self, x: Inputs, requests: Sequence[Request], chunk: int | None) -> Verdict:
         """The verdict on a batch."""
         if self._works_on_gpu():
-            verdict = self.judge(quantities.compute(self.classifier, x, requests, chunk, on_device=True))
-            if bool(verdict.score.isfinite().all()):
+            answers = quantities.compute(self.classifier, x, requests, chunk, on_device=True)
+            verdict = self.judge(answers)
+            if bool(verdict.score.isfinite().all()) and bool(answers[Logits()].isfinite().all()):
                 return verdict
         return self.judge(quantities.compute(self.classifier, x, requests, chunk))  # says which layer is not finite
 
@@ -341,5 +342,6 @@ def versions(classifier: Classifier) -> tuple[Any, ...]:
     """Return something that changes when weights are replaced or written to."""
     if classifier.module is None:
         return ()
-    tensors = [*classifier.module.parameters(), *classifier.module.buffers()]
-    return tuple((tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors)
+    held = [values for m in classifier.module.modules() for values in (m._parameters, m._buffers) if values]
+    tensors = [tensor for values in held for tensor in values.values() if tensor is not None]
+    return tuple([(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors])

@@ -146,7 +146,7 @@ def joined(parts: Sequence[Verdict]) -> Verdict:
         >>> len(joined([guard.check(torch.randn(2, 4)), guard.check(torch.randn(3, 4))]))
         5
     """
-    return _mapped(parts, torch.cat)
+    return parts[0] if len(parts) == 1 else _mapped(parts, torch.cat)
 
 
 def _mapped(parts: Sequence[Verdict], function: Callable[[list[Tensor]], Tensor]) -> Verdict:

@@ -77,13 +77,14 @@ def depths(classifier: Classifier, x: Inputs, most: int = MOST) -> tuple[Depth, 
 
 
 @contextmanager
-def summaries(classifier: Classifier, places: Sequence[Depth], x: Inputs) -> Iterator[dict[Depth, Tensor]]:
+def summaries(
+    classifier: Classifier, places: Sequence[Depth], x: Inputs, modules: Mapping[str, nn.Module]
+) -> Iterator[dict[Depth, Tensor]]:
     """Gives a dictionary that a forward pass over x within the block fills with the statistics of each depth.
 
-    A depth without a name is the input itself.
+    A depth without a name is the input itself. ``modules``: those of the model by their names.
     """
     by_depth: dict[Depth, Tensor] = {}
-    modules = {} if classifier.module is None else dict(named_modules(classifier.module))
     mask = x.get("attention_mask") if isinstance(x, Mapping) else None
 
     def note(depth: Depth) -> Callable[..., None]:

@@ -6,7 +6,7 @@ They are listened to in a forward pass by temporary hooks and copied at once, si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +40,24 @@ class Heard:
     value: Tensor
 
 
-def listen(classifier: Classifier, x: Inputs, layers: Iterable[str | None]) -> tuple[Tensor, dict[str | None, Heard]]:
+def listen(
+    classifier: Classifier,
+    x: Inputs,
+    layers: Iterable[str | None],
+    modules: Mapping[str, nn.Module] | None = None,
+    look: bool = True,
+) -> tuple[Tensor, dict[str | None, Heard]]:
     """The logits of a prepared batch, and in the same pass for each layer what the last call of it gave.
 
-    None stands for the input of the last `nn.Linear` that the model calls.
+    Args:
+        classifier: the model.
+        x: the batch.
+        layers: names of modules; None stands for the input of the last `nn.Linear` that the model calls.
+        modules: those of the model by their names, where they are at hand.
+        look: as in `Classifier.logits`.
     """
-    modules = {} if classifier.module is None else dict(named_modules(classifier.module))
+    if modules is None:
+        modules = {} if classifier.module is None else dict(named_modules(classifier.module))
     heard: dict[str | None, Heard] = {}
 
     def note(key: str | None, name: str, module: nn.Module, value: Any) -> None:
@@ -69,7 +81,7 @@ def listen(classifier: Classifier, x: Inputs, layers: Iterable[str | None]) -> t
             elif key in modules:
                 handles.append(modules[key].register_forward_hook(_gave(key, note)))
         with eager():  # compiled code would pass the hooks by
-            logits = classifier.logits(x)
+            logits = classifier.logits(x, look)
     finally:
         for handle in handles:
             handle.remove()
@@ -115,7 +127,7 @@ def _gave(name: str, note: Callable[..., None]) -> Callable[..., None]:
     return hook
 
 
-def _silent(key: str | None, modules: dict[str, nn.Module]) -> ModelError:
+def _silent(key: str | None, modules: Mapping[str, nn.Module]) -> ModelError:
     known = ", ".join(name for name in list(modules)[-8:] if name) or "none"
     if key is None:
         return ModelError(

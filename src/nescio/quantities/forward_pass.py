@@ -22,6 +22,7 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.activations import summaries
 from nescio.models.features import Heard, listen, pooled
+from nescio.models.structure import named_modules
 from nescio.modes import predicting
 from nescio.quantities.base import Budget, Request
 from nescio.types import Depth, ModelError
@@ -127,11 +128,17 @@ class ForwardRequest(Request):
         depths = [place for place in places if isinstance(place, Depth)]
         layers = [place for place in places if not isinstance(place, Depth)]
 
+        look = not budget.on_device or classifier.output != "logits"
+        modules = {} if classifier.module is None else dict(named_modules(classifier.module))
+
         def step(start: int, stop: int) -> list[Any]:
             part = inputs.take(x, slice(start, stop))
             with ExitStack() as stack:
-                statistics = stack.enter_context(summaries(classifier, depths, part)) if depths else {}
-                logits, heard = listen(classifier, part, layers) if layers else (classifier.logits(part), {})
+                statistics = stack.enter_context(summaries(classifier, depths, part, modules)) if depths else {}
+                if layers:
+                    logits, heard = listen(classifier, part, layers, modules, look)
+                else:  # a compiled model stays compiled
+                    logits, heard = classifier.logits(part, look), {}
             forward = ForwardPass(logits, heard, statistics, budget.on_device)
             return [request.read(forward) for request in requests]
 
