@@ -49,6 +49,8 @@ ARROW["demo"] = {*ARROW["findings"], "findings", "zoo"}
 ARROW["limits"] = set(ARROW) - {"specs", "batch", "findings", "demo"}
 ARROW["serve"] = set(ARROW) - {"batch", "findings", "demo"}
 ARROW["app"] = set(ARROW) - {"batch", "findings", "demo"}
+ARROW["doors"] = set(ARROW) - {"serve", "app"}  # to other libraries
+ARROW["sklearn"] = ARROW["lightning"] = {"doors"}  # the names of two doors, loaded on demand
 ARROW["cli"] = set(ARROW)
 ARROW["__main__"] = {"cli"}
 ARROW["__init__"] = set(ARROW) - {"__main__"}  # the public names, loaded on demand
@@ -85,6 +87,10 @@ OPTIONAL = [
     "onnx",
     "onnx2torch",
     "onnxruntime",
+    "skorch",
+    "lightning",
+    "pytorch_lightning",
+    "pytorch_ood",
 ]
 
 

@@ -20,7 +20,7 @@ PACKAGE = ROOT / "src" / "nescio"
 FIGURE = ROOT / "docs" / "figures" / "architecture.svg"
 FLOOR = ("types", "_common", "inputs", "modes", "progress", "plugins")
 """The rooms that all others stand on."""
-ENTRANCES = ("__init__", "__main__")
+ENTRANCES = ("__init__", "__main__", "sklearn", "lightning")
 """Files that hand on what others define."""
 ABOUT: Mapping[str, str] = {
     "types": "errors, results",
@@ -50,6 +50,7 @@ ABOUT: Mapping[str, str] = {
     "findings": "what a report says",
     "batch": "large data, in parts",
     "demo": "the demonstration",
+    "doors": "to other libraries",
     "serve": "HTTP service",
     "app": "web page",
     "cli": "the command line",

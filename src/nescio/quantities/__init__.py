@@ -21,6 +21,7 @@ from nescio.modes import preserved
 from nescio.quantities.activations import Activations
 from nescio.quantities.attacked_logits import AttackedLogits
 from nescio.quantities.base import Budget, Fit, Request
+from nescio.quantities.detector_scores import DetectorScores
 from nescio.quantities.dropout_logits import DropoutLogits
 from nescio.quantities.features import Features
 from nescio.quantities.forward_pass import ForwardPass, ForwardRequest
@@ -55,6 +56,7 @@ __all__ = [
     "ShiftedLogits",
     "Predictions",
     "LaplacePredictions",
+    "DetectorScores",
 ]
 
 

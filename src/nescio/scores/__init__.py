@@ -20,6 +20,7 @@ from nescio.scores.odin import ODIN
 from nescio.scores.perturbations import MCAA, InsertedDropout, PerturbTheta, PerturbX
 from nescio.scores.posterior import Laplace, MutualInformation
 from nescio.scores.probabilities import GEN, Energy, Entropy, ExGradV, MaxProbability
+from nescio.scores.pytorch_ood import from_pytorch_ood
 from nescio.scores.react import ReAct
 from nescio.scores.registry import MethodInfo, MethodTable, discover, get, methods, names, register
 from nescio.scores.relative_mahalanobis import RelativeMahalanobis
@@ -37,6 +38,7 @@ __all__ = [
     "get",
     "default_method",
     "register",
+    "from_pytorch_ood",
     "Method",
     "Score",
     "FittedScore",
