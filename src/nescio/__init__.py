@@ -23,8 +23,10 @@ if TYPE_CHECKING:
         batch,
         data,
         decide,
+        doors,
         evaluate,
         guard,
+        lightning,
         limits,
         mitigate,
         models,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         report,
         scores,
         serve,
+        sklearn,
         specs,
         trace,
         training,
@@ -84,6 +87,9 @@ __all__ = [
     "report",
     "serve",
     "app",
+    "doors",
+    "sklearn",
+    "lightning",
     "__version__",
 ]
 
