@@ -48,7 +48,7 @@ COMPLETE = (
 @pytest.mark.parametrize("module", MODULES)
 def test_the_examples_of_a_module_give_what_they_show(module: str) -> None:
     if module.startswith("nescio.doors."):
-        pytest.importorskip(module, reason="needs the library that the door leads to")
+        pytest.importorskip(module, reason="needs the library that the door leads to", exc_type=ImportError)
     result = doctest.testmod(
         import_module(module),
         extraglobs={"nescio": nescio, "np": np, "torch": torch},

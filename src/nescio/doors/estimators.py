@@ -162,7 +162,7 @@ class GuardedClassifier(ClassifierMixin, NetworkEstimator):
         labels[np.asarray(self.foreign(X, alpha))] = abstention
         return labelled_like(X, labels, "prediction")
 
-    @available_if(_has_guard)
+    @available_if(_has_guard)  # type: ignore[untyped-decorator]
     def score_samples(self, X: Any) -> Array:
         """Return the score of the guard, negated, ``[N]``: as in scikit-learn, **higher means more normal**."""
         return -self.check(X).score.numpy()

@@ -68,7 +68,7 @@ def measure(
 
     Examples:
         >>> _ = torch.manual_seed(0)
-        >>> x, model = torch.randn(400, 4), torch.nn.Linear(4, 3)
+        >>> x, model = torch.randn(800, 4), torch.nn.Linear(4, 3)
         >>> numbers = measure(model, (x, model(x).argmax(1)), foreign=9 + torch.randn(50, 4))
         >>> numbers["accuracy"], numbers["auroc"], numbers["caught"]
         (1.0, 1.0, 1.0)

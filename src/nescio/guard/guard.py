@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -54,7 +54,7 @@ class Guard:
         tensor([False,  True])
     """
 
-    name = "guard"
+    name: ClassVar[str] = "guard"
 
     def __init__(
         self,

@@ -127,8 +127,8 @@ class Verdict:
     def _count(self, name: str, i: int) -> str:
         return f" (further out than {int(self.beyond[name][i])} of {self.ranks})"
 
-    def __getitem__(self, index: slice) -> Verdict:
-        """Return the verdict on some of the inputs."""
+    def __getitem__(self, index: slice | Tensor) -> Verdict:
+        """Return the verdict on some of the inputs: a slice, or booleans or positions in a tensor."""
         return _mapped([self], lambda parts: parts[0][index])
 
 
