@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         zoo,
     )
     from nescio.attribution import Attribution, explain
+    from nescio.doors.transformers_pipeline import pipeline
     from nescio.guard import Guard, Verdict
     from nescio.models import Classifier
     from nescio.scores import methods
@@ -60,6 +61,7 @@ __all__ = [
     "methods",
     "decompose",
     "explain",
+    "pipeline",
     "Classifier",
     "ClassGradients",
     "Decomposition",
@@ -102,6 +104,7 @@ _HOME = {
     "decompose": "nescio.scores.decomposition",
     "explain": "nescio.attribution",
     "Attribution": "nescio.attribution",
+    "pipeline": "nescio.doors.transformers_pipeline",
     "Classifier": "nescio.models",
     "ClassGradients": "nescio.types",
     "Decomposition": "nescio.types",

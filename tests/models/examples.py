@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "good", "bad", "film", "very", "it", "is"]
 
 
 def mlp() -> nn.Sequential:
@@ -59,3 +62,46 @@ def save(model: nn.Module, file: Path, kind: str) -> Path:
 def never(*_):
     """A compiler that must not be called."""
     raise AssertionError("the model was compiled")
+
+
+def tokenizer():
+    """One of transformers, for a few words, made on the spot."""
+    tokenizers = pytest.importorskip("tokenizers")
+    transformers = pytest.importorskip("transformers")
+    words = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    words.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]"
+    )
+
+
+def saved_text_model(folder: Path, **more) -> Path:
+    """A text classifier of transformers, saved to a folder with its tokenizer."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=12, id2label={0: "no", 1: "yes", 2: "perhaps"}, **more,
+        label2id={"no": 0, "yes": 1, "perhaps": 2},
+    )  # fmt: skip
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def saved_vit(folder: Path) -> Path:
+    """A classifier of images of transformers, saved to a folder with its image processor."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=16, patch_size=8,
+        num_labels=4,
+    )  # fmt: skip
+    transformers.ViTForImageClassification(config).save_pretrained(folder)
+    transformers.ViTImageProcessor(size={"height": 16, "width": 16}, image_mean=[0.4] * 3).save_pretrained(folder)
+    return folder

@@ -12,10 +12,9 @@ import nescio
 from nescio.models import Classifier
 from nescio.models.sources import Normalise, Pictures, Texts, Transformed, open_model
 from nescio.types import InputError, MissingExtra, ModelError
+from tests.models.examples import saved_text_model, saved_vit, tokenizer
 
 image = pytest.importorskip("PIL.Image")
-
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "good", "bad", "film", "very", "it", "is"]
 
 
 def picture(width=70, height=50, mode="RGB", seed=0):
@@ -24,49 +23,14 @@ def picture(width=70, height=50, mode="RGB", seed=0):
     return image.fromarray(generator.integers(0, 256, shape, dtype=np.uint8))
 
 
-def tokenizer():
-    tokenizers = pytest.importorskip("tokenizers")
-    transformers = pytest.importorskip("transformers")
-    words = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]")
-    )
-    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    words.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]"
-    )
-
-
 @pytest.fixture(scope="module")
 def text_model(tmp_path_factory):
-    """A text classifier of transformers, saved to a folder with its tokenizer."""
-    transformers = pytest.importorskip("transformers")
-    folder = tmp_path_factory.mktemp("bert")
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=12, num_labels=3, id2label={0: "no", 1: "yes", 2: "perhaps"},
-        label2id={"no": 0, "yes": 1, "perhaps": 2},
-    )  # fmt: skip
-    transformers.BertForSequenceClassification(config).save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    return folder
+    return saved_text_model(tmp_path_factory.mktemp("bert"))
 
 
 @pytest.fixture(scope="module")
 def vit(tmp_path_factory):
-    transformers = pytest.importorskip("transformers")
-    folder = tmp_path_factory.mktemp("vit")
-    torch.manual_seed(0)
-    config = transformers.ViTConfig(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=16, patch_size=8,
-        num_labels=4,
-    )  # fmt: skip
-    transformers.ViTForImageClassification(config).save_pretrained(folder)
-    transformers.ViTImageProcessor(size={"height": 16, "width": 16}, image_mean=[0.4] * 3).save_pretrained(folder)
-    return folder
+    return saved_vit(tmp_path_factory.mktemp("vit"))
 
 
 class Small(nn.Module):

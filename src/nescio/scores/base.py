@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import UnionType
 from typing import Any, ClassVar, Protocol, Self, TypeGuard, runtime_checkable
 
@@ -188,3 +188,14 @@ class FittedScore(Score):
 def must_be_fitted(method: Method) -> TypeGuard[FittedScore]:
     """Whether the method has to be fitted before it can be called."""
     return isinstance(method, FittedScore) and not method.is_fitted
+
+
+def settled(method: Any, noise: bool) -> Any:
+    """The method without a tolerance, which is kept by looking at a batch, and without noise where there can be none.
+
+    So the score of an input is the same in any batch.
+    """
+    own = {f.name for f in fields(method)}
+    changes = {"tolerance": 0.0} | ({} if noise else {"samples": 0})
+    changed = {name: value for name, value in changes.items() if {name, "tolerance"} <= own}
+    return replace(method, **changed) if changed else method

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -34,8 +34,10 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.posteriors import Deterministic
-from nescio.quantities import Logits, Predictions, Request
+from nescio.quantities import Logits, Predictions
+from nescio.quantities.beside import Beside
 from nescio.scores import Method
+from nescio.scores.base import settled
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score
 from nescio.serve.networks import guarded, networks
@@ -118,14 +120,15 @@ class Engine:
         self.predicts: Any = Deterministic(under[0]) if self.posterior is None else self.posterior
         device = under[0].device if under else None
         self.rows = rows or (ROWS if device is None or device.type == "cpu" else 32)
-        chosen = [self._settled(scores.get(method)) for method in (methods or [scores.default_method().name])]
+        noise = self.kind != "texts"
+        chosen = [settled(scores.get(method), noise) for method in (methods or [scores.default_method().name])]
         self.methods: dict[str, Method] = {method.name: method for method in chosen}
         self.decider: str | None = None
         """The method whose score the policy judges."""
         if isinstance(policy, Policy):
             self.decider = policy.about.get("score", next(iter(self.methods)))
             if self.decider not in self.methods:
-                self.methods[self.decider] = self._settled(scores.get(self.decider))
+                self.methods[self.decider] = settled(scores.get(self.decider), noise)
         for name in self.methods:
             self._whose(name)
 
@@ -225,7 +228,7 @@ class Engine:
         if guard is not None:
             guard.refuse_another_form(batch)
         asked: list[Any] = [self.methods[name] for name in methods if self._whose(name) is self.network]
-        beside = _Beside(() if guard is None else guard.requests)
+        beside = Beside(() if guard is None else guard.requests)
         try:
             if self.posterior is None or guard is not None:
                 asked.append(beside)
@@ -258,13 +261,6 @@ class Engine:
         scored = {name: values[name] for name in methods}
         return Assessed(p.mean(0)[0], total, aleatoric, epistemic, samples, scored, verdict)
 
-    def _settled(self, method: Any) -> Any:
-        """The method without a tolerance, which is kept by looking at a batch, and for texts without noise."""
-        own = {f.name for f in fields(method)}
-        changes = {"tolerance": 0.0} | ({"samples": 0} if self.kind == "texts" else {})
-        changed = {name: value for name, value in changes.items() if {name, "tolerance"} <= own}
-        return replace(method, **changed) if changed else method
-
     def _whose(self, name: str) -> Any:
         """What a method scores: the distribution, or the network."""
         method: Any = self.methods[name]
@@ -278,25 +274,6 @@ class Engine:
         if getattr(method, "needs_training_data", False) and not method.is_fitted:
             raise InputError(f"expected '{name}' to be fitted to training data first, got it without")
         return self.network
-
-
-class _Beside:
-    """In the list of methods, it keeps what the pass finds besides their scores: logits, and what a guard looks at."""
-
-    name = "beside"
-
-    def __init__(self, requests: Sequence[Request]) -> None:
-        self.needs = tuple(dict.fromkeys((Logits(), *requests)))
-        self.parts: list[dict[Request, Any]] = []
-
-    def __call__(self, *values: Any) -> Tensor:
-        self.parts.append(dict(zip(self.needs, values, strict=True)))
-        return torch.zeros(len(values[0]), dtype=torch.float64)
-
-    @property
-    def logits(self) -> Tensor:
-        """Those of the whole pass."""
-        return torch.cat([part[Logits()] for part in self.parts])
 
 
 class _Given:

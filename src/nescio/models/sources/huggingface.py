@@ -45,7 +45,15 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
         model = auto.from_config(config)
         fill(model, read_weights(weights, trust_pickle=trust_pickle), str(weights))
     model.float().eval()
-    preprocess = _images(name, local, transformers) if images else _texts(name, local, transformers, model)
+    if images:
+        preprocess = pictures_of(_read(name, local, "its image processor", transformers.AutoImageProcessor))
+    else:
+        tokenizer = _read(name, local, "its tokenizer", transformers.AutoTokenizer)
+        if tokenizer.pad_token_id is None:  # as language models have none: its place in a batch is masked out anyway
+            tokenizer.pad_token = tokenizer.eos_token
+        if getattr(model.config, "pad_token_id", None) is None:
+            model.config.pad_token_id = tokenizer.pad_token_id
+        preprocess = texts_of(tokenizer, model.config, f"hf:{name}")
     labels = [str(label) for _, label in sorted(config.id2label.items())]
     known = None if all(label == f"LABEL_{i}" for i, label in enumerate(labels)) else tuple(labels)
     about = f"hf:{name}, {type(model).__name__}, {size(model)}" + ("" if weights is None else f", weights of {weights}")
@@ -107,8 +115,8 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _images(name: str, local: bool, transformers: Any) -> Preprocess:
-    processor = _read(name, local, "its image processor", transformers.AutoImageProcessor)
+def pictures_of(processor: Any) -> Preprocess:
+    """What an image processor does, its normalisation as the model's first step."""
     mean, std = getattr(processor, "image_mean", None), getattr(processor, "image_std", None)
     lifted = bool(getattr(processor, "do_normalize", False) and mean and std)
 
@@ -142,20 +150,15 @@ def _words(processor: Any) -> str:
     return ", ".join([*words, f"by {type(processor).__name__}"])
 
 
-def _texts(name: str, local: bool, transformers: Any, model: Any) -> Preprocess:
-    tokenizer = _read(name, local, "its tokenizer", transformers.AutoTokenizer)
-    config = model.config
-    if tokenizer.pad_token_id is None:  # as language models have none: its place in a batch is masked out anyway
-        tokenizer.pad_token = tokenizer.eos_token
-    if getattr(config, "pad_token_id", None) is None:
-        config.pad_token_id = tokenizer.pad_token_id
+def texts_of(tokenizer: Any, config: Any, name: str) -> Preprocess:
+    """What a tokenizer does, with the limits of the model that it is for."""
     most = getattr(config, "max_position_embeddings", None)
     if most is not None and "roberta" in config.model_type:
         most -= (config.pad_token_id or 0) + 1  # its positions begin after that of the padding
     limits = [limit for limit in (most, tokenizer.model_max_length) if limit is not None and 0 < limit < 1_000_000]
     if len(tokenizer) > config.vocab_size:
         raise ModelError(
-            f"expected a tokenizer of at most {config.vocab_size} words in hf:{name}, as the model knows, got "
+            f"expected a tokenizer of at most {config.vocab_size} words in {name}, as the model knows, got "
             f"{len(tokenizer)}; save the tokenizer that belongs to the model"
         )
     return Texts(tokenizer, min(limits) if limits else None)

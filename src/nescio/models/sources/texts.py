@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +28,10 @@ class Texts(Preprocess):
         )  # the first call settles the tokenizer's state, so that later ones change nothing and may run together
 
     def __call__(self, row: Any) -> Inputs:
-        if not isinstance(row, str):
-            raise InputError(f"expected a text, got {describe(row)}")
-        encoded = self.tokenizer(row, truncation=self.length is not None, max_length=self.length)
+        pair = row if isinstance(row, Mapping) else {"text": row}
+        if not set(pair) <= {"text", "text_pair"} or not all(isinstance(text, str) for text in pair.values()):
+            raise InputError(f"expected a text, or a mapping of text and text_pair, got {describe(row)}")
+        encoded = self.tokenizer(**pair, truncation=self.length is not None, max_length=self.length)
         return {name: torch.tensor(value) for name, value in encoded.items()}
 
     def collate(self, rows: Sequence[Any]) -> Inputs:
