@@ -98,6 +98,19 @@ class _Watched:
             foretell(passed / self.done * left, left, self.description, self.unit)
 
 
+def growing(total: int, most: int) -> Iterator[range]:
+    """Give ranges of steps that grow from one to `most`: the first ones soon tell how long the rest will take.
+
+    Examples:
+        >>> list(growing(9, 4))
+        [range(0, 1), range(1, 3), range(3, 7), range(7, 9)]
+    """
+    start, size = 0, 1
+    while start < total:
+        yield range(start, min(start + size, total))
+        start, size = start + size, min(2 * size, most)
+
+
 class _Silent:
     def update(self, n: int, /) -> None:
         pass

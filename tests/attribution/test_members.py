@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nescio import Classifier, posteriors
 from nescio.attribution import explain
-from nescio.attribution.members import members
+from nescio.attribution.members import fans, members
 from nescio.attribution.problem import Problem
 from nescio.attribution.source import Source
 from nescio.types import InputError
@@ -139,6 +139,43 @@ def test_masks_that_do_not_fit_for_some_numbers_of_inputs_go_one_by_one() -> Non
     posterior = posteriors.MCDropout(Odd().double().eval(), samples=2)
     for found in (explain(posterior, X[:2]), explain(posterior, X, chunk=2)):
         torch.testing.assert_close(found.maps, explain(posterior, X[: len(found.maps)], chunk=1).maps, rtol=0, atol=0)
+
+
+FANNED = ("inserted_dropout", "laplace_full", "laplace_kron", "laplace_diag", "laplace_parametrised")
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_samples_that_share_all_but_the_last_layer_share_their_passes(name: str, monkeypatch: Any) -> None:
+    posterior = DISTRIBUTIONS[name]()
+    every = members(posterior, X)
+    assert [one.draws for one in fans(every)] == ([3] if name in FANNED else [1] * len(every))
+    together = Problem(fans(every), Source.of(X, "auto"), "total", X)
+    torch.testing.assert_close(together.logits, posterior.logits(X), rtol=1e-9, atol=1e-9)
+    monkeypatch.setitem(fans.__globals__, "DRAWS", 2)  # one of two, and one alone
+    found, apart = explain(posterior, X), explain(posterior, X, parts=True)
+    torch.testing.assert_close(found.maps, apart.maps, rtol=1e-9, atol=1e-14)
+    assert apart.parts is not None and len(apart.parts) == 3
+
+
+def test_scaled_samples_share_their_passes_too() -> None:
+    labelled = torch.randn(9, 3, generator=torch.Generator().manual_seed(0)), torch.arange(9) % 3
+    base = posteriors.InsertedDropout(network(), samples=3)
+    posterior = posteriors.Temperature(base, "platt").fit_logits(*labelled)
+    assert [one.draws for one in fans(members(posterior, X))] == [3]
+    torch.testing.assert_close(
+        explain(posterior, X).maps, explain(posterior, X, parts=True).maps, rtol=1e-9, atol=1e-14
+    )
+
+
+def test_a_network_that_counts_its_outputs_gets_a_pass_for_each_sample() -> None:
+    class Counting(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).view(-1, 3)
+
+    torch.manual_seed(0)
+    counting = posteriors.InsertedDropout(Counting().double().eval(), samples=3)
+    plain = posteriors.InsertedDropout(network(), samples=3)
+    torch.testing.assert_close(explain(counting, X).maps, explain(plain, X).maps, rtol=1e-9, atol=1e-14)
 
 
 def test_a_laplace_leaves_its_layer_as_it_was() -> None:

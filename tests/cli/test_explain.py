@@ -108,16 +108,49 @@ def rows(out="maps"):
         return list(csv.DictReader(file))
 
 
-def test_many_classes_are_taken_together(folder, capsys):
+def test_of_many_classes_logits_are_drawn_and_the_error_is_told(folder, capsys):
     np.savez("x.npz", x=np.random.default_rng(0).random((2, 4), np.float32))
     assert explain(model="many", data="x.npz") == 0
-    assert "The 21 least likely classes were taken together as one; --set classes=exact" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    errors = [float(row[f"error_{kind}"]) for row in rows() for kind in KINDS]
+    assert all(0 < error < 0.5 for error in errors)
+    share = f"{100 * np.mean(errors):.2g} %"
+    assert f"Each map is made of 16 logits that were drawn: about {share} of it lies elsewhere than with all;" in out
     assert all(abs(float(row["residual_total"])) < 1e-5 * float(row["total"]) for row in rows())
     assert explain("--set", "classes=exact", model="many", data="x.npz") == 0
-    assert "least likely" not in capsys.readouterr().out
+    assert "drawn" not in capsys.readouterr().out and "error_total" not in rows()[0]
     assert "expected classes= to be 'auto'" in refusal(
         capsys, lambda: explain("--set", "classes=few", model="many", data="x.npz")
     )
+
+
+@pytest.mark.parametrize("kind", ["total", "aleatoric"])
+def test_of_many_inputs_the_most_doubtful_are_drawn(folder, capsys, monkeypatch, kind):
+    monkeypatch.setattr(plots, "feature_bars", lambda *arguments, **settings: Figure())
+    x = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    np.savez("x.npz", x=x)
+    doubt = nescio.decompose(posteriors.InsertedDropout(made("table"), samples=10).predict(torch.from_numpy(x)))
+    order = getattr(doubt, kind).argsort(descending=True).tolist()
+    chosen = ["--of", kind] if kind != "total" else []
+    assert explain(*chosen, "--top", "4", "--batch-size", "8", model="table", data="x.npz") == 0
+    assert [row["name"] for row in rows()] == [f"x.npz[{at}]" for at in order[:4]]
+    assert len(os.listdir("maps")) == 9
+    out = capsys.readouterr().out
+    assert "Explained 4 of 30 inputs" in out
+    assert f"the most doubtful by their {kind} uncertainty, the first in maps.csv the most of all." in out
+    assert "--top 8 draws more of them, --top all draws every input." in out
+
+
+def test_twenty_are_drawn_unless_all_are_asked_for(folder, capsys, monkeypatch):
+    monkeypatch.setattr(plots, "feature_bars", lambda *arguments, **settings: Figure())
+    np.savez("x.npz", x=np.random.default_rng(0).normal(size=(22, 4)).astype(np.float32))
+    assert explain(model="table", data="x.npz") == 0
+    assert len(rows()) == 20 and "--top 40 draws more" in capsys.readouterr().out
+    assert explain("--top", "all", model="table", data="x.npz", out="every") == 0
+    assert [row["name"] for row in rows("every")] == [f"x.npz[{at}]" for at in range(22)]  # in their order
+    assert "--top" not in capsys.readouterr().out
+    error = refusal(capsys, lambda: explain("--top", "0", model="table", data="x.npz"))
+    assert "of at least 1, got 0; give a number, or all" in error
 
 
 def test_a_folder_of_pictures(folder, capsys):

@@ -28,10 +28,11 @@ from torch import Tensor
 from nescio import inputs
 from nescio._common.argument_checks import integer
 from nescio._common.chunking import at_once, in_chunks
+from nescio._common.formatting import percent
 from nescio.attribution import uncertainty
 from nescio.attribution.clue import CLUE, DeltaCLUE
 from nescio.attribution.direct import BlurIG, FullGrad, Gradient, IntegratedGradients, SmoothGrad
-from nescio.attribution.members import Member, distribution, members, running
+from nescio.attribution.members import Member, distribution, fans, members, running
 from nescio.attribution.problem import Problem
 from nescio.attribution.result import Attribution
 from nescio.attribution.source import Channels, Source, as_floats
@@ -42,7 +43,7 @@ from nescio.modes import preserved
 from nescio.posteriors.base import total
 from nescio.posteriors.masks import Unshared
 from nescio.progress import bar
-from nescio.types import InputError
+from nescio.types import InputError, ModelError
 
 METHODS: dict[str, Any] = {
     m.name: m for m in (UABackprop, Gradient, SmoothGrad, FullGrad, IntegratedGradients, BlurIG, CLUE, DeltaCLUE)
@@ -50,13 +51,13 @@ METHODS: dict[str, Any] = {
 
 
 class _Chunk(NamedTuple):
-    """The results of a chunk of inputs; classes: how many there are, and how many of them were merged."""
+    """The results of a chunk of inputs; drawn: how many maps of how many logits each has, or 0 where it has all."""
 
     maps: Tensor
     uncertainty: Tensor
-    share: Tensor
+    error: Tensor | None
     parts: Tensor
-    classes: tuple[int, int]
+    drawn: tuple[int, int]
 
 
 @overload
@@ -99,8 +100,9 @@ def explain(
         chunk: Inputs at a time; None chooses. Results do not depend on it.
         progress: True shows a bar, False none, None one where it takes long.
         settings: Those of the method: path, classes, tau1, tau2, copies, steps, baseline, vae … With many classes
-            UA-Backprop follows the likeliest each by itself and the others together (``classes="auto"``), so that its
-            cost does not grow with them; ``classes="exact"`` follows all, with a pass back for each.
+            UA-Backprop draws 16 of the logits of all members by what they have of the doubt (``classes="auto"``), so
+            that its cost does not grow with them, and says how far a map may be off (`Attribution.error`);
+            ``classes="exact"`` takes all, with a pass back for each.
 
     Returns:
         `Attribution` with maps ``[N, H, W]``, ``[N, F]`` or ``[N, T]`` in float64 on the CPU; of several kinds of
@@ -136,15 +138,15 @@ def explain(
             source = Source.of(inputs.as_inputs(all_members[0].before(batch)), channels)
             count = len(all_members)
 
+            own, size = _shared(chosen, all_members, source, batch, parts)
+
             def part(
-                start: int, stop: int, batch: Inputs = batch, own: Any = all_members, source: Source = source
+                start: int, stop: int, batch: Inputs = batch, own: Any = own, source: Source = source
             ) -> dict[str, _Chunk]:
                 problem = Problem(own, source, kinds[0], inputs.take(batch, slice(start, stop)))
-                every = _attributed(chosen, problem, kinds)
+                every = _attributed(chosen, problem, kinds, parts)
                 shown.update(stop - start)
-                return {
-                    kind: _chunk(chosen, problem, kind, maps, parts) for kind, maps in zip(kinds, every, strict=True)
-                }
+                return every
 
             def step(start: int, stop: int, part: Any = part) -> list[dict[str, _Chunk]]:
                 if stop - start > 1:
@@ -152,8 +154,7 @@ def explain(
                         return [part(start, stop)]
                 return [part(at, at + 1) for at in range(start, stop)]  # as `MCDropout.predict` does
 
-            size = 1 if any(member.alone for member in all_members) else chunk
-            size = _at_once(batch, chosen, all_members[0], source) if size is None else size
+            size = 1 if any(member.alone for member in all_members) else chunk or size
             for piece in chain.from_iterable(in_chunks(inputs.size(batch), size, step)):
                 for kind, value in piece.items():
                     chunks[kind].append(value)
@@ -167,30 +168,38 @@ def _ordinary(value: Tensor) -> Tensor:
     return value.clone() if value.is_inference() else value
 
 
-def _attributed(method: Any, problem: Problem, kinds: tuple[str, ...]) -> Sequence[Tensor]:
-    """What each member gives for each kind."""
-    if isinstance(method, UABackprop):
-        return list(method.several(problem, kinds))
-    return [method.attribute(replace(problem, of=kind)) for kind in kinds]
-
-
-def _chunk(method: Any, problem: Problem, kind: str, maps: Tensor, parts: bool) -> _Chunk:
-    """From what each member gives, with the uncertainty that was attributed."""
+def _attributed(method: Any, problem: Problem, kinds: tuple[str, ...], parts: bool) -> dict[str, _Chunk]:
+    """What is found for each kind, with the uncertainty that was attributed."""
     logits = problem.logits
-    seen = method.seen(logits) if isinstance(method, UABackprop) else logits
-    value = uncertainty.value(logits, kind)
-    share = torch.where(value > 0, uncertainty.value(seen, kind) / value, 1.0).clamp(max=1.0)
-    classes, left = logits.shape[2], seen.shape[2]
-    merged = 0 if left == classes else classes - left + 1
-    return _Chunk(maps.sum(0).cpu(), value, share, (maps if parts else maps[:0]).cpu(), (classes, merged))
+    if isinstance(method, UABackprop):
+        maps, error, drawn = method.several(problem, kinds)
+    else:
+        maps = torch.stack([method.attribute(replace(problem, of=kind)) for kind in kinds])
+        error, drawn = None, 0
+    return {
+        kind: _Chunk(
+            own.sum(0).cpu(),
+            uncertainty.value(logits, kind),
+            None if error is None else error[at],
+            (own if parts else own[:0]).cpu(),
+            (drawn, logits[:, 0].numel()),
+        )
+        for at, (kind, own) in enumerate(zip(kinds, maps, strict=True))
+    }
 
 
 def _result(chunks: list[_Chunk], of: str, method: Any, about: str, parts: bool) -> Attribution:
     _check_shapes([one.maps for one in chunks])
     maps, value = torch.cat([one.maps for one in chunks]), torch.cat([one.uncertainty for one in chunks])
-    classes, merged = chunks[0].classes
-    if merged:
-        about += f"; the {merged} classes behind the {classes - merged} likeliest are taken together as one"
+    drawn, logits = chunks[0].drawn
+    errors = [one.error for one in chunks if one.error is not None]
+    error = torch.cat(errors) if errors else None
+    if error is not None:
+        elsewhere = percent(float(error.mean()), 2)
+        about += (
+            f"; {drawn} of {logits:,} maps of logits were drawn, so that about {elsewhere} of the doubt lies elsewhere "
+            "than with all of them"
+        )
     if not bool(maps.isfinite().all()):
         raise InputError(
             "expected finite maps, got NaN or infinite ones; look for an overflow in the network's gradients"
@@ -203,19 +212,33 @@ def _result(chunks: list[_Chunk], of: str, method: Any, about: str, parts: bool)
         method=method.name,
         about=about,
         parts=torch.cat([one.parts for one in chunks], dim=1) if parts else None,
-        merged=merged,
-        share=torch.cat([one.share for one in chunks]) if merged else None,
+        drawn=drawn,
+        error=error,
     )
 
 
-def _at_once(batch: Inputs, method: Any, member: Member, source: Source) -> int:
-    """Inputs at a time: with UA-Backprop each becomes as many rows as there are logits in a backward pass."""
+def _shared(method: Any, own: list[Member], source: Source, batch: Inputs, apart: bool) -> tuple[list[Member], int]:
+    """The members whose passes are made, which may share one (unless `apart`), and how many inputs go at a time.
+
+    With UA-Backprop each input becomes as many rows as there are logits in a backward pass.
+    """
     first = inputs.take(batch, slice(0, 1))
-    size = at_once(member.batch(first)[1], None)  # where the network is, which x need not be
+    size = at_once(own[0].batch(first)[1], None)  # where the network is, which x need not be
     if not isinstance(method, UABackprop):
-        return size
-    logits = Problem([member], source, "total", first).logits
-    return max(1, 2 * size // min(method.seen(logits).shape[2], CLASSES_AT_ONCE))
+        return own, size
+
+    def classes(some: list[Member]) -> int:
+        return Problem(some[:1], source, "total", first).logits.shape[2]
+
+    if not apart and (few := fans(own)) != own:
+        with suppress(RuntimeError, InputError, ModelError):  # a network that takes no more outputs than it has
+            return few, _fitting(size, method.rows(classes(few), few[0].draws, len(own)))
+    return own, _fitting(size, method.rows(classes(own), 1, len(own)))
+
+
+def _fitting(size: int, rows: int) -> int:
+    """Inputs at a time, where a forward pass takes `size`, and a backward pass so many rows of each."""
+    return max(1, 2 * size // min(rows, CLASSES_AT_ONCE))
 
 
 def _check_shapes(maps: list[Tensor]) -> None:

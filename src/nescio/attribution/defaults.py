@@ -18,6 +18,6 @@ STEPS = 50
 BLUR_STEPS = 50
 """Points on the path of blur integrated gradients."""
 FEW = 20
-"""As many classes are followed each by itself; of more only the likeliest are."""
-LIKELIEST = 9
-"""Classes that are followed each by itself where there are many."""
+"""Of as many classes the logits of all members have a map each; of more some are drawn."""
+DRAWN = 16
+"""Maps of logits that are drawn for an input where there are many classes."""

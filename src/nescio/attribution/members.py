@@ -3,6 +3,9 @@
 Sample s is one of several networks (ensembles), or one network with other weights (`Laplace`, `SWAG`, `Variational`)
 or with fixed masks (`MCDropout`, `InsertedDropout`) while a block lasts. A `Member` is a network and that block. Logits
 may be scaled afterwards (`Temperature`).
+
+Samples that differ in the last layer alone (`InsertedDropout`, `Laplace`) share all that comes before it: `fans` makes
+one member of several of them, a network with d · C outputs, whose passes cost hardly more than those of one sample.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +31,16 @@ from nescio.posteriors.sampled import SampledWeights
 from nescio.types import InputError, Posterior
 
 Enter = Callable[[Inputs], AbstractContextManager[object]]
+Layer = Callable[[Tensor], Tensor]
+DRAWS = 16
+"""Samples that share a pass, at most."""
+
+
+class Last(NamedTuple):
+    """The last layer, and what it gives in this sample, from its own function and its input."""
+
+    layer: nn.Module
+    gives: Callable[[Layer, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,8 @@ class Member:
     """A network, and what to enter so that it is sample s for a prepared batch.
 
     alone: its inputs cannot share a batch. finish: what is done to the logits. before: what is done to a batch first.
+    last: the layer whose output is the network's, where samples differ there alone. draws: samples whose logits it
+    gives, side by side.
     """
 
     network: Callable[[], Classifier]
@@ -42,6 +57,8 @@ class Member:
     alone: bool = False
     finish: Callable[[Tensor], Tensor] = lambda z: z
     before: Callable[[Any], Any] = lambda x: x
+    last: Last | None = None
+    draws: int = 1
 
     def batch(self, x: Any) -> tuple[Classifier, Inputs]:
         """The network, and the batch prepared for it."""
@@ -49,11 +66,12 @@ class Member:
         return classifier, classifier.prepare(self.before(x))
 
     def logits(self, x: Any, settle: Callable[[Classifier, Inputs], AbstractContextManager[Any]]) -> Tensor:
-        """Logits of a batch without gradients, float64 [N, C] on the CPU; `settle` gives the batch to run."""
+        """Logits of a batch without gradients, float64 [draws, N, C] on the CPU; `settle` gives the batch to run."""
         classifier, batch = self.batch(x)
         still = predicting(classifier)
         with preserved(classifier, again=False), still, eager(), self.enter(batch), settle(classifier, batch) as given:
-            return self.finish(classifier.logits(given)).to("cpu", torch.float64)
+            every = self.finish(classifier.logits(given)).to("cpu", torch.float64)
+        return torch.stack(every.chunk(self.draws, 1))
 
 
 def distribution(given: Any, data: Any, output: str | None) -> tuple[Any, str]:
@@ -95,6 +113,28 @@ def members(posterior: Any, x: Any) -> list[Member]:
             f"weights), got {describe(posterior)}, whose samples have no gradient at the input; explain one of those"
         )
     return [Member(lambda one=one: Classifier.of(one)) for one in classifiers]  # type: ignore[misc]
+
+
+def fans(every: list[Member]) -> list[Member]:
+    """The same samples in fewer members: those that differ in the last layer alone share a pass, some at a time."""
+    last = every[0].last
+    if last is None or not all(m.last is not None and m.last.layer is last.layer for m in every):
+        return every
+    return [_fan(every[start : start + DRAWS]) for start in range(0, len(every), DRAWS)]
+
+
+def _fan(some: list[Member]) -> Member:
+    first, each = some[0], [m.last.gives for m in some if m.last is not None]
+    assert first.last is not None
+    layer, finish = first.last.layer, first.finish
+
+    def gives(own: Layer, h: Tensor) -> Tensor:
+        return torch.cat([one(own, h) for one in each], 1)
+
+    def finished(z: Tensor) -> Tensor:
+        return finish(z.unflatten(1, (len(some), -1)).flatten(0, 1)).view_as(z)
+
+    return replace(first, enter=lambda x: _instead(layer, gives), finish=finished, last=None, draws=len(some))
 
 
 def running(posterior: Any) -> AbstractContextManager[object]:
@@ -156,13 +196,19 @@ def _inserted(posterior: posteriors.InsertedDropout, x: Any) -> list[Member]:
     classifier = posterior.classifiers[0]
     first = inputs.take(classifier.prepare(x), slice(0, 1))
     with preserved(classifier), predicting(classifier), eager():
-        call, _ = inserted._watched(classifier, first, inserted._candidates(classifier, posterior.layer))
+        call, logits = inserted._watched(classifier, first, inserted._candidates(classifier, posterior.layer))
     if call is None:
         raise inserted._no_layer(classifier, posterior.layer)
     axis = 1 if isinstance(call.layer, nn.modules.conv._ConvNd) else -1
     masks = inserted._masks(posterior.p, posterior.samples, posterior.seed, call.given.shape[axis]).to(call.given)
     layer = call.layer
-    return [Member(_own(posterior), lambda x, m=mask: inserted._inserted(layer, m, axis)) for mask in masks]  # type: ignore[misc]
+    at_end = call.times == 1 and call.given.ndim == 2 and inserted._is_output(call, logits)
+
+    def member(mask: Tensor) -> Member:
+        last = Last(layer, lambda own, h: own(h * mask)) if at_end else None
+        return Member(_own(posterior), lambda x: inserted._inserted(layer, mask, axis), last=last)
+
+    return [member(mask) for mask in masks]
 
 
 def _laplace(posterior: posteriors.Laplace) -> list[Member]:
@@ -176,24 +222,25 @@ def _laplace(posterior: posteriors.Laplace) -> list[Member]:
     shape, layer = curvature.values.shape, posterior._layer_module()
     identity = torch.eye(shape[1], dtype=torch.float64)
 
-    def enter(sample: int) -> Enter:
-        def drawn(x: Inputs) -> AbstractContextManager[object]:
+    def member(sample: int) -> Member:
+        def gives(_: Layer, h: Tensor) -> Tensor:
             noise = posterior._noise(sample, shape)
             moved = curvature.shift(identity, curvature.weights(noise, posterior.precision))[0].T
             weight = layer.weight.detach()
             bias = None if layer.bias is None else layer.bias.detach() + moved[:, -1].to(weight)
-            return _instead(layer, weight + moved[:, : weight.shape[1]].to(weight), bias)
+            return nn.functional.linear(h, weight + moved[:, : weight.shape[1]].to(weight), bias)
 
-        return drawn
+        last = Last(layer, gives) if layer.out_features > 1 else None  # a single one is made two outside of the network
+        return Member(_own(posterior), lambda x: _instead(layer, gives), last=last)
 
-    return [Member(_own(posterior), enter(sample)) for sample in range(posterior.samples)]
+    return [member(sample) for sample in range(posterior.samples)]
 
 
 @contextmanager
-def _instead(layer: nn.Linear, weight: Tensor, bias: Tensor | None) -> Iterator[None]:
-    """Inside, the layer multiplies by that weight, whatever its own is made of or shared with."""
-    before = layer.__dict__.get("forward")
-    layer.__dict__["forward"] = lambda h: nn.functional.linear(h, weight, bias)
+def _instead(layer: nn.Module, gives: Callable[[Layer, Tensor], Tensor]) -> Iterator[None]:
+    """Inside, the layer gives that, whatever its weights are made of or shared with."""
+    before, own = layer.__dict__.get("forward"), layer.forward
+    layer.__dict__["forward"] = lambda h: gives(own, h)
     try:
         with eager():
             yield

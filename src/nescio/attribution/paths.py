@@ -132,10 +132,13 @@ def weighted(t: Tensor, weights: Tensor) -> Tensor:
     last = t.movedim(2, -1)
     if t.is_cuda:
         return last.abs() @ weights
-    # in blocks whose magnitudes stay in the cache
-    blocks = last.flatten(0, 1).split(max(1, _BLOCK // t[0, 0].numel()))
-    result = torch.cat([block.abs() @ weights for block in blocks]).unflatten(0, t.shape[:2])
-    return result
+    # in blocks whose magnitudes stay in the cache, and in memory that is not asked for again and again
+    flat = last.flatten(0, -2)
+    step = max(1, _BLOCK // flat.shape[1])
+    room, sums = flat.new_empty(min(step, len(flat)), flat.shape[1]), flat.new_empty(len(flat))
+    for block, out in zip(flat.split(step), sums.split(step), strict=True):
+        torch.mv(torch.abs(block, out=room[: len(block)]), weights, out=out)
+    return sums.view(last.shape[:-1])
 
 
 class _GradCAM:

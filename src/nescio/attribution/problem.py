@@ -57,10 +57,10 @@ class Problem:
 
     def _logits(self, change: Change) -> Tensor:
         logits = [m.logits(self.x, lambda c, b: self.source.settled(c, b, change)) for m in self.members]
-        if len({z.shape for z in logits}) > 1:
+        if len({z.shape[1:] for z in logits}) > 1:
             counts = ", ".join(str(z.shape[-1]) for z in logits)
             raise ModelError(f"expected members with the same classes, got {counts} classes; leave out the odd ones")
-        return torch.stack(logits)
+        return torch.cat(logits)
 
     def gradients(self, change: Change = unchanged, keep: Keep | None = None) -> Iterator[Slope]:
         """For each member the gradient of U at what is attributed, by its logits alone: the members' add up to ∂U/∂x.

@@ -19,9 +19,9 @@ class Attribution:
         method: The name of the method.
         about: What was done, in words.
         parts: What each member gave, ``[S, N, ...]``, which adds up to the maps; None unless it was wanted.
-        merged: With many classes, how many of them went through the network together, as one.
-        share: What of the uncertainty is between that one and the others, or among these, float64 ``[N]``; the rest is
-            doubt among the merged classes, and lies where their joint logit comes from. None where none were merged.
+        drawn: With many classes, how many maps of logits were drawn for each input; 0 where all were taken.
+        error: About what share of the doubt lies elsewhere than in the map of all logits, ½ Σ |map − exact| / U, told
+            from the spread of those that were drawn, float64 ``[N]``; None where all were taken.
 
     Examples:
         >>> attribution = nescio.explain(torch.nn.Linear(4, 3), torch.rand(2, 4), of="total")
@@ -36,5 +36,5 @@ class Attribution:
     method: str
     about: str
     parts: Tensor | None = None
-    merged: int = 0
-    share: Tensor | None = None
+    drawn: int = 0
+    error: Tensor | None = None

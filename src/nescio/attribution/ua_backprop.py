@@ -3,20 +3,24 @@
     M = (1/S) Σ_s Σ_i U_{z_i^s} softmax_places(minmax(M_i^s)/τ₂),        Σ_places M = Σ_i U_{z_i^s} = U
 
 U_{z_i^s} are the shares of the logits (`nescio.attribution.uncertainty`), M_i^s maps of each logit by one of the paths
-of `nescio.attribution.paths`. All of them are positive, so a map is too. Of many classes the likeliest are followed
-each by itself, and the others together as one (`nescio.attribution.merging`).
+of `nescio.attribution.paths`. All of them are positive, so a map is too. Where there are many classes, some of the
+logits are drawn by their shares, and the map says how far it may be from that of all (`nescio.attribution.drawing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from nescio import inputs
 from nescio._common.argument_checks import integer, number
-from nescio.attribution import merging, paths, uncertainty
+from nescio._common.chunking import at_once
+from nescio.attribution import drawing, paths, uncertainty
 from nescio.attribution.defaults import COPIES, NOISE, TAU1, TAU2
 from nescio.attribution.members import Member
 from nescio.attribution.noise import noisy
@@ -24,10 +28,11 @@ from nescio.attribution.passes import Run, forward, pulled
 from nescio.attribution.places import Places
 from nescio.attribution.problem import Problem, unchanged
 from nescio.models import named_modules
+from nescio.training import spawned
 from nescio.types import InputError
 
 CLASSES_AT_ONCE = 64
-"""Logits that go through one backward pass together."""
+"""Logits that go through one backward pass together, at most."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,10 @@ class UABackprop:
         tau2: The temperature of a map; the smaller, the sharper.
         copies: Noisy copies, for path="smoothgrad".
         noise: Their noise, as a share of the range of each input.
-        seed: Of the noise.
+        seed: Of the noise, and of the logits that are drawn.
         layer: The module whose output is weighted, for path="gradcam".
-        classes: As many of the likeliest are followed each by itself, the others as one. "exact" follows all, however
-            many; "auto" all of up to 20, and of more the 9 likeliest.
+        classes: How many maps of logits are drawn, of all classes of all members. "exact" takes all, however many;
+            "auto" all of up to 20 classes, and of more it draws 16.
 
     Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
@@ -58,7 +63,7 @@ class UABackprop:
     noise: float = NOISE
     seed: int = 0
     layer: str | None = None
-    classes: merging.Classes = "auto"
+    classes: drawing.Classes = "auto"
 
     name = "ua_backprop"
 
@@ -70,7 +75,7 @@ class UABackprop:
         integer("copies", self.copies, at_least=1)
         number("noise", self.noise, above=0.0)
         integer("seed", self.seed, at_least=0)
-        merging.check(self.classes)
+        drawing.check(self.classes)
         if self.layer is not None and self.path != "gradcam":
             raise InputError(f"expected layer= with path='gradcam' only, got it with path={self.path!r}")
 
@@ -79,50 +84,75 @@ class UABackprop:
         """The method and its settings."""
         return f"UA-Backprop over {self.path} (tau1 = {self.tau1:g}, tau2 = {self.tau2:g})"
 
-    def seen(self, logits: Tensor) -> Tensor:
-        """Logits [S, N, K] of the classes that are followed, from those of all, [S, N, C]."""
-        return merging.merged(logits, merging.staying(logits, self.classes))
+    def rows(self, classes: int, draws: int = 1, samples: int = 1) -> int:
+        """How many maps of logits a member needs that gives so many of all samples."""
+        return drawing.count(self.classes, classes, draws, samples) or draws * classes
 
-    def several(self, problem: Problem, kinds: Sequence[str]) -> Tensor:
-        """What each member gives for these kinds of uncertainty, float64 [K, S, N, *places]; it adds up to the maps.
+    def several(self, problem: Problem, kinds: Sequence[str]) -> Several:
+        """What each member gives for these kinds of uncertainty. The maps of the logits serve all kinds."""
+        shares, q = self._shares(problem.logits, kinds)
+        by_member, variance, n = [], torch.zeros(()), 0
+        _, batch = problem.members[0].batch(problem.x)  # where the network is
+        together = max(1, min(CLASSES_AT_ONCE, 2 * at_once(batch, None) // inputs.size(batch)))
+        each = [member.draws for member in problem.members]
+        pairs = zip(shares.split(each), q.split(each), strict=True)
+        for place, (member, (own, likely)) in enumerate(zip(problem.members, pairs, strict=True)):
+            share = own.movedim(0, 2).flatten(2)  # [U, N, draws · C]
+            few = drawing.count(self.classes, shares.shape[3], member.draws, len(shares))
+            draw = None
+            if few is not None:
+                draw = drawing.drawn(share, likely.transpose(0, 1).flatten(1), few, spawned(self.seed, place))
+            flat, spread = self._member(problem, member, share, draw, together)
+            by_member.append(flat.unflatten(2, problem.places.shape))
+            variance, n = variance.to(spread) + spread, n + (few or 0)
+        whole = shares.sum((0, 3))
+        error = drawing.error(variance, whole.to(variance.device)).cpu() if n else None
+        return Several(torch.stack(by_member, 1), error, n)
 
-        The maps of the logits serve all kinds.
-        """
-        places, stay = problem.places, merging.staying(problem.logits, self.classes)
-        logits = merging.merged(problem.logits, stay)
-        by_class = [merging.added(uncertainty.by_class(problem.logits, kind), stay) for kind in kinds]
-        parts = [uncertainty.by_logit(logits, part, self.tau1) for part in by_class]
-        shares = torch.stack(parts, 1) / len(logits)
-        by_member = []
-        for member, share in zip(problem.members, shares, strict=True):
-            keep = paths.keeper(self.path, self._module(member.network().module))
-            if self.path == "smoothgrad":
-                flat = self._smooth(problem, member, share, stay)
-            else:
-                with forward(member, problem.x, problem.source, unchanged, keep) as run:
-                    flat = _blocks(share, lambda part, run=run: self._maps(run, places, stay, part), places, self.tau2)  # type: ignore[misc]
-            by_member.append(flat.unflatten(2, places.shape))
-        return torch.stack(by_member, 1)
+    def _shares(self, logits: Tensor, kinds: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """What the logits of each sample have of each kind, [S, U, N, C], and by what they are drawn, [S, N, C]."""
 
-    def _gradients(self, run: Run, places: Places, stay: Tensor | None, part: slice) -> Tensor:
+        def of(kind: str) -> Tensor:
+            return uncertainty.by_logit(logits, uncertainty.by_class(logits, kind), self.tau1) / len(logits)
+
+        known = {kind: of(kind) for kind in dict.fromkeys([*kinds, *(uncertainty.KINDS if len(logits) > 1 else ())])}
+        parts = [known["epistemic"], known["aleatoric"]] if len(logits) > 1 else list(known.values())[:1]
+        flat = [part.transpose(0, 1).flatten(1) for part in parts]
+        q = drawing.proposal(flat).unflatten(1, (len(logits), -1)).transpose(0, 1)
+        return torch.stack([known[kind] for kind in kinds], 1), q
+
+    def _member(
+        self, problem: Problem, member: Member, share: Tensor, draw: drawing.Draw | None, together: int
+    ) -> tuple[Tensor, Tensor]:
+        """Maps of one member, weighted and added up, and their variance, both float64 [U, N, P]."""
+        places, at = problem.places, None if draw is None else draw.at
+        if self.path == "smoothgrad":
+            smooth = partial(self._smooth, problem, member, at)
+            return _blocks(share, draw, smooth, together, places, self.tau2)
+        keep = paths.keeper(self.path, self._module(member.network().module))
+        with forward(member, problem.x, problem.source, unchanged, keep) as run:
+            return _blocks(share, draw, partial(self._maps, run, places, at), together, places, self.tau2)
+
+    def _gradients(self, run: Run, places: Places, at: Tensor | None, part: slice) -> Tensor:
         """What the path's reader makes of these logits, [K, N, ...]."""
         maps: list[Tensor] = []
-        pulled(run, merging.cotangents(run.logits, stay, part), lambda: paths.reader(self.path, run, places, maps))
+        pulled(run, _cotangents(run.logits, at, part), lambda: paths.reader(self.path, run, places, maps))
         return torch.cat(maps)
 
-    def _maps(self, run: Run, places: Places, stay: Tensor | None, part: slice) -> Tensor:
+    def _maps(self, run: Run, places: Places, at: Tensor | None, part: slice) -> Tensor:
         """Maps of these logits, [K, N, *places]."""
-        maps = self._gradients(run, places, stay, part)
+        maps = self._gradients(run, places, at, part)
         return places.mean(maps.abs()) if self.path == "gradient" else maps
 
-    def _smooth(self, problem: Problem, member: Member, share: Tensor, stay: Tensor | None) -> Tensor:
-        """Maps of the gradient's mean over noisy copies, weighted and added up."""
-        places, sums = problem.places, list[Tensor]()
+    def _smooth(self, problem: Problem, member: Member, at: Tensor | None, part: slice) -> Tensor:
+        """Maps of the gradients' means over noisy copies, [K, N, *places]."""
+        total: Tensor | None = None
         for copy in range(self.copies):
             with forward(member, problem.x, problem.source, noisy(self.noise, self.seed, copy)) as run:
-                gradients = [self._gradients(run, places, stay, part) / self.copies for part in _parts(share.shape[2])]
-            sums = [a + b for a, b in zip(sums, gradients, strict=True)] if sums else gradients
-        return _blocks(share, lambda part: places.mean(sums[part.start // CLASSES_AT_ONCE].abs()), places, self.tau2)
+                gradients = self._gradients(run, problem.places, at, part) / self.copies
+            total = gradients if total is None else total + gradients
+        assert total is not None
+        return problem.places.mean(total.abs())
 
     def _module(self, root: nn.Module | None) -> nn.Module | None:
         if self.layer is None:
@@ -134,27 +164,67 @@ class UABackprop:
         return known[self.layer]
 
 
-def _parts(count: int) -> list[slice]:
-    """So many logits in parts that go through one backward pass together."""
-    return [slice(start, min(start + CLASSES_AT_ONCE, count)) for start in range(0, count, CLASSES_AT_ONCE)]
+class Several(NamedTuple):
+    """What each member gives for some kinds of uncertainty.
+
+    maps: float64 [U, members, N, *places], which add up to the maps. error: what share of the doubt lies elsewhere
+    than with all logits, about, [U, N]; None where all were taken. drawn: how many were, of each input; 0: all.
+    """
+
+    maps: Tensor
+    error: Tensor | None
+    drawn: int
 
 
-def _blocks(share: Tensor, maps: Callable[[slice], Tensor], places: Places, tau2: float) -> Tensor:
-    """Σ_i U_{z_i} softmax(M_i/τ₂), float64 [U, N, P], from U_{z_i} [U, N, C] and `maps` of some classes.
+def _cotangents(logits: Tensor, at: Tensor | None, part: slice) -> Tensor:
+    """One logit for each row of the part and each input, [K, N, R]: the rows `at` [N, n], or without them all R."""
+    rows = logits.new_zeros(part.stop - part.start, *logits.shape)
+    if at is None:
+        which = torch.arange(part.start, part.stop, device=logits.device).view(-1, 1).expand(-1, len(logits))
+    else:
+        which = at[:, part].T.to(logits.device)
+    return rows.scatter_(2, which.unsqueeze(2), 1.0)
 
-    It stays on the device of the maps, so that the next member need not wait for it.
+
+def _blocks(
+    share: Tensor,
+    draw: drawing.Draw | None,
+    maps: Callable[[slice], Tensor],
+    together: int,
+    places: Places,
+    tau2: float,
+) -> tuple[Tensor, Tensor]:
+    """Σ_i U_{z_i} softmax(M_i/τ₂), float64 [U, N, P], from U_{z_i} [U, N, R] and `maps` of some logits; its variance.
+
+    They stay on the device of the maps, so that the next member need not wait for them.
     """
     # as shares of U, which may be smaller than the smallest float32
     whole = share.sum(2, keepdim=True)
-    relative = share / whole.clamp(min=torch.finfo(torch.float64).tiny)
-    total: Tensor | None = None
-    for part in _parts(share.shape[2]):
+    tiny = torch.finfo(torch.float64).tiny
+    relative = (share if draw is None else draw.weights) / whole.clamp(min=tiny)
+    total, moments = torch.zeros(()), [torch.zeros(())] * 2
+    count = relative.shape[2]
+    for start in range(0, count, together):
+        part = slice(start, min(start + together, count))
         m = maps(part)
         m = m.float() if m.dtype in (torch.float16, torch.bfloat16) else m
         with torch.autocast(m.device.type, enabled=False):  # which would take the product in half precision
             shares = places.shares(m, tau2)
-            weights = relative[:, :, part].transpose(1, 2).to(shares.device) / shares.sum(2, dtype=torch.float64)
-            block = torch.einsum("ukn,knp->unp", weights.to(shares.dtype), shares).to(torch.float64)
-        total = block if total is None else total + block
-    assert total is not None
-    return total * whole.to(total.device)
+            whole_map = shares.sum(2, dtype=torch.float64).T
+            total = total.to(shares.device) + _sum(relative[:, :, part].to(whole_map) / whole_map, shares)
+            if draw is not None:
+                spread = (draw.variances[:, :, part] / whole.square().clamp(min=tiny)).to(whole_map)
+                moments = [
+                    old.to(shares.device) + _sum(spread / whole_map**power, shares**power)
+                    for power, old in enumerate(moments, 1)
+                ]
+    variance = torch.zeros((), dtype=torch.float64)
+    if draw is not None:  # Σ v (A − M)²
+        v = (draw.variances / whole.square().clamp(min=tiny)).sum(2, keepdim=True).to(total.device)
+        variance = (moments[1] - 2 * total * moments[0] + total.square() * v) * whole.square().to(total.device)
+    return total * whole.to(total.device), variance
+
+
+def _sum(weights: Tensor, maps: Tensor) -> Tensor:
+    """Σ_k w_k A_k, float64 [U, N, P], from weights [U, N, K] and maps [K, N, P]."""
+    return torch.einsum("unk,knp->unp", weights.to(maps.dtype), maps).to(torch.float64)

@@ -2,7 +2,8 @@
 
     NAME.maps.png       the input and its maps, or bars of its features or tokens
     NAME.maps.npz       the maps by the names of their kinds, and the probabilities
-    maps.csv            name, answer, uncertainties, what each map lacks to add up to its own, names of the files
+    maps.csv            name, answer, uncertainties, what each map lacks to add up to its own, where logits were drawn
+                        how far it may be from that of all, names of the files
 
 Each file is there as a whole or not at all.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ from nescio.attribution.source import Channels, Source
 from nescio.attribution.uncertainty import KINDS
 from nescio.batch.interrupted import Interrupted
 from nescio.data import replacing, write_table
+from nescio.data.prefetch import read_ahead
 from nescio.data.sources import Rows
 from nescio.data.sources.decode import ENDINGS
 from nescio.data.sources.files import PictureFiles
@@ -74,10 +77,16 @@ class MapFiles:
         self.channels, self.class_names, self.names = channels, class_names, names
         self.kinds: list[str] = []
         self.members = 0
-        self.merged = 0
+        self.drawn = 0
+        """Maps of logits that were drawn for each input; 0 where all were taken."""
         self.table: list[dict[str, Any]] = []
         """A row for each input whose files are there."""
         self._used: set[str] = set()
+
+    @property
+    def rank(self) -> str:
+        """The kind by which inputs are the most doubtful: the one that is wanted, or the total."""
+        return self.wanted[0] if self.wanted is not None and len(self.wanted) == 1 else "total"
 
     def explain(self, names: Sequence[str], batch: Inputs) -> Iterator[None]:
         """Explain the inputs of these names; yield after each whose files are written."""
@@ -91,12 +100,20 @@ class MapFiles:
         doubt, mean = decompose(p), p.mean(0)
         of: Any = self.kinds
         by_kind = explain(self.posterior, batch, self.method, of=of, channels=self.channels, progress=False)
-        self.merged = by_kind[self.kinds[0]].merged
+        self.drawn = by_kind[self.kinds[0]].drawn
         for at, name in enumerate(names):
             values = {kind: float(getattr(doubt, kind)[at]) for kind in KINDS}
             values |= {kind: float(one.uncertainty[at]) for kind, one in by_kind.items()}  # what the residual is about
             self._write(name, at, batch, mean[at], values, by_kind)
             yield
+
+    def error_words(self) -> str:
+        """Return a sentence, without its end, about how far maps may be from those of all logits."""
+        errors = [value for row in self.table for name, value in row.items() if name.startswith("error_")]
+        share = percent(float(np.mean(errors)), 2)
+        return (
+            f"Each map is made of {self.drawn} logits that were drawn: about {share} of it lies elsewhere than with all"
+        )
 
     def write_table(self) -> None:
         """Write the table of all inputs whose files are there."""
@@ -120,6 +137,7 @@ class MapFiles:
             figure.savefig(part, format="png", dpi=110)
         row: dict[str, Any] = {"name": name, "predicted": predicted, **label, "probability": float(p[predicted])}
         row |= values | {f"residual_{kind}": float(one.residual[at]) for kind, one in by_kind.items()}
+        row |= {f"error_{kind}": float(one.error[at]) for kind, one in by_kind.items() if one.error is not None}
         self.table.append(row | {"picture": stem + PICTURE, "maps": stem + MAPS})
 
     def _drawn(self, maps: dict[str, Any], batch: Inputs, at: int, values: dict[str, float], title: str) -> Figure:
@@ -194,26 +212,66 @@ def maps_of(model: Any, training: Pairs | None, method: Any, folder: Path, **set
     return MapFiles(posterior, method, folder, **settings), words
 
 
-def explain_rows(rows: Rows, files: MapFiles, batch_size: int) -> None:
-    """Explain all rows that can be used, and write the table, also where the work is cut off.
+def explain_rows(rows: Rows, files: MapFiles, batch_size: int, top: int | None = None) -> list[int]:
+    """Explain the rows that can be used, and write the table, also where the work is cut off.
 
     Args:
         rows: The inputs.
         files: What explains them and writes their maps.
-        batch_size: How many are read at a time.
+        batch_size: How many are read at a time, at most.
+        top: Of more rows than this only so many are explained: the most doubtful, which comes first. None: all.
+
+    Returns:
+        The places of these rows.
 
     Raises:
         Interrupted: Ctrl-C came; the files of what is done are there.
     """
+    places = list(range(len(rows)))
     try:
-        with progress.bar(len(rows), description="explaining") as shown:
-            for batch in rows.batches(batch_size):
+        if top is not None and len(rows) > top:
+            places = most_doubtful(rows, files, batch_size)[:top]
+        with progress.bar(len(places), description="explaining") as shown:
+            for some in _by_time(places, batch_size):
+                batch = rows.assemble(some, map(rows.attempt, some))
+                if batch is None:
+                    shown.update(len(some))
+                    continue
                 for _ in files.explain(batch.names, batch.inputs):
                     shown.update(1)
     except KeyboardInterrupt:
-        raise Interrupted(f"{len(files.table)} of {len(rows)} inputs are done, in {files.folder}") from None
+        raise Interrupted(f"{len(files.table)} of {len(places)} inputs are done, in {files.folder}") from None
     finally:
         files.write_table()
+    if not files.table:
+        raise InputError(f"none of the {len(rows)} rows can be used; the first: {rows.problems[0]}")
+    return places
+
+
+def most_doubtful(rows: Rows, files: MapFiles, batch_size: int) -> list[int]:
+    """Return the places of all rows that can be used, the most doubtful first, by the kind that `files` ranks by."""
+    found: list[tuple[float, int]] = []
+    ranges = progress.growing(len(rows), batch_size)
+    with (
+        progress.bar(len(rows), description="looking for the most doubtful") as shown,
+        closing(read_ahead(rows, ranges)) as reads,
+    ):
+        for read in reads:
+            if read.batch is not None:
+                doubt = getattr(decompose(files.posterior.predict(read.batch.inputs, progress=False)), files.rank)
+                found += zip((-doubt).tolist(), read.batch.indices.tolist(), strict=True)
+            shown.update(len(read.places))
+    return [place for _, place in sorted(found)]
+
+
+def _by_time(places: Sequence[int], most: int) -> Iterator[Sequence[int]]:
+    """Give the places in pieces, the first of one; larger ones as long as a piece takes less than a second."""
+    start, size = 0, 1
+    while start < len(places):
+        since = progress.clock()
+        yield places[start : start + size]
+        start += size
+        size = min(most, 2 * size) if progress.clock() - since < 1.0 else size
 
 
 def open_inputs(data: DataSpec, source: models.Source) -> Rows:

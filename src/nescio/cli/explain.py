@@ -28,15 +28,17 @@ METHODS = ("ua_backprop", "gradient", "smoothgrad", "fullgrad", "integrated_grad
 PATHS = ("fullgrad", "gradient", "smoothgrad", "gradcam")
 EXAMPLES = """examples:
   nescio explain --model torchvision:resnet18 --weights w.safetensors --data photo.jpg --out maps
-  nescio explain --model mymodels:build --data photos/ --size 64x64 --class-names names.txt --out maps
+  nescio explain --model mymodels:build --data photos/ --size 64x64 --class-names names.txt --out maps --top 50
   nescio explain --model mymodels:build --posterior ensemble/ --data x.npz --of epistemic --path gradcam --out maps
   nescio explain --model mymodels:build --fit train.npz --data table.csv --out maps
   nescio explain --model mymodels:build --data x.npz --method integrated_gradients --set steps=100 --out maps
 
-For every input the folder gets NAME.maps.png (the input and its maps side by side, in one scale of colours, or bars of
-the features or tokens that weigh most) and NAME.maps.npz (the maps by the names of their kinds, and the probabilities);
-and maps.csv, with one row for each: the answer, the three uncertainties in nats, and what each map has more than its
-own. Files of an earlier run are replaced. Pictures that cannot be read are named and left out.
+Of more than 20 inputs the 20 most doubtful are drawn, unless --top says otherwise: all inputs are scored first, by the
+total uncertainty, or by the one kind that --of names. For each the folder gets NAME.maps.png (the input and its maps
+side by side, in one scale of colours, or bars of the features or tokens that weigh most) and NAME.maps.npz (the maps by
+the names of their kinds, and the probabilities); and maps.csv has one row for each: the answer, the three uncertainties
+in nats, what each map has more than its own, and with many classes about what share of it lies elsewhere than in the
+exact map (error_KIND). Files of an earlier run are replaced. Pictures that cannot be read are named and left out.
 
 The answer and its probability are those of the mean prediction of the members. Around a single network these are copies
 of it with dropout before the last layer, or, with --fit, draws of a Laplace posterior."""
@@ -60,6 +62,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("--method", choices=METHODS, default="ua_backprop", help="default: %(default)s")
     command.add_argument("--path", choices=PATHS, help="how ua_backprop goes from logits to the input (fullgrad)")
     command.add_argument("--of", nargs="+", choices=KINDS, help="which uncertainties (default: all three)")
+    command.add_argument(
+        "--top", type=_number, default=20, metavar="N",
+        help="so many of the most doubtful inputs are drawn, or all (default: %(default)s)",
+    )  # fmt: skip
     add_settings(command, "a setting of the method, such as tau2=0.05")
     command.add_argument("--vae", metavar="FILE", help="the auto-encoder of clue and delta_clue, by VAE.save")
     command.add_argument(
@@ -102,14 +108,17 @@ def run(args: argparse.Namespace) -> int:
         source.model, training, method, folder, kinds=args.of, channels=args.channels, class_names=source.classes,
         names=names or known_names(rows),
     )  # fmt: skip
-    cheaper("--of total, fewer inputs or a GPU (--device cuda) take less")
-    explain_rows(rows, files, args.batch_size)
+    cheaper("a smaller --top, --of total or a GPU (--device cuda) take less")
+    drawn = explain_rows(rows, files, args.batch_size, args.top)
     tell_problems(rows, most=len(rows))
     members = f"{files.members} member{'s' if files.members > 1 else ''}"
     print(f"Explained {len(files.table)} of {len(rows)} inputs: {', '.join(files.kinds)} uncertainty of")
     print(f"{words} ({members}), by {method.words}.")
-    if files.merged:
-        print(f"The {files.merged} least likely classes were taken together as one; --set classes=exact follows each.")
+    if len(drawn) < len(rows) - len(rows.problems):
+        print(f"These are the most doubtful by their {files.rank} uncertainty, the first in {TABLE} the most of all.")
+        print(f"--top {2 * len(drawn)} draws more of them, --top all draws every input.")
+    if files.drawn:
+        print(f"{files.error_words()}; --set classes=exact takes all, which takes long.")
     if args.of is None and files.members == 1:
         print("With a single prediction for each input there is no epistemic part, and the aleatoric is the total.")
     print(f"Wrote {folder}: a picture (NAME{PICTURE}) and the maps (NAME{MAPS}) of each, and {TABLE}")
@@ -137,6 +146,10 @@ def _maps_folder(args: argparse.Namespace, table: str) -> Path:
             "taken for inputs the next time; name another place"
         )
     return output_folder(args.out, table)
+
+
+def _number(text: str) -> int | None:
+    return None if text == "all" else argument_type(integer, at_least=1, hint="give a number, or all")(text)
 
 
 def _dimension(text: str) -> int | str | None:

@@ -1,6 +1,6 @@
 """Single inputs: what they look like, what the model takes them for, and where their doubt comes from.
 
-Maps are those of `nescio.explain` (UA-Backprop), which takes the unlikely ones of many classes together.
+Maps are those of `nescio.explain` (UA-Backprop), which with many classes draws some of the logits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nescio._common.formatting import percent
 from nescio.attribution import explain
 from nescio.attribution.source import Source as Attributed
 from nescio.attribution.uncertainty import Of
@@ -180,8 +181,11 @@ def _reasons(about: Subject, rows: Rows, x: Inputs, members: int) -> tuple[Reaso
         "about": last.about,
         "of": {kind: float(one.uncertainty[0]) for kind, one in every.items()},
     }
-    if last.merged:
-        why["note"] = f"For the maps the {last.merged} least likely classes are taken together as one."
+    if last.error is not None:
+        why["note"] = (
+            f"The maps are made of {last.drawn} logits that were drawn: about {percent(float(last.error[0]), 2)} of "
+            "the doubt lies elsewhere than with all of them."
+        )
     if first.ndim > 2:
         why["note"] = f"Maps of {first.ndim} dimensions are not drawn."
     if first.ndim != 1:
