@@ -92,7 +92,8 @@ def made(row: Row, known: str, scale: Scale, seed: int, layers: Sequence[str] = 
     kind = _OWN.get(row.method) or type(scores.get(row.method))
     own = set(getattr(kind, "__dataclass_fields__", ()))
     if "last" in settings:
-        settings["select"] = tuple(layers[-settings.pop("last") :])
+        names = layers[-settings.pop("last") :]
+        settings["select"] = tuple(f"{name}.weight" if settings.get("layers") == "tensor" else name for name in names)
     if issubclass(kind, GradientScore) and scale.exact:
         settings = {"classes": "exact", "tolerance": 0.0, **settings}
     elif issubclass(kind, GradientScore) and scale.classes is not None:

@@ -44,10 +44,15 @@ class TrainingPlan:
     about: str
     validation: float = 0.1
     """The share of the training pictures, drawn by the seed, that chooses between epochs."""
+    normalised: bool = True
+    """Whether pictures are brought to mean 0 and spread 1 before the network."""
 
     def model(self, seed: int) -> Normalised:
         """Return the network with random weights, taking pictures in [0, 1]."""
-        return Normalised(self.network(seed=seed), *STATISTICS[self.data])
+        mean, spread = STATISTICS[self.data]
+        if not self.normalised:
+            mean, spread = (0.0,) * len(mean), (1.0,) * len(spread)
+        return Normalised(self.network(seed=seed), mean, spread)
 
 
 SGD = Recipe(optimizer="sgd", momentum=0.9, weight_decay=5e-4, lr=1e-2, schedule="constant", transform=to_floats)
@@ -61,6 +66,19 @@ _ADAM = Recipe(
     optimizer="adamw", schedule="cosine", lr=1e-3, weight_decay=0.05, warmup=5, batch_size=512, clip=1.0,
     precision="bfloat16", transform=to_floats, augment=_STANDARD,
 )  # fmt: skip
+
+
+def literal_svhn_cnn(seed: int | None = None) -> nn.Sequential:
+    """Build the paper's SVHN network as its layers are printed: no ReLU between the last two dense layers, one on top.
+
+    Dense-ReLU-Dense-Dense-ReLU-Softmax: the logits are cut off at zero.
+    """
+    layers = dict(small_cnn(channels=3, size=32, hidden=2, seed=seed).named_children())
+    names = list(layers)
+    last_relu = max(at for at, name in enumerate(names) if isinstance(layers[name], nn.ReLU))
+    del layers[names[last_relu]]
+    return nn.Sequential(*layers.values(), nn.ReLU())
+
 
 PLANS = (
     TrainingPlan(
@@ -129,9 +147,23 @@ PLANS = (
         "a small ViT (6 layers of width 192, patches of 4); AdamW 0.001, cosine, 60 epochs of batches of 512",
     ),
     TrainingPlan(
+        "plain-mnist-fast", "mnist", small_cnn, replace(_CYCLE, epochs=15, lr=0.1, precision=None),
+        "the paper's CNN on pictures in [0, 1], not normalised; one-cycle SGD up to 0.1, 15 epochs of batches of 512",
+        normalised=False,
+    ),
+    TrainingPlan(
         "digits", "digits", partial(small_cnn, size=8, kernel=3), replace(SGD, epochs=30, batch_size=128),
         "the paper's CNN with 3×3 kernels on bundled 8×8 digits: SGD 0.01, 30 epochs of batches of 128",
     ),
 )  # fmt: skip
+PLANS += (
+    *(replace(plan, name=f"own-{plan.name}") for plan in PLANS if plan.name in ("mnist", "svhn")),
+    *(
+        replace(plan, name="literal-svhn", network=literal_svhn_cnn, about=f"{plan.about}; layers read literally")
+        for plan in PLANS
+        if plan.name == "svhn"
+    ),
+)
+"""Under names of their own, the paper's schedules are used at every scale."""
 RECIPES: Mapping[str, TrainingPlan] = {plan.name: plan for plan in PLANS}
 """The plans by name."""

@@ -1,0 +1,230 @@
+"""Active learning with the paper's protocol: 200 epochs, the whole pool, ten acquisitions, five seeds, side by side.
+
+Beside the plain negative log-likelihood stands cross-entropy applied to softmax outputs, log Σ_j exp(p_j) − p_y, which
+is, almost certainly, what the paper's Table 3 prints: for a network that is sure it is log(e + C − 1) − accuracy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nescio import evaluate
+from nescio.evaluate.active import by_index
+from nescio.plots.style import COLOURS, panels
+from nescio.scores.base import must_be_fitted
+from nescio.scoring import fit, score
+from nescio.zoo import Normalised
+from nescio_papers import datasets as data
+from nescio_papers import zoo
+from nescio_papers.regrad import table3
+from nescio_papers.regrad.rows import SVHN
+from nescio_papers.runner.active import FIRST, RANDOM
+from nescio_papers.runner.cells import kept_json
+from nescio_papers.runner.drawing import svg
+from nescio_papers.runner.methods import made
+from nescio_papers.runner.program import Figure, Job, Made
+from nescio_papers.runner.stacked import State, Trainer, put_into, stacked
+from nescio_papers.runner.study import Part, Row, Study, pairs
+from nescio_papers.zoo.plans import SGD, STATISTICS, to_floats
+
+SETS: Mapping[str, tuple[int, ...]] = {"mnist": (0, 1, 2, 3, 4), "svhn": (0, 1, 2, 3, 4)}
+ROWS: tuple[Row, ...] = tuple(row for row in table3.STUDY.parts[0].rows if row.settings.get("norm", 2) != 1)
+ACQUISITIONS, EPOCHS = 10, 200
+BLOCK = 2000
+
+
+class Race:
+    """All methods and seeds of one data set, cycle after cycle."""
+
+    def __init__(self, known: str, rows: Sequence[Row], seeds: Sequence[int], job: Job) -> None:
+        small = job.parts.scale.bundled
+        self.known, self.rows, self.seeds, self.job = known, rows, seeds, job
+        self.name = "digits" if small else known
+        self.device = job.parts.device
+        train, test = (data.load_set(self.name, split, root=job.parts.root) for split in ("train", "test"))
+        self.x, self.y = train.x.to(self.device), train.y.to(self.device)
+        self.test_x, self.test_y = test.x.to(self.device), test.y
+        first, self.added = (20, 10) if small else FIRST[known]
+        ends = {"first": 400, "second": 500} if small else {}
+        self.splits = {seed: by_index(train.y.numpy(), first, seed, **ends) for seed in seeds}
+        self.acquisitions, epochs = (2, 3) if small else (ACQUISITIONS, EPOCHS)
+        kernel = {"kernel": 3} if train.x.shape[2] < 16 else {}
+        channels, size, classes = train.x.shape[1], train.x.shape[2], len(train.classes)
+        self.networks = {
+            seed: Normalised(zoo.small_cnn(channels, size, classes, seed=seed, **kernel), *STATISTICS[self.name]).to(
+                self.device
+            )
+            for seed in seeds
+        }
+        like = self.networks[seeds[0]]
+        self.trainer = Trainer(like, self.x, self.y, replace(SGD, epochs=epochs), every=min(10, epochs))
+        self.runs = [(row, seed) for seed in seeds for row in rows]
+        self.labelled = [np.asarray(self.splits[seed].initial) for _, seed in self.runs]
+
+    def run(self) -> list[dict[str, Any]]:
+        """Return a cell for each method and seed: curves over the start and all acquisitions."""
+        curves: list[dict[str, list[float]]] = [{"labels": [], "acc": [], "nll": [], "twice": []} for _ in self.runs]
+        start = stacked([self.networks[seed] for _, seed in self.runs])
+        validation = torch.as_tensor(self.splits[self.seeds[0]].validation, device=self.device)
+        for cycle in range(self.acquisitions + 1):
+            indices = torch.as_tensor(np.stack(self.labelled), device=self.device)
+            seeds = [1000 * cycle + seed for _, seed in self.runs]
+            state = self.trainer.train(start, indices, validation, seeds, self.job.check)
+            for curve, reached, own in zip(curves, self._measured(state), self.labelled, strict=True):
+                curve["labels"].append(len(own))
+                for name, value in reached.items():
+                    curve[name].append(value)
+            accuracy = fmean(curve["acc"][-1] for curve in curves)
+            self.job.say(f"{self.known}, cycle {cycle}: {100 * accuracy:.2f} % right on average")
+            if cycle < self.acquisitions:
+                self._acquire(state, cycle)
+        return [
+            {"row": row.label, "column": self.known, "seed": seed, "curve": curve,
+             "metrics": {name: fmean(curve[name][1:]) for name in ("acc", "nll", "twice")}}
+            for (row, seed), curve in zip(self.runs, curves, strict=True)
+        ]  # fmt: skip
+
+    def _measured(self, state: State) -> list[dict[str, float]]:
+        blocks = [block.cpu() for _, block in self.trainer.answers(state, self.test_x)]
+        every = torch.cat(blocks, 1).double()
+        results = []
+        for one in every:
+            p = one.softmax(1)
+            twice = float(F.cross_entropy(p, self.test_y))
+            right = float((p.argmax(1) == self.test_y).double().mean())
+            results.append({"acc": right, "nll": evaluate.nll(p, self.test_y), "twice": twice})
+        return results
+
+    def _acquire(self, state: State, cycle: int) -> None:
+        """Add to each run the pictures of the pool that its network doubts most."""
+        for at, (row, seed) in enumerate(self.runs):
+            self.job.check()
+            pool = np.setdiff1d(self.splits[seed].pool, self.labelled[at])
+            if row.method == RANDOM:
+                chosen = np.random.default_rng([seed, cycle]).permutation(pool)[: self.added]
+            else:
+                put_into(self.networks[seed], state, at)
+                values = self._scores(row, seed, self.labelled[at], pool)
+                chosen = pool[torch.argsort(values, descending=True, stable=True)[: self.added].numpy()]
+            self.labelled[at] = np.concatenate([self.labelled[at], chosen])
+
+    def _scores(self, row: Row, seed: int, labelled: Any, pool: Any) -> Tensor:
+        network, method = self.networks[seed].eval(), made(row, self.known, self.job.parts.scale, seed)
+        if must_be_fitted(method):
+            own = torch.as_tensor(labelled, device=self.device)
+            method = fit(network, method, (to_floats(self.x[own]), self.y[own]), progress=False)
+        blocks = torch.as_tensor(pool, device=self.device).split(BLOCK)
+        return score(network, (to_floats(self.x[block]) for block in blocks), method, progress=False)
+
+
+def program(job: Job) -> Made:
+    """Run all methods and seeds of each set, and set every method beside random acquisition."""
+    cells: list[dict[str, Any]] = []
+    seeds_of: dict[str, list[int]] = {}
+    for known, usual in SETS.items():
+        seeds = job.seeds or (usual[:1] if job.parts.scale.bundled else usual)
+        seeds_of[known] = list(seeds)
+        path = job.work / "acquisition" / f"{known}-{'-'.join(map(str, seeds))}-{job.parts.scale.name}.json"
+        cells += kept_json(path, lambda known=known, seeds=seeds: Race(known, ROWS, seeds, job).run())
+    gains = [
+        {**cell, "metrics": {"gain": _gain(cell, cells)}, "curve": {}} for cell in cells if cell["row"] != "Random"
+    ]
+    settings = {"seeds": seeds_of, "epochs": EPOCHS, "acquisitions": ACQUISITIONS}
+    return Made([cells, gains], [_gains(gains), _identity()], settings)
+
+
+def _gain(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> float:
+    """Return by how much a run is better than random acquisition with the same data set and seed."""
+    (random,) = (
+        other["metrics"]["acc"]
+        for other in cells
+        if (other["row"], other["column"], other["seed"]) == ("Random", cell["column"], cell["seed"])
+    )
+    return float(cell["metrics"]["acc"] - random)
+
+
+def _gains(cells: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the mean gain over random of each method, with a 95 % interval over seeds."""
+    known = list(dict.fromkeys(cell["column"] for cell in cells))
+    labels = list(dict.fromkeys(cell["row"] for cell in cells))
+    figure, axes = panels(4.2 * len(known), 0.24 * len(labels) + 0.9, 1, len(known))
+    for ax, name in zip(axes, known, strict=True):
+        for place, label in enumerate(labels):
+            values = 100 * np.array([c["metrics"]["gain"] for c in cells if (c["row"], c["column"]) == (label, name)])
+            half = interval(values)
+            ax.errorbar(values.mean(), -place, xerr=half, fmt="o", color=COLOURS[0], markersize=4, capsize=2)
+        ax.axvline(0, color="0.6", linewidth=1)
+        ax.set_yticks([-place for place in range(len(labels))], labels, fontsize=8)
+        ax.set_xlabel(f"{name}: accuracy over random, points", fontsize="small")
+    alt = "How much better each method's acquisitions are than random ones, with intervals over seeds"
+    return Figure(
+        "Gain over random acquisition",
+        "Mean accuracy over ten acquisitions, minus that of random acquisition with the same seed; 95 % intervals over "
+        "seeds (Student's t). An interval that holds 0 ranks nothing.",
+        alt,
+        svg(figure, alt, "regrad-acquisition"),
+    )
+
+
+def interval(values: Any) -> float:
+    """Return half of the 95 % interval of a mean, by Student's t; 0 for one value."""
+    t = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+    count = len(values)
+    return 0.0 if count < 2 else t.get(count, 1.96) * float(np.std(values, ddof=1)) / math.sqrt(count)
+
+
+def _identity() -> Figure:
+    """Draw the paper's accuracy and NLL: both on the line that a sure softmax, passed through softmax again, gives."""
+    classes = {"mnist": 10, "cifar10": 10, "svhn": 10, "cifar100": 100}
+    figure, (ax,) = panels(4.6, 3.2)
+    for at, (known, count) in enumerate(classes.items()):
+        points = [(line[known][0][0] / 100, line[known][1][0]) for line in table3.PAPER.values()]
+        x, y = zip(*points, strict=True)
+        ax.plot(x, y, ".", color=COLOURS[at], label=known)
+        ends = np.array([min(x) - 0.03, max(x) + 0.03])
+        ax.plot(ends, math.log(math.e + count - 1) - ends, color=COLOURS[at], linewidth=0.8)
+    ax.set_xlabel("accuracy, as printed", fontsize="small")
+    ax.set_ylabel("NLL, as printed", fontsize="small")
+    ax.legend(fontsize=8, frameon=False)
+    alt = "The paper's accuracies and NLLs of table 3 lie on the lines log(e + C − 1) − accuracy"
+    return Figure(
+        "Table 3's NLL is another quantity",
+        "The numbers of the paper's Table 3 (dots), and log(e + C − 1) − accuracy (lines): what cross-entropy gives "
+        "when it is applied to the softmax outputs of a network that is sure of every answer.",
+        alt,
+        svg(figure, alt, "regrad-identity"),
+    )
+
+
+STUDY = Study(
+    "acquisition",
+    "Active learning with the paper's protocol, five seeds",
+    (
+        Part("Means over ten acquisitions", "program", pairs(" ".join(SETS)), ROWS, ("acc", "nll", "twice")),
+        Part(
+            "Accuracy over random acquisition with the same seed",
+            "program",
+            pairs(" ".join(SETS)),
+            tuple(row for row in ROWS if row.method != RANDOM),
+            ("gain",),
+        ),
+    ),
+    (
+        "Settings were written down before the run (`regrad/protocol.md`). 200 epochs, all pictures above index 20,000 "
+        "as the pool, ten acquisitions; the network before the first one is not averaged in. Validation after every "
+        "tenth epoch.",
+        "`NLL of softmax outputs` is what the paper's Table 3 seems to print. Gradient baselines are in L2.",
+        "REGrad* takes eight paired copies.",
+        SVHN,
+    ),
+    program,
+)
