@@ -46,8 +46,6 @@ def test_what_cannot_be_drawn_is_refused():
         draw.regions([[]], [((0, 1), (0, 1))] * 2)
     with pytest.raises(InputError, match=r"values: expected shape \[1, 2\]"):
         draw.numbers([[1.0]], ["a"], ["b", "c"], [1.0, 1.0])
-    with pytest.raises(InputError, match="panels: expected at least one panel"):
-        draw.curves({}, "x")
 
 
 def test_hues_turn_with_the_slope_and_pale_with_its_size():
@@ -86,13 +84,3 @@ def test_numbers_are_written_on_their_colours():
     assert [text.get_text() for text in ax.texts] == ["0.10", "0.90", "2.00"]
     assert [text.get_color() for text in ax.texts] == ["black", "white", "white"]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
-
-
-def test_curves_share_a_legend():
-    lines = {"p": {"one": [(10, 1.0), (1, 2.0)], "two": [(1, 0.0), (10, 1.0)]}, "q": {"two": [(1, 3.0), (10, 4.0)]}}
-    figure = draw.curves(lines, "radius", {"q": (0, 9)})
-    p, q = figure.axes
-    assert p.lines[0].get_xydata().tolist() == [[1.0, 2.0], [10.0, 1.0]]
-    assert p.lines[1].get_color() == q.lines[0].get_color() != p.lines[0].get_color()
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one", "two"]
-    assert p.get_xscale() == "log" and q.get_ylim() == (0, 9)

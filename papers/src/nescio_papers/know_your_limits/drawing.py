@@ -2,7 +2,7 @@
 
 `surfaces` has a panel for each model (row) and measure (column), with one colour scale for a column, so that rows can
 be compared. `regions` has polygons, each in the colour of its linear map: the hue is the direction in which the logits
-differ most, pale where they differ little. `numbers` is a table in colours, `curves` lines over a logarithmic axis.
+differ most, pale where they differ little. `numbers` is a table in colours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from nescio._common.lazy_imports import need
 from nescio.evaluate.arrays import Floats, Values
-from nescio.plots.style import COLOURS, FAINT, INK, STYLES, panels
+from nescio.plots.style import COLOURS, INK, panels
 from nescio.types import InputError
 
 if TYPE_CHECKING:
@@ -207,55 +207,4 @@ def numbers(
     ax.set_yticks(range(len(rows)), rows, fontsize=8)
     ax.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     ax.spines[:].set_visible(False)
-    return figure
-
-
-def curves(
-    panels_: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
-    xlabel: str,
-    limits: Mapping[str, Limits] | None = None,
-    *,
-    ylabel: str = "",
-    width: float = 3.0,
-    height: float = 2.9,
-    columns: int = 3,
-) -> Figure:
-    """Panels of lines: for each panel the points (x, y) of each series, x on a logarithmic axis, and one legend."""
-    if not panels_ or not any(panels_.values()):
-        raise InputError("panels: expected at least one panel with one line, but got none")
-    names = list(dict.fromkeys(name for lines in panels_.values() for name in lines))
-    wide = min(columns, len(panels_))
-    deep = math.ceil(len(panels_) / wide)
-    room = 0.2 * math.ceil(len(names) / 3) + 0.2
-    figure, every = panels(width * wide, height * deep + room, deep, wide)
-    for ax in every[len(panels_) :]:
-        ax.set_visible(False)
-    drawn: dict[str, Any] = {}
-    ticker = need("matplotlib.ticker", "demo")
-    for ax, (title, lines) in zip(every, panels_.items(), strict=False):
-        for name, series in lines.items():
-            at = names.index(name)
-            x, y = zip(*sorted(series), strict=True)
-            (line,) = ax.plot(
-                x, y, color=COLOURS[at % len(COLOURS)], linestyle=STYLES[(at // len(COLOURS) + at) % len(STYLES)],
-                marker=".", markersize=4, linewidth=1.4,
-            )  # fmt: skip
-            drawn.setdefault(name, line)
-        ax.set_xscale("log")
-        every_x = sorted({x for series in lines.values() for x, _ in series})
-        if every_x[-1] < 30 * every_x[0]:  # too few powers of ten to read it by
-            ax.set_xticks(every_x, [f"{x:g}" for x in every_x])
-            ax.minorticks_off()
-        ax.yaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
-        ax.set_title(title, fontsize="small", color=INK)
-        ax.set_xlabel(xlabel, fontsize="small")
-        ax.set_ylabel(ylabel, fontsize="small")
-        ax.tick_params(labelsize=8)
-        ax.grid(color=FAINT, linewidth=0.4, alpha=0.6)
-        if limits and title in limits:
-            ax.set_ylim(*limits[title])
-    figure.legend(
-        list(drawn.values()), list(drawn), loc="outside lower center", ncols=3, fontsize="x-small", frameon=False,
-        labelcolor=INK,
-    )  # fmt: skip
     return figure

@@ -18,7 +18,7 @@ from nescio_papers.know_your_limits import drawing as draw
 from nescio_papers.know_your_limits.doubts import METRICS, Doubt, doubt, reader, single
 from nescio_papers.know_your_limits.half_moons import WINDOW, Moons, between
 from nescio_papers.runner.cells import State, kept_tensors
-from nescio_papers.runner.drawing import svg
+from nescio_papers.runner.drawing import curves, svg
 from nescio_papers.runner.program import Figure
 
 NAMES = {
@@ -220,7 +220,7 @@ def distances(by_model: Mapping[str, Mapping[str, Any]]) -> Figure:
         name: [(radius, own["sure"][f"{radius:g}"]) for radius in RADII] for name, own in by_model.items()
     }
     alt = "Mean doubt on rings around the data, by the radius of the ring"
-    figure = draw.curves(panels, "radius of the ring (data = 1)")
+    figure = curves(panels, "radius of the ring (data = 1)")
     return Figure(
         "Doubt by distance",
         "The mean of each metric over a ring around the data. One network's doubt falls towards 0, and so does that of "

@@ -17,7 +17,7 @@ from nescio_papers.know_your_limits.half_moons import WINDOW, Moons, half_moons
 from nescio_papers.know_your_limits.models import Net, Plan, Trainer, mlp
 from nescio_papers.know_your_limits.polygons import Floats, Polygons, Window, polygons
 from nescio_papers.runner.cells import kept_tensors
-from nescio_papers.runner.drawing import svg
+from nescio_papers.runner.drawing import curves, svg
 from nescio_papers.runner.program import Figure, Job, Made
 from nescio_papers.runner.study import Study
 
@@ -162,7 +162,7 @@ def program(job: Job) -> Made:
             f"Regions in the first window by units in a layer, for networks of one, two and three layers; means over "
             f"{len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'}. {table}",
             "Number of linear regions by width and depth",
-            svg(draw.curves(lines, "units in a layer", width=4.4, columns=2),
+            svg(curves(lines, "units in a layer", width=4.4, columns=2),
                       "Number of linear regions by width and depth, before and after training", "kyl-counts"),
         ),
     ]  # fmt: skip

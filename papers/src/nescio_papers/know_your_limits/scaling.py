@@ -20,11 +20,10 @@ from nescio import evaluate, scores
 from nescio._common.lazy_imports import need
 from nescio.posteriors import PosteriorBase
 from nescio.scoring import score
-from nescio_papers.know_your_limits import drawing as draw
 from nescio_papers.know_your_limits.doubts import METRICS, reader, single
 from nescio_papers.know_your_limits.models import Net, Plan, Trainer, accuracy
 from nescio_papers.runner.cells import kept_json
-from nescio_papers.runner.drawing import svg
+from nescio_papers.runner.drawing import curves, svg
 from nescio_papers.runner.program import Figure, Job, Made
 from nescio_papers.runner.study import Column, Part, Row, Study
 
@@ -210,7 +209,7 @@ def _figure(cells: list[dict[str, Any]]) -> Figure:
                 own = [c["metrics"]["auroc"] for c in cells if c["row"] == row and c["column"] == f"{name}→×{factor:,}"]
                 line.append((float(factor), 100 * float(np.mean(own))))
             panels[name][row] = line
-    figure = draw.curves(panels, "factor of one feature", ylabel="AUROC, %", width=4.4, columns=2)
+    figure = curves(panels, "factor of one feature", ylabel="AUROC, %", width=4.4, columns=2)
     alt = "AUROC by the factor of one feature, for nine scores on two data sets"
     return Figure(
         "AUROC by the factor",

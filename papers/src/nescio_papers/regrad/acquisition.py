@@ -134,7 +134,7 @@ def program(job: Job) -> Made:
         seeds = job.seeds or (usual[:1] if job.parts.scale.bundled else usual)
         seeds_of[known] = list(seeds)
         path = job.work / "acquisition" / f"{known}-{'-'.join(map(str, seeds))}-{job.parts.scale.name}.json"
-        cells += kept_json(path, lambda known=known, seeds=seeds: Race(known, ROWS, seeds, job).run())
+        cells += kept_json(path, Race(known, ROWS, seeds, job).run)
     gains = [
         {**cell, "metrics": {"gain": _gain(cell, cells)}, "curve": {}} for cell in cells if cell["row"] != "Random"
     ]

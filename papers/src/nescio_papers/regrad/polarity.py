@@ -20,9 +20,8 @@ from torch.func import functional_call, grad, vmap
 
 from nescio import evaluate
 from nescio.trace import class_gradients
-from nescio_papers.know_your_limits import drawing as draw
 from nescio_papers.runner.cells import kept_json
-from nescio_papers.runner.drawing import svg
+from nescio_papers.runner.drawing import curves, svg
 from nescio_papers.runner.parts import Model, Pictures
 from nescio_papers.runner.program import Figure, Job, Made
 from nescio_papers.runner.study import Column, Part, Row, Study
@@ -134,7 +133,7 @@ def _figure(cells: list[dict[str, Any]]) -> Figure:
                     lines[f"{score}, {label}"] = values
             panels[f"{how}, {turned}"] = lines
     limits = {title: (0.0, 100.0) for title in panels}
-    figure = draw.curves(panels, "ε (leftmost: 0)", limits, ylabel="AUROC, %", width=4.4, columns=2)
+    figure = curves(panels, "ε (leftmost: 0)", limits, ylabel="AUROC, %", width=4.4, columns=2)
     alt = (
         "AUROC of UNGrad, GradNorm and ExGrad by ε, in four panels: normalised or not, bright on dark or dark on bright"
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -130,14 +129,13 @@ class Trainer:
     @torch.no_grad()
     def _reached(self, parameters: State, validation: Tensor) -> Tensor:
         """Return accuracy and minus the mean loss of each network, [K, 2]."""
-        right, loss = 0.0, 0.0
+        right = loss = torch.zeros(1, dtype=torch.float64, device=self.x.device)
         labels = self.y[validation]
-        blocks: Iterator[Any] = self.answers(parameters, self.x[validation])
-        for start, block in blocks:
+        for start, block in self.answers(parameters, self.x[validation]):
             own = labels[start : start + block.shape[1]]
             right = right + (block.argmax(2) == own).double().sum(1)
             loss = loss + F.cross_entropy(block.mT, own.expand(len(block), -1), reduction="none").double().sum(1)
-        return torch.stack([torch.as_tensor(right), -torch.as_tensor(loss)], 1).float() / len(labels)
+        return torch.stack([right, -loss], 1).float() / len(labels)
 
     @torch.no_grad()
     def answers(self, parameters: State, pictures: Tensor, block: int = 250) -> Iterator[tuple[int, Tensor]]:

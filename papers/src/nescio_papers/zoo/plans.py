@@ -80,7 +80,7 @@ def literal_svhn_cnn(seed: int | None = None) -> nn.Sequential:
     return nn.Sequential(*layers.values(), nn.ReLU())
 
 
-PLANS = (
+PLANS: tuple[TrainingPlan, ...] = (
     TrainingPlan(
         "mnist", "mnist", small_cnn, replace(SGD, epochs=30, batch_size=128),
         "the paper's CNN and schedule: SGD 0.01, momentum 0.9, 30 epochs of batches of 128",

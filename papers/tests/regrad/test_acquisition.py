@@ -1,0 +1,62 @@
+"""Active learning side by side."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from nescio_papers.regrad import acquisition
+from nescio_papers.runner import scale as scales
+from nescio_papers.runner.parts import Parts
+from nescio_papers.runner.program import Job
+from nescio_papers.runner.study import Row
+
+ROWS = (Row("Entropy", "entropy"), Row("LA", "laplace", {"samples": 4}), Row("Random", "random"))
+
+
+@pytest.fixture
+def job(tmp_path):
+    parts = Parts(scales.SCALES["smoke"], None, tmp_path / "models", "cpu", False)
+    return Job(parts, None, tmp_path, lambda: None, lambda line: None)
+
+
+def test_all_runs_begin_alike_and_acquire_what_they_doubt(job, monkeypatch):
+    race = acquisition.Race("mnist", ROWS, (0, 1), job)
+    pools = {seed: race.splits[seed].pool[:60] for seed in (0, 1)}
+    monkeypatch.setattr(race, "splits", {s: race.splits[s]._replace(pool=pools[s]) for s in pools})
+    cells = race.run()
+    assert [(cell["row"], cell["seed"]) for cell in cells] == [(r.label, s) for s in (0, 1) for r in ROWS]
+    for cell in cells:
+        assert cell["curve"]["labels"] == [20, 30, 40]
+        assert cell["metrics"]["acc"] == pytest.approx(np.mean(cell["curve"]["acc"][1:]))
+    starts = {cell["seed"]: cell["curve"]["acc"][0] for cell in cells}
+    assert all(cell["curve"]["acc"][0] == pytest.approx(starts[cell["seed"]]) for cell in cells)
+    for own, (_, seed) in zip(race.labelled, race.runs, strict=True):
+        assert len(set(own.tolist())) == 40 and set(own[20:].tolist()) <= set(pools[seed].tolist())
+    assert set(race.labelled[0][20:].tolist()) != set(race.labelled[2][20:].tolist())
+
+
+def test_the_gain_is_over_random_with_the_same_seed():
+    cells = [
+        {"row": row, "column": "mnist", "seed": seed, "metrics": {"acc": value}}
+        for row, seed, value in (("A", 0, 0.7), ("Random", 0, 0.6), ("A", 1, 0.5), ("Random", 1, 0.9))
+    ]
+    assert [acquisition._gain(cell, cells) for cell in cells] == pytest.approx([0.1, 0.0, -0.4, 0.0])
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 10])
+def test_the_interval_is_students(count):
+    values = np.random.default_rng(count).normal(size=count)
+    low, high = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
+    assert acquisition.interval(values) == pytest.approx((high - low) / 2, rel=1e-3)
+
+
+def test_a_sure_network_lies_on_the_line_of_table_3():
+    """Cross-entropy of a one-hot softmax output is log(e + C − 1) − 1 for a right answer and log(e + C − 1) else."""
+    p = torch.eye(10, dtype=torch.float64)
+    labels = torch.arange(10)
+    labels[0] = 5
+    twice = float(torch.nn.functional.cross_entropy(p, labels))
+    assert twice == pytest.approx(math.log(math.e + 9) - 0.9)
