@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -17,113 +18,117 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nescio import evaluate
 from nescio.evaluate.active import by_index
 from nescio.plots.style import COLOURS, panels
 from nescio.scores.base import must_be_fitted
 from nescio.scoring import fit, score
+from nescio.types import NescioError
 from nescio.zoo import Normalised
 from nescio_papers import datasets as data
 from nescio_papers import zoo
 from nescio_papers.regrad import table3
 from nescio_papers.regrad.rows import SVHN
+from nescio_papers.runner import metrics
 from nescio_papers.runner.active import FIRST, RANDOM
-from nescio_papers.runner.cells import kept_json
+from nescio_papers.runner.cells import kept_json, read_json, write_json
 from nescio_papers.runner.drawing import svg
 from nescio_papers.runner.methods import made
-from nescio_papers.runner.program import Figure, Job, Made
+from nescio_papers.runner.program import Figure, Job, Made, why_not
+from nescio_papers.runner.scoring import TimeOver
 from nescio_papers.runner.stacked import State, Trainer, put_into, stacked
 from nescio_papers.runner.study import Part, Row, Study, pairs
 from nescio_papers.zoo.plans import SGD, STATISTICS, to_floats
 
 SETS: Mapping[str, tuple[int, ...]] = {"mnist": (0, 1, 2, 3, 4), "svhn": (0, 1, 2, 3, 4)}
-ROWS: tuple[Row, ...] = tuple(row for row in table3.STUDY.parts[0].rows if row.settings.get("norm", 2) != 1)
+ROWS: tuple[Row, ...] = tuple(
+    row for row in table3.STUDY.parts[0].rows if row.settings.get("norm", 2) != 1 and row.settings.get("power", 2) != 1
+)
 ACQUISITIONS, EPOCHS = 10, 200
 BLOCK = 2000
 
 
 class Race:
-    """All methods and seeds of one data set, cycle after cycle."""
+    """All methods on one data set and seed, cycle after cycle."""
 
-    def __init__(self, known: str, rows: Sequence[Row], seeds: Sequence[int], job: Job) -> None:
+    def __init__(self, known: str, rows: Sequence[Row], seed: int, job: Job) -> None:
         small = job.parts.scale.bundled
-        self.known, self.rows, self.seeds, self.job = known, rows, seeds, job
-        self.name = "digits" if small else known
-        self.device = job.parts.device
-        train, test = (data.load_set(self.name, split, root=job.parts.root) for split in ("train", "test"))
+        self.known, self.rows, self.seed, self.job = known, rows, seed, job
+        name, self.device = "digits" if small else known, job.parts.device
+        train, test = (data.load_set(name, split, root=job.parts.root) for split in ("train", "test"))
         self.x, self.y = train.x.to(self.device), train.y.to(self.device)
         self.test_x, self.test_y = test.x.to(self.device), test.y
         first, self.added = (20, 10) if small else FIRST[known]
         ends = {"first": 400, "second": 500} if small else {}
-        self.splits = {seed: by_index(train.y.numpy(), first, seed, **ends) for seed in seeds}
+        self.split = by_index(train.y.numpy(), first, seed, **ends)
         self.acquisitions, epochs = (2, 3) if small else (ACQUISITIONS, EPOCHS)
         kernel = {"kernel": 3} if train.x.shape[2] < 16 else {}
-        channels, size, classes = train.x.shape[1], train.x.shape[2], len(train.classes)
-        self.networks = {
-            seed: Normalised(zoo.small_cnn(channels, size, classes, seed=seed, **kernel), *STATISTICS[self.name]).to(
-                self.device
-            )
-            for seed in seeds
-        }
-        like = self.networks[seeds[0]]
-        self.trainer = Trainer(like, self.x, self.y, replace(SGD, epochs=epochs), every=min(10, epochs))
-        self.runs = [(row, seed) for seed in seeds for row in rows]
-        self.labelled = [np.asarray(self.splits[seed].initial) for _, seed in self.runs]
+        cnn = zoo.small_cnn(train.x.shape[1], train.x.shape[2], len(train.classes), seed=seed, **kernel)
+        self.network = Normalised(cnn, *STATISTICS[name]).to(self.device).eval()
+        self.trainer = Trainer(self.network, self.x, self.y, replace(SGD, epochs=epochs), every=min(10, epochs))
+        self.labelled = [np.asarray(self.split.initial) for _ in rows]
 
     def run(self) -> list[dict[str, Any]]:
-        """Return a cell for each method and seed: curves over the start and all acquisitions."""
-        curves: list[dict[str, list[float]]] = [{"labels": [], "acc": [], "nll": [], "twice": []} for _ in self.runs]
-        start = stacked([self.networks[seed] for _, seed in self.runs])
-        validation = torch.as_tensor(self.splits[self.seeds[0]].validation, device=self.device)
-        for cycle in range(self.acquisitions + 1):
+        """Return a cell for each method: its curves over the start and all acquisitions."""
+        curves: list[dict[str, list[float]]] = [{"labels": [], "acc": [], "nll": [], "twice": []} for _ in self.rows]
+        start = stacked([self.network] * len(self.rows))
+        validation = torch.as_tensor(self.split.validation, device=self.device)
+        path = self.job.work / "acquisition" / f"{self.known}-{self.seed}-begun.json"
+        begun = read_json(path)
+        if begun is not None:
+            curves, self.labelled = begun["curves"], [np.array(own) for own in begun["labelled"]]
+        for cycle in range(len(curves[0]["labels"]), self.acquisitions + 1):
             indices = torch.as_tensor(np.stack(self.labelled), device=self.device)
-            seeds = [1000 * cycle + seed for _, seed in self.runs]
+            seeds = [1000 * cycle + self.seed] * len(self.rows)
             state = self.trainer.train(start, indices, validation, seeds, self.job.check)
             for curve, reached, own in zip(curves, self._measured(state), self.labelled, strict=True):
                 curve["labels"].append(len(own))
                 for name, value in reached.items():
                     curve[name].append(value)
             accuracy = fmean(curve["acc"][-1] for curve in curves)
-            self.job.say(f"{self.known}, cycle {cycle}: {100 * accuracy:.2f} % right on average")
+            self.job.say(f"{self.known}, seed {self.seed}, cycle {cycle}: {100 * accuracy:.2f} % right on average")
             if cycle < self.acquisitions:
                 self._acquire(state, cycle)
+                write_json(path, {"curves": curves, "labelled": [own.tolist() for own in self.labelled]})
+        path.unlink(missing_ok=True)
         return [
-            {"row": row.label, "column": self.known, "seed": seed, "curve": curve,
-             "metrics": {name: fmean(curve[name][1:]) for name in ("acc", "nll", "twice")}}
-            for (row, seed), curve in zip(self.runs, curves, strict=True)
-        ]  # fmt: skip
+            {
+                "row": row.label,
+                "column": self.known,
+                "seed": self.seed,
+                "curve": curve,
+                "metrics": {name: fmean(curve[name][1:]) for name in ("acc", "nll", "twice")},
+            }
+            for row, curve in zip(self.rows, curves, strict=True)
+        ]
 
     def _measured(self, state: State) -> list[dict[str, float]]:
+        """Return accuracy, NLL and cross-entropy of softmax outputs of each network on the test pictures."""
         blocks = [block.cpu() for _, block in self.trainer.answers(state, self.test_x)]
-        every = torch.cat(blocks, 1).double()
-        results = []
-        for one in every:
-            p = one.softmax(1)
-            twice = float(F.cross_entropy(p, self.test_y))
-            right = float((p.argmax(1) == self.test_y).double().mean())
-            results.append({"acc": right, "nll": evaluate.nll(p, self.test_y), "twice": twice})
-        return results
+        probabilities = torch.cat(blocks, 1).double().softmax(2)
+        return [
+            {**metrics.answers(p, self.test_y), "twice": float(F.cross_entropy(p, self.test_y))} for p in probabilities
+        ]
 
     def _acquire(self, state: State, cycle: int) -> None:
         """Add to each run the pictures of the pool that its network doubts most."""
-        for at, (row, seed) in enumerate(self.runs):
+        for at, row in enumerate(self.rows):
             self.job.check()
-            pool = np.setdiff1d(self.splits[seed].pool, self.labelled[at])
+            pool = np.setdiff1d(self.split.pool, self.labelled[at])
             if row.method == RANDOM:
-                chosen = np.random.default_rng([seed, cycle]).permutation(pool)[: self.added]
+                chosen = np.random.default_rng([self.seed, cycle]).permutation(pool)[: self.added]
             else:
-                put_into(self.networks[seed], state, at)
-                values = self._scores(row, seed, self.labelled[at], pool)
+                put_into(self.network, state, at)
+                values = self._scores(row, self.labelled[at], pool)
                 chosen = pool[torch.argsort(values, descending=True, stable=True)[: self.added].numpy()]
             self.labelled[at] = np.concatenate([self.labelled[at], chosen])
 
-    def _scores(self, row: Row, seed: int, labelled: Any, pool: Any) -> Tensor:
-        network, method = self.networks[seed].eval(), made(row, self.known, self.job.parts.scale, seed)
+    def _scores(self, row: Row, labelled: Any, pool: Any) -> Tensor:
+        method = made(row, self.known, self.job.parts.scale, self.seed)
         if must_be_fitted(method):
             own = torch.as_tensor(labelled, device=self.device)
-            method = fit(network, method, (to_floats(self.x[own]), self.y[own]), progress=False)
+            method = fit(self.network, method, (to_floats(self.x[own]), self.y[own]), progress=False)
         blocks = torch.as_tensor(pool, device=self.device).split(BLOCK)
-        return score(network, (to_floats(self.x[block]) for block in blocks), method, progress=False)
+        return score(self.network, (to_floats(self.x[block]) for block in blocks), method, progress=False)
 
 
 def program(job: Job) -> Made:
@@ -131,29 +136,40 @@ def program(job: Job) -> Made:
     cells: list[dict[str, Any]] = []
     seeds_of: dict[str, list[int]] = {}
     for known, usual in SETS.items():
-        seeds = job.seeds or (usual[:1] if job.parts.scale.bundled else usual)
-        seeds_of[known] = list(seeds)
-        path = job.work / "acquisition" / f"{known}-{'-'.join(map(str, seeds))}-{job.parts.scale.name}.json"
-        cells += kept_json(path, Race(known, ROWS, seeds, job).run)
-    gains = [
-        {**cell, "metrics": {"gain": _gain(cell, cells)}, "curve": {}} for cell in cells if cell["row"] != "Random"
-    ]
+        seeds_of[known] = list(job.seeds or (usual[:1] if job.parts.scale.bundled else usual))
+        for seed in seeds_of[known]:
+            path = job.work / "acquisition" / f"{known}-{seed}-{job.parts.scale.name}.json"
+            try:
+                cells += kept_json(path, partial(_raced, known, seed, job))
+            except (TimeOver, NescioError) as error:
+                cells += [{"row": r.label, "column": known, "seed": seed, "reason": why_not(error)} for r in ROWS]
+    gains = [_over_random(cell, cells) for cell in cells if cell["row"] != "Random"]
     settings = {"seeds": seeds_of, "epochs": EPOCHS, "acquisitions": ACQUISITIONS}
-    return Made([cells, gains], [_gains(gains), _identity()], settings)
+    return Made([cells, gains], [*_gains(gains), _identity()], settings)
 
 
-def _gain(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> float:
+def _raced(known: str, seed: int, job: Job) -> list[dict[str, Any]]:
+    return Race(known, ROWS, seed, job).run()
+
+
+def _over_random(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return by how much a run is better than random acquisition with the same data set and seed."""
+    if "reason" in cell:
+        return dict(cell)
     (random,) = (
         other["metrics"]["acc"]
         for other in cells
         if (other["row"], other["column"], other["seed"]) == ("Random", cell["column"], cell["seed"])
     )
-    return float(cell["metrics"]["acc"] - random)
+    place = {name: cell[name] for name in ("row", "column", "seed")}
+    return {**place, "metrics": {"gain": float(cell["metrics"]["acc"] - random)}}
 
 
-def _gains(cells: Sequence[Mapping[str, Any]]) -> Figure:
+def _gains(cells: Sequence[Mapping[str, Any]]) -> list[Figure]:
     """Draw the mean gain over random of each method, with a 95 % interval over seeds."""
+    cells = [cell for cell in cells if "metrics" in cell]
+    if not cells:
+        return []
     known = list(dict.fromkeys(cell["column"] for cell in cells))
     labels = list(dict.fromkeys(cell["row"] for cell in cells))
     figure, axes = panels(4.2 * len(known), 0.24 * len(labels) + 0.9, 1, len(known))
@@ -166,13 +182,15 @@ def _gains(cells: Sequence[Mapping[str, Any]]) -> Figure:
         ax.set_yticks([-place for place in range(len(labels))], labels, fontsize=8)
         ax.set_xlabel(f"{name}: accuracy over random, points", fontsize="small")
     alt = "How much better each method's acquisitions are than random ones, with intervals over seeds"
-    return Figure(
-        "Gain over random acquisition",
-        "Mean accuracy over ten acquisitions, minus that of random acquisition with the same seed; 95 % intervals over "
-        "seeds (Student's t). An interval that holds 0 ranks nothing.",
-        alt,
-        svg(figure, alt, "regrad-acquisition"),
-    )
+    return [
+        Figure(
+            "Gain over random acquisition",
+            "Mean accuracy over ten acquisitions, minus that of random acquisition with the same seed; 95 % intervals "
+            "over seeds (Student's t). An interval that holds 0 ranks nothing.",
+            alt,
+            svg(figure, alt, "regrad-acquisition"),
+        )
+    ]
 
 
 def interval(values: Any) -> float:

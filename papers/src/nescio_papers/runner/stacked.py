@@ -63,13 +63,10 @@ def logits(like: Normalised, state: State, x: Tensor) -> Tensor:
 
 def _convolved(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Convolve pictures [K or 1, B, c, H, W] with weights [K, o, c, k, k], stride 1, no padding."""
-    networks, pictures = weight.shape[0], x.shape[1]
     kernel, side = weight.shape[-1], x.shape[-1] - weight.shape[-1] + 1
     patches = F.unfold(x.flatten(0, 1), kernel).unflatten(0, x.shape[:2])  # [K, B, f, L]
-    rows = patches.transpose(1, 2).flatten(2)  # [K, f, B·L]
-    product = weight.flatten(2) @ rows  # [K, o, B·L]
-    shaped = product.view(networks, -1, pictures, side, side).transpose(1, 2)
-    return shaped + bias[:, None, :, None, None]
+    product = weight.flatten(2)[:, None] @ patches  # [K, B, o, L]: the patches are read where they lie
+    return product.unflatten(-1, (side, side)) + bias[:, None, :, None, None]
 
 
 @dataclass
