@@ -59,7 +59,8 @@ class Race:
         self.test_x, self.test_y = test.x.to(self.device), test.y
         first, self.added = (20, 10) if small else FIRST[known]
         ends = {"first": 400, "second": 500} if small else {}
-        self.split = by_index(train.y.numpy(), first, seed, **ends)
+        split = by_index(train.y.numpy(), first, seed, **ends)
+        self.split = split._replace(pool=split.pool[: job.parts.scale.pool]) if small else split
         self.acquisitions, epochs = (2, 3) if small else (ACQUISITIONS, EPOCHS)
         kernel = {"kernel": 3} if train.x.shape[2] < 16 else {}
         cnn = zoo.small_cnn(train.x.shape[1], train.x.shape[2], len(train.classes), seed=seed, **kernel)

@@ -92,7 +92,7 @@ def program(job: Job) -> Made:
             path = job.work / "polarity" / f"{model.id}-{how.replace(' ', '-')}.json"
             cells += kept_json(path, partial(_cells, model, how, known, foreign, job))
             job.say(f"{how}, seed {seed}: {100 * model.accuracy:.2f} % right on the test set")
-    count = min(PICTURES, job.parts.scale.pictures or PICTURES)
+    count = _count(job)
     settings = {
         "seeds": {plan: list(seeds) for plan in PLANS.values()},
         "epsilons": EPSILONS,
@@ -101,8 +101,12 @@ def program(job: Job) -> Made:
     return Made([cells], [_figure(cells)], settings, list(models.values()), list(sets.values()))
 
 
+def _count(job: Job) -> int:
+    return min(PICTURES, job.parts.scale.pictures or PICTURES)
+
+
 def _cells(model: Model, how: str, known: Pictures, foreign: Mapping[str, Pictures], job: Job) -> list[dict[str, Any]]:
-    count = min(PICTURES, job.parts.scale.pictures or PICTURES)
+    count = _count(job)
     device = next(model.network.parameters()).device
     usual = scores(model.network, known.floats(0, count).to(device))
     cells = []
