@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nescio.batch import ray_parquet
-from nescio.batch.ray_parquet import groups, lent, reader, runs
+from nescio.batch.ray_parquet import Group, asked, groups, lent, reader, runs
 from nescio.data.sources import open_data
 
 ROWS = 40
@@ -34,9 +34,8 @@ def written(table, cut=15, sizes=(6, 11)):
 def sent(rows, parts):
     """What the stage gives for these parts, in order."""
     found = groups(rows)
-    todo = runs(parts, found)
-    read = cloudpickle.loads(cloudpickle.dumps(reader(rows, found, todo)))
-    return [one for number in range(len(todo)) for one in read({"run": np.array([number])})]
+    read = cloudpickle.loads(cloudpickle.dumps(reader(rows)))
+    return [one for known in asked(runs(parts, found), found) for one in read({"run": [known["run"]]})]
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -81,6 +80,16 @@ def test_parts_that_begin_in_one_group_are_one_run(table):
     ]
     parts = [range(0, 4), range(4, 8), range(8, 12), range(16, 20), range(24, 28), range(36, 40)]
     assert runs(parts, found) == [parts[:2], parts[2:3], parts[3:5], parts[5:]]
+
+
+def test_what_a_task_is_told_does_not_grow_with_the_parts_of_others():
+    def told(count):
+        found = [Group("x.parquet", number, 10 * number, 10) for number in range(count)]
+        parts = [range(start, start + 5) for start in range(0, 10 * count, 5)]
+        return [len(one["run"]) for one in asked(runs(parts, found), found)]
+
+    few, many = told(10), told(1000)
+    assert len(many) == 1000 and max(many) < 1.1 * max(few)
 
 
 def test_what_cannot_be_read_or_is_too_large_is_left_to_the_worker(table, monkeypatch):

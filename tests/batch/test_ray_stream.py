@@ -248,8 +248,8 @@ def test_a_worker_takes_the_rows_that_were_read_and_writes_its_part(folder):
     asked = job(data="tables", x="x")
     ready = ray_stream.opened(asked)
     found = ray_parquet.groups(ready.rows)
-    read = ray_parquet.reader(ready.rows, found, [[range(20, 24)]])
-    (sent,) = read({"run": np.array([0])})
+    (known,) = ray_parquet.asked([[range(20, 24)]], found)
+    (sent,) = ray_parquet.reader(ready.rows)({"run": [known["run"]]})
     with Parts("p", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts, parts.worker_folder() as shared:
         work = _Work(asked, torch.get_num_threads(), str(folder), shared, parts.identity["weights"])
         done = _Worker(work, None).done(8, 12, 1, sent["table"][0])  # rows of another part, to tell them apart

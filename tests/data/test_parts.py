@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from nescio.data import read_table, write_table
-from nescio.data.parts import MANIFEST, RUNS, Parts, clean, part_rows
+from nescio.data.joining import rewritten
+from nescio.data.parts import JOURNAL, MANIFEST, RUNS, Parts, clean, part_rows
 from nescio.data.sources import Problem
 from nescio.types import InputError
 from tests.full_disk import full_after
@@ -209,8 +210,8 @@ def test_a_damaged_manifest_is_said(tmp_path):
     opened(tmp_path / "p", fresh=True).__exit__()
 
 
-@pytest.mark.parametrize(("patience", "good", "kept"), [(0, 0, 0), (0, 1, 0), (0, 3, 4), (0, 6, 8), (1e9, 6, 0)])
-def test_a_full_disk_leaves_what_the_manifest_lists(tmp_path, monkeypatch, patience, good, kept):
+@pytest.mark.parametrize(("patience", "good", "kept"), [(0, 0, 0), (0, 1, 0), (0, 3, 4), (0, 6, 12), (1e9, 6, 20)])
+def test_a_full_disk_leaves_what_the_manifest_or_the_journal_lists(tmp_path, monkeypatch, patience, good, kept):
     monkeypatch.setattr("nescio.data.parts.PATIENCE", patience)
     monkeypatch.setattr("os.fsync", full_after(good))
     with pytest.raises(InputError, match="No space left on device"), opened(tmp_path / "p", 40) as parts:
@@ -290,3 +291,129 @@ def test_parts_follow_what_a_row_takes(tmp_path):
     assert part_rows(100_000, 16, seconds=0.1) == 144  # of fifteen seconds, in whole batches
     assert part_rows(100_000, 1, seconds=37.0) == 1
     assert part_rows(100_000, 4, wanted=64, seconds=37.0) == 64  # as it was asked for
+
+
+def record_of(folder):
+    return json.loads((folder / MANIFEST).read_text())
+
+
+def killed(parts):
+    """End as SIGKILL does: nothing more is written, and the system lets go of the folder."""
+    parts._journal.close()
+    parts._lock.release()
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """A manifest that is not written again while parts come."""
+    monkeypatch.setattr("nescio.data.parts.PATIENCE", 1e9)
+
+
+def test_what_a_part_costs_does_not_grow_with_the_parts_before_it(tmp_path, patient):
+    with opened(tmp_path / "p", 4000, 4) as parts:
+        fill(parts, 1)
+        journal, size = tmp_path / "p" / JOURNAL, (tmp_path / "p" / MANIFEST).stat().st_size
+        one = journal.stat().st_size
+        fill(parts, 9)
+        assert (tmp_path / "p" / MANIFEST).stat().st_size == size  # not touched
+        assert journal.stat().st_size < 11 * one
+    assert not journal.exists() and len(record_of(tmp_path / "p")["parts"]) == 10
+
+
+def test_after_a_kill_the_journal_says_what_the_manifest_does_not(tmp_path, patient):
+    problem = Problem(5, "five", "bad")
+    parts = opened(tmp_path / "p")
+    parts.add(range(0, 4), columns(range(0, 4)), notes={"sum": 4})
+    parts.add(range(4, 8), columns(range(4, 8)), [problem])
+    killed(parts)
+    assert record_of(tmp_path / "p")["parts"] == []
+    with (tmp_path / "p" / JOURNAL).open("a") as file:
+        file.write('{"file": "part-000002.parquet", "start": 8')  # cut off while it was written
+    with opened(tmp_path / "p") as parts:
+        assert (parts.before, parts.missing, parts.damaged) == (8, [range(8, 10)], [])
+        assert parts.problems == [problem] and parts.notes == [(4, {"sum": 4}), (4, {})]
+        assert not (tmp_path / "p" / JOURNAL).exists()  # the manifest has it all
+        fill(parts)
+    assert record_of(tmp_path / "p")["complete"] is True
+
+
+def test_a_kill_between_the_manifest_and_the_end_of_the_journal_counts_nothing_twice(tmp_path, patient):
+    parts = opened(tmp_path / "p")
+    parts.add(range(0, 4), columns(range(0, 4)), [Problem(1, "one", "bad")])
+    before = (tmp_path / "p" / JOURNAL).read_bytes()
+    parts.flush()
+    killed(parts)
+    (tmp_path / "p" / JOURNAL).write_bytes(before)
+    with opened(tmp_path / "p") as parts:
+        assert parts.rows == 4 and parts.problems == [Problem(1, "one", "bad")]
+
+
+def test_a_line_of_the_journal_brings_in_no_damaged_part(tmp_path, patient):
+    parts = opened(tmp_path / "p")
+    fill(parts, 2)
+    killed(parts)
+    (tmp_path / "p" / "part-000001.parquet").write_bytes(b"PAR1")
+    with opened(tmp_path / "p") as parts:
+        assert (parts.before, parts.damaged) == (4, ["part-000001.parquet"])
+
+
+def test_a_run_with_a_manifest_as_it_was_written_before_goes_on(tmp_path):
+    with opened(tmp_path / "p") as parts:
+        parts.add(range(0, 4), columns(range(0, 4)), [Problem(1, "one", "bad")], {"sum": 4})
+    record = record_of(tmp_path / "p")
+    old = ("format", "version", "identity", "about", "rows", "part_rows", "complete", "missing", "problems", "parts")
+    (tmp_path / "p" / MANIFEST).write_text(json.dumps({key: record[key] for key in old}, indent=1) + "\n")
+    with opened(tmp_path / "p") as parts:
+        assert (parts.before, parts.missing) == (4, [range(4, 8), range(8, 10)])
+        assert parts.problems == [Problem(1, "one", "bad")] and parts.notes == [(4, {"sum": 4})]
+
+
+def test_a_kill_while_one_begins_anew_leaves_a_folder_that_can_be_used(tmp_path, monkeypatch):
+    with opened(tmp_path / "p") as parts:
+        fill(parts)
+    unlink, done = os.unlink, []
+
+    def once(path, *more, **options):
+        if done:
+            raise KeyboardInterrupt
+        done.append(path)
+        unlink(path, *more, **options)
+
+    monkeypatch.setattr("os.unlink", once)
+    with pytest.raises(KeyboardInterrupt):
+        opened(tmp_path / "p", identity={"model": "n"}, fresh=True)
+    monkeypatch.undo()
+    assert done
+    with opened(tmp_path / "p", identity={"model": "n"}, fresh=True) as parts:
+        assert parts.before == 0
+
+
+def test_small_parts_are_joined_once_a_group_of_rows_is_there(tmp_path, monkeypatch):
+    import pyarrow
+
+    monkeypatch.setattr("nescio.data.joining.GROUP", 10)
+    with opened(tmp_path / "p", 40, 1) as parts:
+        fill(parts)
+        pieces, concat = [], pyarrow.concat_tables
+        monkeypatch.setattr("pyarrow.concat_tables", lambda held: (pieces.append(len(held)), concat(held))[1])
+        parts.join(tmp_path / "all.parquet")
+    assert sum(pieces) <= 40 + len(pieces)  # each part once
+    assert read_table(tmp_path / "all.parquet")["index"].tolist() == list(range(40))
+
+
+def test_parts_that_are_changed_as_they_are_joined_lie_there_one_at_a_time(tmp_path):
+    found = []
+    with opened(tmp_path / "p", 40) as parts:
+        fill(parts)
+
+        def change(table):
+            found.append(table["index"].tolist())
+            return {**table, "score": -table["score"]}
+
+        files = []
+        for file in rewritten(parts.files, change, str(tmp_path)):
+            files.append(file)
+            assert [path for path in files if path.exists()] == [file]
+        parts.join(tmp_path / "all.parquet", change)
+    assert found[:10] == found[10:]
+    assert read_table(tmp_path / "all.parquet")["score"].tolist() == (-np.sqrt(np.arange(40))).tolist()

@@ -12,6 +12,7 @@ What cannot be read, or is too large to be sent, is not: the worker reads it its
 
 from __future__ import annotations
 
+import pickle
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -56,22 +57,31 @@ def runs(parts: Sequence[range], row_groups: Sequence[Group]) -> list[list[range
     return [list(run) for _, run in groupby(parts, lambda part: bisect_right(starts, part.start))]
 
 
-def reader(rows: Rows, row_groups: list[Group], todo: list[list[range]]) -> Callable[[dict[str, Any]], Any]:
+def asked(todo: Sequence[Sequence[range]], row_groups: Sequence[Group]) -> Iterator[dict[str, bytes]]:
+    """Give for each run what a task has to know to read it: its parts and the groups that hold them, and no others."""
+    starts = [group.first for group in row_groups]
+    for run in todo:
+        first, last = (bisect_right(starts, at) for at in (run[0].start, max(run[-1].stop - 1, 0)))
+        plain = [tuple(group) for group in row_groups[max(first - 1, 0) : last]]  # a task does without this module
+        yield {"run": pickle.dumps((list(run), plain))}
+
+
+def reader(rows: Rows) -> Callable[[dict[str, Any]], Any]:
     """Return a function for Ray's `map_batches` that reads runs of parts.
 
     Args:
         rows: The data.
-        row_groups: Their groups of rows.
-        todo: The runs.
 
     Returns:
-        A function from {"run": [number]} to {"start", "stop", "table"}, one part at a time.
+        A function from {"run": [that of `asked`]} to {"start", "stop", "table"}, one part at a time.
     """
     columns, block, most = list(rows.store.columns), BLOCK, MOST  # type: ignore[attr-defined]  # `groups` has looked
 
     def read(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:  # travels by value: its process does without torch
         import pyarrow as arrow
         from pyarrow.parquet import ParquetFile
+
+        run, row_groups = pickle.loads(batch["run"][0])
 
         def pieces(start: int) -> Iterator[tuple[int, Any]]:
             for file, number, first, count in row_groups:
@@ -82,7 +92,7 @@ def reader(rows: Rows, row_groups: list[Group], todo: list[list[range]]) -> Call
                         yield first, piece
                         first += len(piece)
 
-        def tables(run: list[range]) -> Iterator[Any]:
+        def tables() -> Iterator[Any]:
             coming = pieces(run[0].start)
             held: list[tuple[int, Any]] = []
             for part in run:
@@ -100,9 +110,8 @@ def reader(rows: Rows, row_groups: list[Group], todo: list[list[range]]) -> Call
                 stream.write_table(table)
             return bytes(out.getvalue())
 
-        (number,) = batch["run"].tolist()
-        known = tables(todo[number])
-        for part in todo[number]:
+        known = tables()
+        for part in run:
             try:
                 content = sent(next(known))
             except Exception:  # the worker meets it too

@@ -245,10 +245,9 @@ def _results(work: _Work, rows: Rows, parts: list[range], workers: int, gpu: boo
 
     ledger = ray.remote(Ledger).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
     if groups := ray_parquet.groups(rows):
-        runs = ray_parquet.runs(parts, groups)
-        numbers = [{"run": number} for number in range(len(runs))]
-        asked = data.from_items(numbers, override_num_blocks=len(numbers)).map_batches(
-            ray_parquet.reader(rows, groups, runs),
+        runs = list(ray_parquet.asked(ray_parquet.runs(parts, groups), groups))
+        asked = data.from_items(runs, override_num_blocks=len(runs)).map_batches(
+            ray_parquet.reader(rows),
             batch_size=1,
             compute=data.TaskPoolStrategy(size=workers),
             num_cpus=0,  # the workers may have all cores, and wait for it

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from nescio.data.tables import read_table
 from nescio.guard import Guard, Verdict, joined
-from nescio.guard.promise import benjamini_hochberg
 
 Column = NDArray[Any]
 Columns = dict[str, Column]
@@ -108,10 +107,11 @@ def at_rate(files: Sequence[Path], fdr: float) -> tuple[Retelling, Flagged]:
     Returns:
         What makes of a part's columns those in which `foreign` holds that share; and what is flagged then.
     """
-    p = np.concatenate([read_table(file, ["p_value"])["p_value"] for file in files])
-    values = torch.from_numpy(np.ascontiguousarray(p, dtype=np.float64))
-    flagged = values[benjamini_hochberg(values, fdr)]
-    most = float(flagged.max()) if len(flagged) else -1.0
+    counts: Counter[float] = Counter()  # p-values are ranks in the reference: few, however many rows there are
+    for file in files:
+        values, times = np.unique(read_table(file, ["p_value"])["p_value"], return_counts=True)
+        counts.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
+    most = largest_flagged(counts, fdr)
 
     def retell(table: Columns) -> Columns:
         foreign = table["p_value"] <= most
@@ -119,6 +119,19 @@ def at_rate(files: Sequence[Path], fdr: float) -> tuple[Retelling, Flagged]:
         return {**table, "foreign": foreign, "words": words}
 
     return retell, Flagged.together(Flagged.of_columns(retell(read_table(file))) for file in files)
+
+
+def largest_flagged(counts: Mapping[float, int], fdr: float) -> float:
+    """Return the largest p-value that `nescio.guard.promise.benjamini_hochberg` flags; −1 where it flags none.
+
+    Args:
+        counts: How often each p-value is there.
+        fdr: The share of mistakes among the flagged inputs.
+    """
+    values = np.array(sorted(counts))
+    ranks = np.cumsum([counts[value] for value in values.tolist()], dtype=np.float64)
+    good = values[values <= ranks * fdr / sum(counts.values())] if counts else values
+    return float(good[-1]) if len(good) else -1.0
 
 
 def _oddness(table: Columns) -> Column:

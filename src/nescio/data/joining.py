@@ -7,7 +7,7 @@ alone, and not on how they were parted (Parquet).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ GROUP = 1 << 16
 """Rows that lie together in a joined Parquet file."""
 
 
-def _join_csv(files: Sequence[Path], joined: Path) -> None:
+def _join_csv(files: Iterable[Path], joined: Path) -> None:
     """Join CSV files; the first line of each holds the names of the columns."""
     with joined.open("wb") as out:
         for number, file in enumerate(files):
@@ -29,7 +29,7 @@ def _join_csv(files: Sequence[Path], joined: Path) -> None:
                 shutil.copyfileobj(part, out)
 
 
-def _join_json(files: Sequence[Path], joined: Path) -> None:
+def _join_json(files: Iterable[Path], joined: Path) -> None:
     """Join JSON files; each is a list whose first and last line hold its brackets alone."""
     with joined.open("wb") as out:
         between = b"[\n"
@@ -40,27 +40,46 @@ def _join_json(files: Sequence[Path], joined: Path) -> None:
         out.write(b"[\n\n]\n" if between == b"[\n" else b"\n]\n")
 
 
-def _join_parquet(files: Sequence[Path], joined: Path) -> None:
+def _join_parquet(files: Iterable[Path], joined: Path) -> None:
     """Join Parquet files, in groups of rows of the usual size, whatever the sizes of the parts."""
-    arrow, parquet = need("pyarrow", "files"), need("pyarrow.parquet", "files")
-    held: list[Any] = []
-    with parquet.ParquetWriter(joined, parquet.read_schema(files[0])) as out:
-        for number, file in enumerate(files):
-            held.append(parquet.ParquetFile(file).read())
-            table = arrow.concat_tables(held)
-            last = number + 1 == len(files)
-            while len(table) >= GROUP or (last and len(table)):
-                out.write_table(table.slice(0, GROUP))
-                table = table.slice(GROUP)
-            held = [table]
+    tables = _tables(files)
+    first = next(tables)
+    with need("pyarrow.parquet", "files").ParquetWriter(joined, first.schema) as out:
+        for group in _groups(first, tables):
+            out.write_table(group)
 
 
-def rewritten(files: Sequence[Path], change: Callable[[Any], Columns], folder: str) -> list[Path]:
-    """The files with other columns, of the same names in another folder."""
-    written = [Path(folder, file.name) for file in files]
-    for old, new in zip(files, written, strict=True):
+def _tables(files: Iterable[Path]) -> Iterator[Any]:
+    for file in files:
+        with need("pyarrow.parquet", "files").ParquetFile(file) as opened:
+            yield opened.read(use_threads=False)
+
+
+def _groups(first: Any, others: Iterator[Any]) -> Iterator[Any]:
+    """The rows of all tables, `GROUP` at a time. Small tables are joined once a group is there: each join costs all."""
+    concat = need("pyarrow", "files").concat_tables
+    held, rows = [first], len(first)
+    for table in others:
+        if rows >= GROUP:
+            whole = concat(held)
+            while len(whole) >= GROUP:
+                yield whole.slice(0, GROUP)
+                whole = whole.slice(GROUP)
+            held, rows = [whole], len(whole)
+        held.append(table)
+        rows += len(table)
+    whole = concat(held)
+    for start in range(0, len(whole), GROUP):
+        yield whole.slice(start, GROUP)
+
+
+def rewritten(files: Iterable[Path], change: Callable[[Any], Columns], folder: str) -> Iterator[Path]:
+    """The files with other columns, each of the same name in another folder, where it lies until the next is wanted."""
+    for old in files:
+        new = Path(folder, old.name)
         write_table(new, change(read_table(old)))
-    return written
+        yield new
+        new.unlink()
 
 
 JOIN = {".parquet": _join_parquet, ".csv": _join_csv, ".json": _join_json}

@@ -4,9 +4,10 @@
                             such a part is done is part-000000_000000, part-000000_000012, … after its first row
     _manifest.json          what the rows were made from (`identity`), which parts are there with their sha256, which
                             rows are missing, and which could not be used
+    _journal.jsonl          a line for each part that the manifest does not list yet, while a run is at work
     _runs.jsonl             a line for each run: how long, how fast; for people
 
-A part counts when the manifest lists it and its bytes are what the manifest says. The manifest is written after the
+A part counts when the manifest or the journal lists it and its bytes are what that says. The line is written after the
 part, so what a kill takes away is computed again, and nothing counts twice. Where work is slow a part is kept piece by
 piece, as time passes; so the cuts between files may be others in another run, but no row is, and no file but
 ``_runs.jsonl`` holds a time. Readers of Parquet leave out names that begin with an underscore, and take the folder as
@@ -25,15 +26,17 @@ import os
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from nescio.data.atomic import replacing
+from nescio.data.folder_lock import FolderLock
 from nescio.data.joining import JOIN, rewritten
-from nescio.data.manifest import FORMAT, MANIFEST, VERSION, gaps, merged, read
+from nescio.data.manifest import JOURNAL, MANIFEST, Entry, Journal, gaps, merged, read, write
 from nescio.data.sources.rows import Problem
 from nescio.data.tables import Columns, check_ending, write_table
 from nescio.data.worker_parts import WorkerFolder, WrittenPart, sha256_of, token
@@ -42,10 +45,11 @@ from nescio.types import InputError
 RUNS = "_runs.jsonl"
 KEPT = 30.0
 """Seconds of work after which it is kept, if a batch can be done in less."""
-PATIENCE = 20
+PATIENCE = 100
 """The manifest is written again only after so many times the time that writing it took."""
 _PART = re.compile(r"part-\d{6,}(_\d{6,})?\.(parquet|csv|json)")
-_OWN = re.compile(rf"{_PART.pattern}|_manifest\.json|_runs\.jsonl")
+_OWN = re.compile(rf"{_PART.pattern}|_manifest\.json|_journal\.jsonl|_runs\.jsonl")
+_NONE: tuple[int, Iterator[Entry]] = (-1, iter(()))
 _CUT_OFF = re.compile(  # what `replacing`, or a worker, leaves when it is killed
     r"\..*\.[a-z0-9_]{8}\.part|\.aside\.[0-9a-f]{8}(\.parquet|\.csv|\.json)?"
 )
@@ -87,18 +91,17 @@ class Parts:
         self.about, self.earlier = dict(about or {}), dict(about or {})
         self.damaged: list[str] = []
         """Files that the manifest lists, but that are gone or changed."""
-        self._entries: dict[int, dict[str, Any]] = {}  # by their first row
+        self._entries: dict[int, Entry] = {}  # by their first row
         self._problems: dict[int, list[Problem]] = {}
-        self._listed: set[int] = set()
-        self._lock: int | None = None
+        self._lock, self._journal = FolderLock(self.folder), Journal(self.folder)
         self._made = False
         self._written, self._took = 0.0, 0.0
         if self.folder.exists():
-            self._hold()
+            self._lock.hold()
             try:
                 self._find(fresh)
             except BaseException:
-                self._release()
+                self._lock.release()
                 raise
         self.before = self.rows
         """Rows that were there from the start."""
@@ -110,7 +113,7 @@ class Parts:
     @property
     def rows(self) -> int:
         """The number of rows that are kept."""
-        return sum(entry["rows"] for entry in self._entries.values())
+        return sum(entry.rows for entry in self._entries.values())
 
     @property
     def problems(self) -> list[Problem]:
@@ -120,21 +123,32 @@ class Parts:
     @property
     def notes(self) -> list[tuple[int, dict[str, Any]]]:
         """The number of rows of each part that is there, and what was noted with it."""
-        return [(self._entries[start]["rows"], self._entries[start]["notes"]) for start in sorted(self._entries)]
+        return [(entry.rows, json.loads(entry.notes)) for entry in self._in_order()]
 
     @property
     def missing(self) -> list[range]:
         """The parts that are still to be made, as ranges of rows; one without rows for a table without any."""
+        return list(self._missing())
+
+    def _missing(self) -> Iterator[range]:
         if not self.total:
-            return [] if self._entries else [range(0)]
-        kept: dict[int, list[range]] = {}
-        for start in sorted(self._entries):
-            kept.setdefault(start // self.size, []).append(range(start, self._entries[start]["stop"]))
-        return [gap for number, part in enumerate(self._grid()) for gap in gaps(part, kept.get(number, []))]
+            yield from () if self._entries else [range(0)]
+            return
+        kept = groupby(self._in_order(), lambda entry: entry.start // self.size)
+        number, pieces = next(kept, _NONE)
+        for at, first in enumerate(range(0, self.total, self.size)):
+            there: list[range] = []
+            if number == at:
+                there = [range(piece.start, piece.stop) for piece in pieces]
+                number, pieces = next(kept, _NONE)
+            yield from gaps(range(first, min(first + self.size, self.total)), there)
+
+    def _in_order(self) -> Iterator[Entry]:
+        return (self._entries[start] for start in sorted(self._entries))
 
     def add(self, part: range, columns: Columns, problems: Sequence[Problem] = (), notes: Any = None) -> None:
         """Keep the rows of a part, which is one of `missing`, or how one begins. notes: anything that JSON can hold."""
-        if self._lock is None:
+        if not self._lock.is_held:
             self._make()
         file = self._file(part)
         write_table(file, columns)
@@ -152,7 +166,7 @@ class Parts:
     @contextmanager
     def worker_folder(self) -> Iterator[WorkerFolder]:
         """Let other processes write parts within the block."""
-        if self._lock is None:
+        if not self._lock.is_held:
             self._make()
         mark = self.folder / token()
         with replacing(mark):
@@ -160,24 +174,17 @@ class Parts:
         try:
             yield WorkerFolder(str(self.folder.resolve()), self.ending, mark.name)
         finally:
-            for path in self._inside():
-                if _CUT_OFF.fullmatch(path.name):
-                    path.unlink(missing_ok=True)
+            self._unlink(name for name in self._inside() if _CUT_OFF.fullmatch(name))
 
-    def _file(self, part: range) -> Path:
+    def _file(self, part: range | Entry) -> Path:
         number, offset = divmod(part.start, self.size)
         whole = part.stop >= min((number + 1) * self.size, self.total) and not offset
         return self.folder / f"part-{number:06d}{'' if whole else f'_{offset:06d}'}{self.ending}"
 
     def _keep(self, part: range, rows: int, sha256: str, problems: Sequence[Problem], notes: Any) -> None:
-        self._entries[part.start] = {
-            "file": self._file(part).name,
-            "start": part.start,
-            "stop": part.stop,
-            "rows": rows,
-            "sha256": sha256,
-            "notes": {} if notes is None else notes,
-        }
+        entry = Entry(part.start, part.stop, rows, sha256, "{}" if notes is None else json.dumps(notes))
+        self._journal.add(entry, self._file(part).name, problems)
+        self._entries[part.start] = entry
         if problems:
             self._problems[part.start] = list(problems)
         if time.monotonic() - self._written >= PATIENCE * self._took:
@@ -186,33 +193,24 @@ class Parts:
     def flush(self) -> None:
         """Write the manifest."""
         began = time.monotonic()
-        missing = merged(self.missing)
+        missing = merged(self._missing())
         record = {
-            "format": FORMAT,
-            "version": VERSION,
             "identity": self.identity,
             "about": self.about,
             "rows": self.total,
             "part_rows": self.size,
             "complete": not missing,
             "missing": missing,
-            "problems": [vars(problem) for problem in self.problems],
-            "parts": [self._entries[start] for start in sorted(self._entries)],
         }
-        with replacing(self.folder / MANIFEST) as file:
-            file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        self._listed = set(self._entries)
+        write(self.folder, record, self.problems, (entry.line(self._file(entry).name) for entry in self._in_order()))
+        self._journal.clear()
         self._written = time.monotonic()
         self._took = self._written - began
 
     def settle(self) -> None:
-        """Write the manifest if possible. If it fails, as on a full disk, parts that it does not list do not count."""
-        try:
+        """Write the manifest if possible. If it fails, as on a full disk, the journal says what it would."""
+        with suppress(InputError):
             self.flush()
-        except InputError:
-            for start in self._entries.keys() - self._listed:
-                del self._entries[start]
-                self._problems.pop(start, None)
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Add a line on this run to the log; an error in doing so is ignored."""
@@ -222,7 +220,7 @@ class Parts:
     @property
     def files(self) -> list[Path]:
         """The files of the parts that are there, in order."""
-        return [self.folder / self._entries[start]["file"] for start in sorted(self._entries)]
+        return [self._file(entry) for entry in self._in_order()]
 
     def join(self, file: str | os.PathLike[str], change: Callable[[Any], Columns] | None = None) -> None:
         """All parts as one file of their kind, whole or not at all; change: from a part's columns to those written."""
@@ -233,9 +231,8 @@ class Parts:
 
     def remove(self) -> None:
         """Remove the folder, less what is not of these parts; the manifest goes last, for it says what was there."""
-        own = [path for path in self._inside() if _OWN.fullmatch(path.name) or _CUT_OFF.fullmatch(path.name)]
-        for path in sorted(own, key=lambda path: path.name == MANIFEST):
-            path.unlink(missing_ok=True)
+        self._journal.clear()
+        self._unlink(name for name in self._inside() if _OWN.fullmatch(name) or _CUT_OFF.fullmatch(name))
         with suppress(OSError):  # it holds other files
             self.folder.rmdir()
         self._entries, self._problems = {}, {}
@@ -250,17 +247,14 @@ class Parts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock is None:
+        if not self._lock.is_held:
             return
         if self._entries:
             self.settle()
         if self._made and not self.rows and self.total:
             self.remove()
-        self._release()
-
-    def _grid(self) -> Iterator[range]:
-        for start in range(0, max(self.total, 1), self.size):
-            yield range(start, min(start + self.size, self.total))
+        self._journal.close()
+        self._lock.release()
 
     def _make(self) -> None:
         """The folder, with a manifest that lists no part yet."""
@@ -269,45 +263,20 @@ class Parts:
         except OSError as error:
             raise InputError(f"cannot make the folder {self.folder}: {error.strerror or error}") from error
         self._made = True
-        self._hold()
+        self._lock.hold()
         self.flush()
-
-    def _hold(self) -> None:
-        """Lock the folder against other runs; the system frees the lock when the process ends, for whatever reason."""
-        if not self.folder.is_dir():
-            raise InputError(f"expected a folder to write to, but {self.folder} is a file; remove it or name another")
-        try:
-            import fcntl
-
-            self._lock = os.open(self.folder, os.O_RDONLY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._release()
-            raise InputError(
-                f"expected no other run at work in {self.folder}, but there is one; wait for it, or name another --out"
-            ) from error
-        except (ImportError, OSError):  # a system, or a file system, without such locks
-            self._lock = -1 if self._lock is None else self._lock
-
-    def _release(self) -> None:
-        if self._lock is not None and self._lock >= 0:
-            os.close(self._lock)
-        self._lock = None
 
     def _find(self, fresh: bool) -> None:
         """What an earlier run has left."""
         known = (self.folder / MANIFEST).is_file()
-        for path in self._inside():
-            if _CUT_OFF.fullmatch(path.name):
-                path.unlink(missing_ok=True)
-            elif not (known and _OWN.fullmatch(path.name)):
+        inside = self._inside()
+        for name in inside:
+            if not (_CUT_OFF.fullmatch(name) or (known and _OWN.fullmatch(name))):
                 raise InputError(
                     f"expected an empty folder, or one that this command has written, but {self.folder} holds "
-                    f"{path.name}; name another folder"
+                    f"{name}; name another folder"
                 )
-        if fresh:
-            for path in self._inside():
-                path.unlink(missing_ok=True)
+        self._unlink(inside if fresh else filter(_CUT_OFF.fullmatch, inside))
         if fresh or not known:
             self.flush()
             return
@@ -320,24 +289,43 @@ class Parts:
                 "that run to go on with it, --fresh to begin anew, or another --out"
             )
         self.earlier = record["about"]
-        for entry in record["parts"]:
-            file = self.folder / entry["file"]
-            if _PART.fullmatch(entry["file"]) and file.is_file() and sha256_of(file) == entry["sha256"]:
-                self._entries[entry["start"]] = entry
-            else:
-                self.damaged.append(file.name)
-        starts = sorted(self._entries)
-        for told in record["problems"]:
-            start = starts[bisect_right(starts, told["index"]) - 1] if starts else 0
-            if start in self._entries and start <= told["index"] < self._entries[start]["stop"]:
-                self._problems.setdefault(start, []).append(Problem(**told))
-        counted = {entry["file"] for entry in self._entries.values()}
-        for path in self._inside():  # what was written but not listed; the next cut may be elsewhere
-            if _PART.fullmatch(path.name) and path.name not in counted:
-                path.unlink(missing_ok=True)
+        since = list(self._journal.records())
+        listed = {one["start"]: one for one in chain(record["parts"], since)}
+        self._count(listed[start] for start in sorted(listed))
+        self._recall(chain(record["problems"], *(one.get("problems", []) for one in since)))
+        counted = {self._file(entry).name for entry in self._entries.values()}
+        # what was written but not listed; the next cut may be elsewhere
+        self._unlink(name for name in inside if _PART.fullmatch(name) and name not in counted)
+        if since:
+            self.flush()
 
-    def _inside(self) -> list[Path]:
-        return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
+    def _count(self, listed: Iterator[dict[str, Any]]) -> None:
+        """Take the parts whose files are what was listed."""
+        for record in listed:
+            entry = Entry.of_record(record)
+            file = self._file(entry)
+            if file.name == record["file"] and file.is_file() and sha256_of(file) == entry.sha256:
+                self._entries[entry.start] = entry
+            else:
+                self.damaged.append(Path(record["file"]).name)
+
+    def _recall(self, told: Iterator[dict[str, Any]]) -> None:
+        """Take the problems of the parts that count."""
+        starts, found = sorted(self._entries), {}
+        for one in told:
+            start = starts[bisect_right(starts, one["index"]) - 1] if starts else 0
+            if start in self._entries and start <= one["index"] < self._entries[start].stop:
+                found[one["index"]] = (start, Problem(**one))  # once, though a kill left both lists
+        for _, (start, problem) in sorted(found.items()):
+            self._problems.setdefault(start, []).append(problem)
+
+    def _inside(self) -> list[str]:
+        return sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
+
+    def _unlink(self, names: Iterable[str]) -> None:
+        """Remove files; the manifest goes last, for it says what was there."""
+        for name in sorted(names, key=lambda name: (name == MANIFEST, name == JOURNAL)):
+            (self.folder / name).unlink(missing_ok=True)
 
 
 def clean(file: str | os.PathLike[str]) -> None:
