@@ -28,6 +28,7 @@ COMMANDS = (
     "guard",
     "check",
     "score",
+    "plan",
     "explain",
     "calibrate",
     "decide",
@@ -47,6 +48,7 @@ EXAMPLES = """examples:
   nescio guard --model timm:resnet18 --weights w.safetensors --reference photos --out guard
   nescio check --guard guard --data new --out verdicts.parquet
   nescio score --model timm:resnet18 --weights w.safetensors --data photos --out scores.parquet
+  nescio plan --model timm:resnet18 --weights w.safetensors --data photos --rows 1e9 --gpus 64 --device cuda
   nescio explain --model torchvision:resnet18 --weights w.safetensors --data photo.jpg --out maps
   nescio calibrate --model mymodels:build --weights w.safetensors --data held-out.npz --out calibrated
   nescio decide --scores scores.csv --column regrad --labels held-out.npz --risk 0.05 --out policy.json

@@ -1,0 +1,209 @@
+"""Does `nescio plan` foretell how long `nescio score` takes: by one process, and by one, two and four workers of Ray?
+
+    python benchmarks/plan.py                       # about 25 minutes on two cores; needs Ray
+
+Rows of numbers are scored into a folder of parts, by two models. *sleeping*: a model that sleeps for each row, as a
+process does that waits for a GPU: it shows how work is divided, free of the number of cores. *real*: a small MLP with
+`exgrad`, which keeps a core at work: four workers have two cores. Ray is told that it has a core for each worker.
+
+*planned*: seconds of the plan, from 512 rows measured in the same minutes; *seconds*: of the run, by the clock.
+Other work may share the cores, and a plan is for a machine without: so *quiet* is how long the run would have taken
+alone. Linux counts for each thread how long it ran, and how long it waited for a core. Twice a second both are added up
+over all threads of the run: c seconds ran and w waited in an interval of t, so that p = (c + w)/t threads wanted a core
+on average. Alone they would have had up to as many as there are: (1 − min(p, 1))·t + c/min(max(p, 1), cores), which is
+t itself where nothing else runs. *ratio* is planned ÷ quiet. *cpu*: the seconds of a processor; the plan's beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from measure import RESULTS, machine, save
+from scaling import _below, _read
+
+MODELS = """
+import time
+import torch
+from torch import nn
+
+class Sleeping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(16, 10))
+
+    def forward(self, x):
+        time.sleep(0.00025 * len(x))
+        return self.layers(x)
+
+def sleeping():
+    torch.manual_seed(0)
+    return Sleeping()
+
+def real():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+"""
+METHODS = {"sleeping": "entropy", "real": "exgrad"}
+ROOM = """
+import sys, ray
+start = ray.init
+ray.init = lambda *given, **options: start(*given, **({"num_cpus": 4} | options))
+from nescio.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+CORES = len(os.sched_getaffinity(0))
+
+
+class Alone:
+    """How long a run would have taken without the other work on the machine, interval by interval."""
+
+    def __init__(self, process: int) -> None:
+        self.process, self.at, self.known = process, time.perf_counter(), {}
+        self.seconds = self.cpu = 0.0
+
+    def look(self) -> None:
+        """End an interval."""
+        ran, waited, known = 0.0, 0.0, {}
+        for process in [self.process, *_below(self.process)]:
+            for thread in _threads(process):
+                known[thread] = now = _scheduled(process, thread)
+                before = self.known.get(thread, (0.0, 0.0))
+                ran, waited = ran + max(0.0, now[0] - before[0]), waited + max(0.0, now[1] - before[1])
+        self.known, now = self.known | known, time.perf_counter()
+        passed, self.at = now - self.at, now
+        wanted = (ran + waited) / passed
+        self.cpu += ran
+        self.seconds += (1 - min(wanted, 1)) * passed + ran / min(max(wanted, 1), CORES)
+
+
+def ran(folder: Path, model: str, rows: int, workers: int | None) -> dict[str, Any]:
+    """Run the command, and watch it."""
+    given = ["--model", f"plan_models:{model}", "--method", METHODS[model], "--data", f"{rows}.npz"]
+    engine = [] if workers is None else ["--engine", "ray", "--workers", str(workers)]
+    start = ["-m", "nescio"] if workers is None else ["-c", ROOM]
+    load, began = os.getloadavg()[0], time.perf_counter()
+    with (folder / "said").open("w") as said:
+        run = subprocess.Popen(
+            [sys.executable, *start, "score", *given, *engine, "--fresh", "--out", "out/"],
+            cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=said, stderr=said,
+        )  # fmt: skip
+        alone = Alone(run.pid)
+        while run.poll() is None:
+            time.sleep(0.5)
+            alone.look()
+    if run.returncode:
+        raise SystemExit(f"the command ended with {run.returncode}: {(folder / 'said').read_text()[-2000:]}")
+    return {
+        "seconds": round(time.perf_counter() - began, 2),
+        "quiet": round(alone.seconds, 2),
+        "cpu": round(alone.cpu, 2),
+        "load_before": round(load, 1),
+    }
+
+
+def measured(folder: Path, model: str) -> dict[str, Any]:
+    """What `nescio plan` measures of the model."""
+    given = ["--model", f"plan_models:{model}", "--method", METHODS[model], "--data", "100000.npz", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "nescio", "plan", *given], cwd=folder, capture_output=True, text=True, check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout)["measured"]
+    return found
+
+
+def planned(known: dict[str, Any], rows: int, workers: int | None) -> Any:
+    """The plan that `nescio plan` makes from these measurements."""
+    from nescio.batch.plan import Cost, Costs, Crew, make_plan
+    from nescio.data.parts import part_rows
+
+    stages = {name: Cost(**known[name]) for name in ("decode", "transfer", "compute", "store")}
+    costs = Costs(**{**known, **stages})
+    crew = Crew("local", 1, CORES) if workers is None else Crew("ray", workers, CORES)
+    return make_plan(costs, crew, rows, part_rows(rows, costs.batch, None, costs.compute.seconds))
+
+
+def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The medians of repeated runs, and how far the plan is from them."""
+    values = {key: round(statistics.median(run[key] for run in runs), 3) for key in runs[0] if key != "bottleneck"}
+    return {
+        **values,
+        "ratio": round(values["planned"] / values["quiet"], 3),
+        "cpu_ratio": round(values["planned_cpu"] / values["cpu"], 3),
+        "bottleneck": runs[0]["bottleneck"],
+        "repeats": len(runs),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """Plan, run, compare, save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
+    parser.add_argument("--models", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--folder", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    found: dict[tuple[str, int, int | None], list[dict[str, Any]]] = {}
+    with tempfile.TemporaryDirectory(prefix="plan-") as name:
+        folder = Path(name)
+        (folder / "plan_models.py").write_text(MODELS)
+        for rows in {*options.rows, 100_000}:
+            x = np.random.default_rng(0).normal(size=(rows, 16)).astype(np.float32)
+            np.savez(folder / f"{rows}.npz", x=x)
+        for _ in range(options.repeats):
+            for model in options.models:
+                known = measured(folder, model)
+                for rows in options.rows:
+                    for workers in (None, *options.workers):
+                        plan = planned(known, rows, workers)
+                        run = ran(folder, model, rows, workers)
+                        run |= {"planned": plan.seconds, "planned_start": plan.start, "planned_cpu": plan.cpu_seconds}
+                        run |= {"bottleneck": plan.bottleneck}
+                        found.setdefault((model, rows, workers), []).append(run)
+                        print(model, rows, workers, run, flush=True)
+            _save(found, options)
+    return _save(found, options)
+
+
+def _save(
+    found: dict[tuple[str, int, int | None], list[dict[str, Any]]], options: argparse.Namespace
+) -> dict[str, Any]:
+    runs = [
+        {"model": model, "rows": rows, "engine": "local" if workers is None else "ray", "workers": workers or 1}
+        | middle(repeats)
+        for (model, rows, workers), repeats in found.items()
+    ]
+    off = max(abs(run["ratio"] - 1) for run in runs)
+    result = {"cores": CORES, "furthest_off": round(off, 3), "runs": runs}
+    save("plan", {"machine": machine(torch.device("cpu")), **result}, options.folder)
+    return result
+
+
+def _threads(process: int) -> list[int]:
+    try:
+        return [int(one) for one in os.listdir(f"/proc/{process}/task")]
+    except OSError:
+        return []
+
+
+def _scheduled(process: int, thread: int) -> tuple[float, float]:
+    """Seconds that a thread ran, and that it waited for a core."""
+    found = _read(process, f"task/{thread}/schedstat").split()
+    return (int(found[0]) / 1e9, int(found[1]) / 1e9) if len(found) > 1 else (0.0, 0.0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+"""How long a job over many rows will take, on how many workers, and what holds it up: a pure function of measurements.
+
+    a worker of Ray    read the first batch ─► max(decode ÷ readers, transfer, compute) for each row ─► store the part
+    the local engine   max(decode ÷ readers, transfer, compute + store) for each row
+    all together       no less than the cores allow (seconds of a processor ÷ cores), nor the driver (seconds a part)
+    parts              the last round of parts leaves workers idle: ⌈parts ÷ workers⌉ rounds
+
+`nescio.batch.measuring` has the measurements. `benchmarks/plan.py` compares plans with runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Literal
+
+RAY_IMPORTS = 5.0
+"""Ray takes so many times as long to start and to end as a process takes to import nescio (`benchmarks/plan.py`)."""
+DRIVER_PART = 0.015
+"""Seconds that the driver of Ray takes for a part (`benchmarks/growth.py`)."""
+PART_BYTES = {"local": 700, "ray": 8_000}
+"""Bytes of the driver's memory for a part (`benchmarks/growth.py`)."""
+GOOD_PART = 30.0
+"""Seconds that a part should take: what a lost worker, or a kill, can take away."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Hold the seconds that a stage takes for a row, in one worker and on its own.
+
+    Args:
+        seconds: The middle of what was measured.
+        low: The lower quartile.
+        high: The upper quartile.
+        cpu: Seconds of a processor.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    cpu: float = 0.0
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Hold what was measured of a job on this machine.
+
+    Args:
+        decode: Reading a row and making it ready, in one thread.
+        transfer: Copying it to a GPU.
+        compute: The scores, or the verdict, in batches.
+        store: Writing it.
+        friction: Seconds a row that the stages lose to each other when they go on side by side.
+        cpu: Seconds of a processor for a row, all stages together.
+        part: Seconds for each part beyond its rows.
+        start: Seconds until the first row, from the command on.
+        start_cpu: Seconds of a processor in these.
+        ray_start: Further seconds on Ray until a first worker begins with its first part.
+        batch: How many rows go to the model at a time.
+        threads: How many threads torch had.
+        numbers: Whether a row is numbers, which one thread reads.
+        row_bytes: Bytes of a row in the result.
+        driver_bytes: Memory of a process that has opened the job.
+        driver_row_bytes: What of it grows with the rows, as the names of files do.
+    """
+
+    decode: Cost
+    transfer: Cost
+    compute: Cost
+    store: Cost
+    friction: float
+    cpu: float
+    part: float
+    start: float
+    start_cpu: float
+    ray_start: float
+    batch: int
+    threads: int
+    numbers: bool
+    row_bytes: float
+    driver_bytes: float
+    driver_row_bytes: float
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Say who does the work.
+
+    Args:
+        engine: "local" for one process, "ray" for many.
+        workers: Processes with a model each.
+        cores: Cores in all.
+        readers: Threads that read in each of them; None chooses as the engine does.
+    """
+
+    engine: Literal["local", "ray"]
+    workers: int
+    cores: int
+    readers: int | None = None
+
+    def reading(self, costs: Costs) -> int:
+        """Return how many threads read in a worker."""
+        if self.readers is not None:
+            return self.readers
+        return 1 if costs.numbers else self.threads(costs) if self.engine == "ray" else min(8, self.cores)
+
+    def threads(self, costs: Costs) -> int:
+        """Return how many threads torch has in a worker."""
+        return max(1, min(costs.threads, self.cores // self.workers))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Say how long a job takes, and why.
+
+    Args:
+        rows: How many rows.
+        crew: Who does the work.
+        part_rows: How many rows a part has.
+        parts: How many parts.
+        seconds: How long it takes, the start included.
+        start: Seconds of the start.
+        stages: Seconds that each stage would take if it were alone, with all that the crew has.
+        bottleneck: The stage that holds it up.
+        part_seconds: How long a worker takes for a part.
+        idle: The share of the workers' time in which the last parts leave some of them without work.
+        cpu_seconds: Seconds of a processor.
+        driver_bytes: Memory of the process that was started.
+        result_bytes: Size of the results.
+    """
+
+    rows: int
+    crew: Crew
+    part_rows: int
+    parts: int
+    seconds: float
+    start: float
+    stages: dict[str, float]
+    bottleneck: str
+    part_seconds: float
+    idle: float
+    cpu_seconds: float
+    driver_bytes: float
+    result_bytes: float
+
+    @property
+    def worker_hours(self) -> float:
+        """Return the hours that all workers are held; of a GPU each, these are GPU-hours."""
+        return self.seconds * self.crew.workers / 3600
+
+
+def make_plan(costs: Costs, crew: Crew, rows: int, part_rows: int) -> Plan:
+    """Plan a job.
+
+    Args:
+        costs: What was measured.
+        crew: Who does the work.
+        rows: How many rows there are.
+        part_rows: How many rows a part has.
+
+    Returns:
+        The plan.
+
+    Examples:
+        >>> quick = Cost(0.001, 0.001, 0.001)
+        >>> costs = Costs(quick, quick, Cost(0.01, 0.01, 0.01), quick, 0, 0.002, 0, 5, 5, 8, 256, 1, True, 40, 1e9, 0)
+        >>> plan = make_plan(costs, Crew("ray", workers=4, cores=8), 1_000_000, 1024)
+        >>> plan.bottleneck, round(plan.seconds)
+        ('compute', 2840)
+    """
+    on_ray = crew.engine == "ray"
+    parts = max(1, -(-rows // part_rows))
+    stages = _stages(costs, crew, rows, parts)
+    one = _part_seconds(costs, crew, min(part_rows, max(rows, 1)))
+    work = one * rows / min(part_rows, max(rows, 1)) / crew.workers
+    rounds = -(-parts // crew.workers)
+    whole = one * rounds if on_ray else work
+    at_work = max(whole, stages["cores"], stages["driver"])
+    start = _start(costs, crew)
+    return Plan(
+        rows, crew, part_rows, parts, start + at_work, start, stages, max(stages, key=lambda one: stages[one]), one,
+        max(0.0, 1 - work / whole) if whole else 0.0, costs.cpu * rows + costs.start_cpu * (crew.workers + on_ray),
+        costs.driver_bytes + costs.driver_row_bytes * rows + PART_BYTES[crew.engine] * parts,
+        costs.row_bytes * rows,
+    )  # fmt: skip
+
+
+def span(costs: Costs, crew: Crew, rows: int, part_rows: int) -> tuple[float, float]:
+    """Return the seconds with all stages at the lower, and all at the upper quartile of what was measured."""
+
+    def at(end: Literal["low", "high"]) -> float:
+        names = ("decode", "transfer", "compute", "store")
+        ends = {name: getattr(getattr(costs, name), end) for name in names}
+        middle = sum(getattr(costs, name).seconds for name in names)
+        changed = {name: replace(getattr(costs, name), seconds=value) for name, value in ends.items()}
+        factor = sum(ends.values()) / middle if middle else 1.0
+        known = replace(costs, **changed, cpu=costs.cpu * factor, friction=costs.friction * factor)
+        return make_plan(known, crew, rows, part_rows).seconds
+
+    return at("low"), at("high")
+
+
+def good_part_rows(costs: Costs, crew: Crew, rows: int) -> int:
+    """Return how many rows a part should have.
+
+    It takes half a minute; but there are twenty parts for each worker, where there are rows enough, and the driver is
+    at work a tenth of the time at most.
+    """
+    row = _row_seconds(costs, crew)
+    wanted = GOOD_PART / row if row else float(rows)
+    batches = max(1, round(min(wanted, rows / (20 * crew.workers)) / costs.batch))
+    if crew.engine == "ray" and row:
+        batches = max(batches, ceil(10 * DRIVER_PART * crew.workers / row / costs.batch))
+    return batches * costs.batch
+
+
+def _row_seconds(costs: Costs, crew: Crew) -> float:
+    """Seconds of a worker for a row, as the rows of a part go by."""
+    decode = costs.decode.seconds / crew.reading(costs)
+    compute = _compute(costs, crew)
+    if crew.engine == "ray":
+        return max(decode, costs.transfer.seconds, compute) + costs.friction + costs.store.seconds
+    return max(decode, costs.transfer.seconds, compute + costs.store.seconds) + costs.friction
+
+
+def _compute(costs: Costs, crew: Crew) -> float:
+    """Seconds of a worker to compute a row; with fewer threads than were measured it takes longer."""
+    return max(costs.compute.seconds, costs.compute.cpu / crew.threads(costs))
+
+
+def _part_seconds(costs: Costs, crew: Crew, part_rows: int) -> float:
+    """Seconds of a worker for a part; on Ray nothing is computed while its first batch is read."""
+    first = min(costs.batch, part_rows) * costs.decode.seconds / crew.reading(costs) if crew.engine == "ray" else 0.0
+    return part_rows * _row_seconds(costs, crew) + first + costs.part
+
+
+def _stages(costs: Costs, crew: Crew, rows: int, parts: int) -> dict[str, float]:
+    each = rows / crew.workers
+    return {
+        "decode": each * costs.decode.seconds / crew.reading(costs),
+        "transfer": each * costs.transfer.seconds,
+        "compute": each * _compute(costs, crew),
+        "store": each * costs.store.seconds + parts * costs.part / crew.workers,
+        "cores": rows * costs.cpu / crew.cores,
+        "driver": parts * DRIVER_PART if crew.engine == "ray" else 0.0,
+    }
+
+
+def _start(costs: Costs, crew: Crew) -> float:
+    """Seconds until workers begin; they start side by side, as far as there are cores."""
+    if crew.engine == "local":
+        return costs.start
+    crowded = costs.start_cpu * crew.workers / crew.cores
+    return costs.start + costs.ray_start + max(costs.start, crowded)
+
+
+def changes(costs: Costs, plan: Plan, better: int, *, gpus: bool) -> list[str]:
+    """Say what would make a run quicker, or safer, in sentences; the first is about the bottleneck.
+
+    Args:
+        costs: What was measured.
+        plan: The plan.
+        better: How many rows a part should have (`good_part_rows`).
+        gpus: Whether a worker has a GPU.
+    """
+    crew, told = plan.crew, [_about_bottleneck(costs, plan, gpus)]
+    other = make_plan(costs, crew, plan.rows, better)
+    gain = 1 - other.seconds / plan.seconds
+    if gain > 0.02 or (better < plan.part_rows and plan.part_seconds > 2 * GOOD_PART):
+        why = f"{gain:.0%} less time" if gain > 0.02 else f"a kill takes away {other.part_seconds:.0f} s of work"
+        told.append(f"--part-rows {better}: {other.parts:,} parts of {other.part_seconds:.0f} s each, {why}")
+    if plan.start > 0.2 * plan.seconds and crew.workers > 1:
+        told.append(f"fewer workers: {plan.start:.0f} s of {plan.seconds:.0f} s are the start")
+    twice = replace(crew, workers=2 * crew.workers, cores=2 * crew.cores)
+    if crew.engine == "ray" and (faster := plan.seconds / make_plan(costs, twice, plan.rows, better).seconds) < 1.5:
+        told.append(f"twice as many workers, with their cores, would be {faster:.2f} times as fast, and not twice")
+    return told
+
+
+def _about_bottleneck(costs: Costs, plan: Plan, gpus: bool) -> str:
+    crew, stages = plan.crew, plan.stages
+    worker = "GPU" if gpus else "worker"
+    if plan.bottleneck == "decode":
+        others = max(stages["compute"] + stages["store"], stages["transfer"])
+        needed = -(-stages["decode"] * crew.reading(costs) // others) if others else float("inf")
+        enough = f"{needed:.0f} readers would keep up with the model" if needed < 1000 else "as many as there are cores"
+        how = f"{crew.reading(costs)} now; {enough}"
+        return f"more reading workers for each {worker} ({how}), or smaller files"
+    if plan.bottleneck == "cores":
+        return f"more cores: {crew.cores} are all at work, {costs.cpu * 1000:.3g} ms of a core for each row"
+    return {
+        "transfer": "smaller inputs, or bytes in the place of floats: copying to the GPU holds it up",
+        "compute": f"a cheaper method or more {worker}s: the model holds it up, as it should be",
+        "store": "bigger parts, or a faster disk: writing holds it up",
+        "driver": "bigger parts: the driver of Ray holds it up, which handles one part after another",
+    }[plan.bottleneck]
