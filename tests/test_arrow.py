@@ -19,6 +19,7 @@ PACKAGE = Path(nescio.__file__).parent
 
 # room -> the rooms that it may import (itself always)
 ARROW: dict[str, set[str]] = {
+    "notebook": set(),
     "types": set(),
     "_common": {"types"},
     "progress": set(),
@@ -54,8 +55,10 @@ ARROW["sklearn"] = ARROW["lightning"] = {"doors"}  # the names of two doors, loa
 ARROW["cli"] = set(ARROW)
 ARROW["__main__"] = {"cli"}
 ARROW["__init__"] = set(ARROW) - {"__main__"}  # the public names, loaded on demand
-for room in set(ARROW) - {"types", "_common"}:
+for room in set(ARROW) - {"notebook", "types", "_common"}:
     ARROW[room].add("_common")
+for room in set(ARROW) - {"notebook"}:
+    ARROW[room].add("notebook")
 
 # the stages of the engine: each may import those before it
 STAGES = ("runtime", "backward", "norms", "rules", "probe", "estimate")

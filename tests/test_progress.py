@@ -96,3 +96,30 @@ def test_a_library_does_not_speak(monkeypatch: pytest.MonkeyPatch) -> None:
     progress.cheaper("nobody hears it")
     progress.foretell(1e6, 10, "scoring")
     assert stream.getvalue() == ""
+
+
+def test_in_a_notebook_it_is_left_to_itself_too_and_is_the_bar_that_suits(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tqdm.auto
+
+    made: dict[str, Any] = {}
+
+    class Widget:
+        def __init__(self, **settings: Any) -> None:
+            made.update(settings)
+
+        def __enter__(self) -> "Widget":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            made["closed"] = True
+
+        def update(self, n: int) -> None:
+            made["done"] = made.get("done", 0) + n
+
+    monkeypatch.setattr(tqdm.auto, "tqdm", Widget)
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    shown(monkeypatch, io.StringIO(), None)
+    assert made["delay"] == 2.0 and made["done"] == 4 and made["closed"] and made["leave"] is False
+    made.clear()
+    shown(monkeypatch, io.StringIO(), False)
+    assert not made

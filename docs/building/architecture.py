@@ -18,11 +18,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "nescio"
 FIGURE = ROOT / "docs" / "figures" / "architecture.svg"
-FLOOR = ("types", "_common", "inputs", "modes", "progress", "plugins")
+FLOOR = ("notebook", "types", "_common", "inputs", "modes", "progress", "plugins")
 """The rooms that all others stand on."""
 ENTRANCES = ("__init__", "__main__", "sklearn", "lightning")
 """Files that hand on what others define."""
 ABOUT: Mapping[str, str] = {
+    "notebook": "cards",
     "types": "errors, results",
     "_common": "checks, formatting, chunks",
     "inputs": "batches",

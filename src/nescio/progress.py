@@ -1,7 +1,8 @@
 """Work that takes long says so: a progress bar with rate and time left, and for a command a sentence and a cheaper way.
 
-Left to itself (show=None) a bar appears on standard error after two seconds, and only in a terminal. True shows it
-at once and everywhere and lets it stand, False never. Without tqdm there is no bar, and the work goes on.
+Left to itself (show=None) a bar appears on standard error after two seconds, and only where somebody sees it: in a
+terminal, or in a notebook, there as a widget where ipywidgets is installed. True shows it at once and everywhere and
+lets it stand, False never. Without tqdm there is no bar, and the work goes on.
 
 A command speaks too (`speaking`), in a terminal or not: once a bar knows from its first steps that it will take more
 than a minute, it says so in a sentence, with the time left and, where there is one, a cheaper way (`cheaper`).
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -120,7 +122,7 @@ class _Silent:
 def bar(total: int | None, *, show: bool | None = None, description: str = "", unit: str = "input") -> Iterator[Bar]:
     """A bar over `total` steps (None: not known) that is closed when the block is left."""
     speaks = show is not False and total is not None and _speech.get() is not None
-    tqdm = _tqdm() if (sys.stderr is not None and sys.stderr.isatty() if show is None else show) else None
+    tqdm = _tqdm() if (_is_watched() if show is None else show) else None
     if tqdm is None:
         yield _Watched(None, total, description, unit) if speaks and total is not None else _Silent()
         return
@@ -129,8 +131,24 @@ def bar(total: int | None, *, show: bool | None = None, description: str = "", u
         yield _Watched(shown, total, description, unit) if speaks and total is not None else shown
 
 
+def _is_watched() -> bool:
+    """Whether somebody sees a bar: in a terminal or a notebook."""
+    return (sys.stderr is not None and sys.stderr.isatty()) or in_notebook()
+
+
+def in_notebook() -> bool:
+    """Whether a kernel of Jupyter runs this."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
 def _tqdm() -> Any:
     try:
+        if in_notebook():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # without ipywidgets it is a bar of text
+                from tqdm.auto import tqdm as fitting
+            return fitting
         from tqdm import tqdm
     except ImportError:
         return None

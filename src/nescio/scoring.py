@@ -78,7 +78,8 @@ def score(
             in one pass. To fit once and score often, see `nescio.fit`.
         output: What the model returns: "logits" (unless a Classifier says otherwise), "probabilities", or "binary"
             for one logit per input.
-        progress: True or False shows or hides the progress bar; None shows it in a terminal after two seconds.
+        progress: True or False shows or hides the progress bar; None shows it in a terminal or notebook after two
+            seconds.
         chunk: How many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it, unless
             layers are estimated (tolerance above 0): a check that finds larger errors than were estimated has more
             inputs of its chunk computed exactly.

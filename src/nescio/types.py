@@ -10,6 +10,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from nescio import notebook
+
 __all__ = [
     "NescioError",
     "InputError",
@@ -166,6 +168,20 @@ class Scored:
     error: Tensor | None = None
     check: Check | None = None
 
+    def _repr_html_(self) -> str:
+        """The most uncertain inputs, for a notebook."""
+        order = self.scores.argsort(descending=True, stable=True)[: notebook.MOST].tolist()
+        largest = max((float(self.scores[i]) for i in order), default=0.0)
+        rows: list[list[str | notebook.Cell]]
+        rows = [[str(i), notebook.bar(float(self.scores[i]), largest)] for i in order]
+        columns = ["input", "score"]
+        if self.error is not None:
+            columns.append("estimated error")
+            rows = [[*row, f"{100 * float(self.error[i]):.2g} %"] for i, row in zip(order, rows, strict=True)]
+        many = len(self.scores)
+        title = f"{many:,} score{'s' * (many != 1)}, higher = more uncertain; the most uncertain first"
+        return notebook.card(title, columns=columns, rows=rows, more=notebook.rest(many, "input"))
+
 
 @dataclass(frozen=True)
 class Decomposition:
@@ -190,6 +206,25 @@ class Decomposition:
     variance: Tensor
     max_probability: Tensor
     bregman: Tensor
+
+    def _repr_html_(self) -> str:
+        """The most doubtful inputs, for a notebook."""
+        order = self.total.argsort(descending=True, stable=True)[: notebook.MOST].tolist()
+        largest = max((float(self.total[i]) for i in order), default=0.0) or 1.0
+        rows: list[list[str | notebook.Cell]] = []
+        for i in order:
+            parts = float(self.aleatoric[i]), float(self.epistemic[i])
+            shares = tuple(min(1.0, max(0.0, part / largest)) for part in parts)
+            total = notebook.Cell(notebook.short(float(self.total[i])), shares)
+            rows.append([str(i), total, *(notebook.short(part) for part in parts)])
+        many = len(self.total)
+        return notebook.card(
+            f"The doubt of {many:,} input{'s' * (many != 1)}; the most doubtful first",
+            lines=["total = aleatoric (blue: it lies in the data) + epistemic (orange: more data would remove it)"],
+            columns=["input", "total", "aleatoric", "epistemic"],
+            rows=rows,
+            more=notebook.rest(many, "input"),
+        )
 
 
 Rows = Literal["classes", "uniform", "expected"]

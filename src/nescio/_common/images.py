@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+COLOURS = {(): 0, (3,): 2, (4,): 6}
+"""What PNG calls a picture with so many channels."""
+
 
 def as_bytes(picture: NDArray[Any]) -> NDArray[np.uint8]:
     """Convert a picture in [0, 1] to bytes from 0 to 255.
@@ -31,7 +34,8 @@ def png(picture: NDArray[Any]) -> bytes:
     r"""Write a picture as a PNG file, one pixel for each number.
 
     Args:
-        picture: Numbers in [0, 1] of shape ``[H, W]`` (grey) or ``[H, W, 3]`` (red, green, blue).
+        picture: Numbers in [0, 1] of shape ``[H, W]`` (grey), ``[H, W, 3]`` (red, green, blue) or ``[H, W, 4]``
+            (and how opaque).
 
     Returns:
         The content of the file.
@@ -43,7 +47,7 @@ def png(picture: NDArray[Any]) -> bytes:
     pixels = as_bytes(picture)
     height, width = pixels.shape[:2]
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter 0 (none) in front of each row
-    header = struct.pack(">IIBBBBB", width, height, 8, 0 if pixels.ndim == 2 else 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, COLOURS[pixels.shape[2:]], 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, body) for kind, body in chunks)
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
+
+from nescio import notebook
+from nescio._common.images import data_uri, png
+
+MAPS, PLACES = 6, 5
+"""How many maps a notebook shows, and how many places of each that is no picture."""
+ADDS, TAKES = np.array([0.902, 0.541, 0.0]), np.array([0.059, 0.545, 0.839])
+"""Colours that are seen on white and on black."""
 
 
 @dataclass(frozen=True)
@@ -38,3 +48,26 @@ class Attribution:
     parts: Tensor | None = None
     drawn: int = 0
     error: Tensor | None = None
+
+    def _repr_html_(self) -> str:
+        """The first maps, for a notebook; of features and tokens those with the largest parts."""
+        captions = [f"input {i}: {notebook.short(float(u))} nats" for i, u in enumerate(self.uncertainty[:MAPS])]
+        title = f"Where the {self.of} doubt comes from, by {self.method}"
+        more = notebook.rest(len(self.maps), "input", MAPS)
+        if self.maps.ndim == 3:
+            uris = [data_uri(png(_colours(one))) for one in self.maps[:MAPS]]
+            pictures = [notebook.Picture(uri, caption) for uri, caption in zip(uris, captions, strict=True)]
+            line = "Orange adds doubt, blue takes it away; the strongest colour is the largest part of its map."
+            return notebook.card(title, lines=[line], pictures=pictures, more=more)
+        rows = []
+        for caption, one in zip(captions, self.maps[:MAPS].flatten(1), strict=True):
+            largest = one.abs().argsort(descending=True, stable=True)[:PLACES].tolist()
+            rows.append([caption, ", ".join(f"{place}: {notebook.short(float(one[place]))}" for place in largest)])
+        return notebook.card(title, columns=["", "the largest parts, as place: part"], rows=rows, more=more)
+
+
+def _colours(one: Tensor) -> NDArray[np.float64]:
+    """A map as colours that are clear at 0, ``[H, W, 4]``: so it suits a dark page and a light one."""
+    level = one.numpy() / (float(one.abs().max()) or 1.0)
+    colours = np.where((level > 0)[..., None], ADDS, TAKES)
+    return np.concatenate([colours, np.sqrt(np.abs(level))[..., None]], axis=2)

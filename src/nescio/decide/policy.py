@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from nescio import notebook
 from nescio._common.formatting import percent
 from nescio.decide import files
 from nescio.decide.checks import scores_of
@@ -69,6 +70,10 @@ class Policy:
     def __str__(self) -> str:
         made = "".join(f"; {name}: {value}" for name, value in self.about.items())
         return (self._promise() if self.threshold is not None else self._refusal()) + (f" ({made[2:]})" if made else "")
+
+    def _repr_html_(self) -> str:
+        """The promise, for a notebook."""
+        return notebook.card("A rule that accepts an answer, or refers it to a person", lines=[str(self)])
 
     def _promise(self) -> str:
         keep, risk, confidence = (percent(share or 0.0) for share in (self.keep, self.risk, self.confidence))

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from nescio.guard.promise import benjamini_hochberg, check_level
+from nescio import notebook
+from nescio.guard.promise import benjamini_hochberg, check_level, usual_level
 from nescio.guard.wrong import Wrong
 
 State = Literal["foreign", "unsure", "fine"]
@@ -126,6 +127,29 @@ class Verdict:
 
     def _count(self, name: str, i: int) -> str:
         return f" (further out than {int(self.beyond[name][i])} of {self.ranks})"
+
+    def _repr_html_(self) -> str:
+        """The most foreign inputs, for a notebook."""
+        alpha = usual_level(self.ranks)
+        states, sentences = self.states(alpha), self.words(alpha)
+        order = self.p_value.argsort(stable=True)[: notebook.MOST].tolist()
+        rows = [
+            [
+                str(i),
+                notebook.Cell(states[i], state=states[i]),
+                notebook.short(float(self.p_value[i])),
+                f"{int(self.predicted[i])} ({100 * float(self.confidence[i]):.0f} %)",
+                sentences[i],
+            ]
+            for i in order
+        ]
+        many, foreign = len(self), states.count("foreign")
+        return notebook.card(
+            f"{foreign:,} of {many:,} input{'s' * (many != 1)} foreign at a level of {alpha:g}; the most foreign first",
+            columns=["input", "", "p", "answer", "why"],
+            rows=rows,
+            more=notebook.rest(many, "input"),
+        )
 
     def __getitem__(self, index: slice | Tensor) -> Verdict:
         """Return the verdict on some of the inputs: a slice, or booleans or positions in a tensor."""

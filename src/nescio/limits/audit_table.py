@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nescio import notebook
 from nescio.limits import words
 
 
@@ -103,5 +104,16 @@ class Audit:
         if len(shown) < len(sentences):
             lines.append(f"… and {len(sentences) - len(shown)} more directions.")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """What holds, and along which directions it is the most certain, for a notebook."""
+        sentences = self.sentences()
+        return notebook.card(
+            "What the model says far away from its data",
+            lines=self.summary(),
+            columns=["direction", "what happens"],
+            rows=list(sentences.items())[: notebook.MOST],
+            more=notebook.rest(len(sentences), "direction"),
+        )
 
     __str__ = text

@@ -14,6 +14,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, TypeVar, overload
 
+from nescio import notebook
 from nescio.scores.base import Method, Score
 from nescio.types import InputError
 
@@ -224,6 +225,14 @@ class MethodTable(Sequence[MethodInfo]):
         return "\n".join([*text, "", self.NOTE])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return notebook.card(
+            f"{len(self)} methods",
+            columns=["method", "what it is", "needs", "cost", "paper"],
+            rows=[[r.name, r.summary, r.needs, r.cost, r.paper] for r in self._rows],
+            more=self.NOTE,
+        )
 
     def to_markdown(self) -> str:
         """The table in Markdown, with a sentence on each method."""

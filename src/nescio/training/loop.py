@@ -54,7 +54,8 @@ def train(
         folder: A folder in which every epoch leaves the whole state of the run. A run that was killed goes on from it
             when it is started again with the same arguments, and ends with the same weights. A run that is finished is
             loaded at once.
-        progress: Whether a progress bar is shown; None shows it in a terminal, after two seconds.
+        progress: Whether a progress bar is shown; None shows it in a terminal or notebook, after two
+            seconds.
         on_epoch: Called after each epoch, before its state is written.
 
     Returns:
