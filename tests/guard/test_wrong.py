@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from scipy.stats import beta
 from sklearn.isotonic import IsotonicRegression
 
-from nescio.guard.wrong import LEAST, Mistakes
+from nescio.guard.wrong import LEAST, Mistakes, interval
 
 
 def made(count, seed, levels=None):
@@ -67,3 +67,12 @@ def test_all_right_or_all_wrong(wrong):
 
 def test_with_too_few_there_is_no_answer():
     assert Mistakes.of(torch.rand(LEAST - 1), torch.zeros(LEAST - 1, dtype=torch.bool)) is None
+
+
+def test_the_intervals_are_computed_once_and_not_with_each_batch():
+    found = Mistakes.of(*made(300, 0))
+    first = found(torch.rand(5, dtype=torch.float64))
+    computed = interval.cache_info().misses
+    second = found(torch.rand(5, dtype=torch.float64))
+    assert interval.cache_info().misses == computed
+    assert first.low.shape == second.low.shape == (5,)

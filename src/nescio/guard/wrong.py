@@ -10,6 +10,7 @@ This is another question than whether the input is foreign: for inputs unlike th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -74,8 +75,13 @@ class Mistakes:
     def __call__(self, doubt: Tensor) -> Wrong:
         """Return the estimate for inputs of this doubt, float64 ``[N]``."""
         group = torch.searchsorted(self.bounds, doubt.contiguous())
-        error = (1.0 - LEVEL) / 2
-        pairs = [(int(w), int(n)) for w, n in zip(self.wrong.tolist(), self.count.tolist(), strict=True)]
-        high = torch.tensor([upper_bound(w, n, error) for w, n in pairs], dtype=torch.float64)
-        low = torch.tensor([1.0 - upper_bound(n - w, n, error) for w, n in pairs], dtype=torch.float64)
+        counts = zip(self.wrong.tolist(), self.count.tolist(), strict=True)
+        low, high = torch.tensor([interval(int(w), int(n)) for w, n in counts], dtype=torch.float64).T
         return Wrong((self.wrong / self.count)[group], low[group], high[group])
+
+
+@lru_cache(maxsize=4096)  # a guard asks for the same ones with each batch, and they take longer than its other work
+def interval(wrong: int, count: int) -> tuple[float, float]:
+    """Return the exact binomial interval of a rate."""
+    error = (1.0 - LEVEL) / 2
+    return 1.0 - upper_bound(count - wrong, count, error), upper_bound(wrong, count, error)
