@@ -2,7 +2,7 @@
 
     accuracy        the share of right answers
     nll, ece        calibration, as in `nescio.evaluate`
-    flagged         the share of validation inputs that the guard calls foreign: about alpha where all is well
+    flagged         the share of validation inputs that the guard calls foreign: up to about alpha where all is well
     drift_p_value   how often validation inputs that are like the reference would look as foreign, by chance
     auroc, fpr95    how well the guard's score separates foreign inputs from validation inputs, as in `nescio.evaluate`
     caught          the share of foreign inputs that the guard calls foreign
