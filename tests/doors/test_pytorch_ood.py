@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 
 import nescio
 from nescio.types import InputError
 
 pytorch_ood = pytest.importorskip("pytorch_ood", reason="needs the extra ood: pip install 'nescio[ood]'")
 from pytorch_ood import detector as theirs  # noqa: E402
+from pytorch_ood.benchmark import Benchmark  # noqa: E402
 from pytorch_ood.metrics import OODMetrics  # noqa: E402
 
 from nescio.doors.pytorch_ood import ScoreDetector  # noqa: E402
@@ -96,6 +97,23 @@ def test_the_guard_is_a_detector_that_their_metrics_take(model: nn.Module, train
     for x, label in ((known, 0), (foreign, -1)):
         metrics.update(detector(x), torch.full((60,), label))
     assert metrics.compute()["AUROC"] > 0.95
+
+
+def test_their_benchmarks_run_it_beside_their_own(model: nn.Module, training: tuple[Tensor, Tensor]) -> None:
+    class Small(Benchmark):
+        ood_names = ("far",)
+
+        def train_set(self) -> Any:
+            return TensorDataset(*training)
+
+        def test_sets(self, known: bool = True, unknown: bool = True) -> Any:
+            far = TensorDataset(8 + torch.randn(50, 6), torch.full((50,), -1))
+            return [ConcatDataset([TensorDataset(torch.randn(50, 6), torch.zeros(50).long()), far])]
+
+    guard = ScoreDetector(model, "guard").fit(DataLoader(Small().train_set(), batch_size=64))
+    rows = Small().evaluate([guard, theirs.EnergyBased(model)], {"batch_size": 32})
+    assert [row["Dataset"] for row in rows] == ["far", "far"]
+    assert rows[0]["AUROC"] > 0.95 and rows[0]["AUROC"] > rows[1]["AUROC"]
 
 
 def test_logits_and_features_can_be_handed_over(model: Any, training: tuple[Tensor, Tensor], x: Tensor) -> None:
