@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,11 @@ from nescio.models import Classifier
 from nescio.quantities import Logits, NoisyParameterLogits
 from nescio.scores.information import divergence, log_probabilities
 from nescio.trace import class_gradients
+from nescio.types import NescioError
 from nescio_papers.runner.cells import kept_json
 from nescio_papers.runner.parts import Model, Pictures
-from nescio_papers.runner.program import Job, Made
+from nescio_papers.runner.program import Job, Made, not_run, why_not
+from nescio_papers.runner.scoring import TimeOver
 from nescio_papers.runner.study import Column, Part, Row, Study
 
 NETWORKS: Mapping[str, str] = {"mnist": "omniglot", "svhn": "cifar10", "cifar10": "svhn", "vit-cifar10": "svhn"}
@@ -128,28 +131,33 @@ def program(job: Job) -> Made:
     models: dict[str, Mapping[str, Any]] = {}
     sets: dict[str, Mapping[str, Any]] = {}
     notes = []
+    seed = (job.seeds or (0,))[0]
     for column in _columns():
-        seed = (job.seeds or (0,))[0]
-        job.check()
-        model = job.parts.model(column.plan, seed)
         known = column.plan.removeprefix("vit-")
-        pictures = {
-            "training": job.parts.known(known, "train"),
-            "test": job.parts.known(known),
-            "foreign": job.parts.foreign(NETWORKS[column.plan], job.parts.known(known)),
-        }
+        try:
+            job.check()
+            model = job.parts.model(column.plan, seed)
+            pictures = {
+                "training": job.parts.known(known, "train"),
+                "test": job.parts.known(known),
+                "foreign": job.parts.foreign(NETWORKS[column.plan], job.parts.known(known)),
+            }
+            path = job.work / "propositions" / f"{model.id}.json"
+            kept = kept_json(path, partial(_measured, model, pictures, seed, job))
+        except (TimeOver, NescioError) as error:
+            for own, part in zip(cells, PARTS, strict=True):
+                own += not_run(replace(part, columns=(column,)), why_not(error))
+            continue
         models[model.id] = model.facts
         sets |= {one.name: one.facts for one in pictures.values()}
-        path = job.work / "propositions" / f"{model.id}.json"
-        kept = kept_json(path, partial(_measured, model, pictures, seed, job))
-        for part, found in zip(cells, kept["parts"], strict=True):
-            part += [{**cell, "column": column.key, "seed": seed} for cell in found]
+        for own, found in zip(cells, kept["parts"], strict=True):
+            own += [{**cell, "column": column.key, "seed": seed} for cell in found]
         notes.append(
             f"{column.label}: {kept['violated']} of {kept['pictures']} pictures violate Eq. 10's bound at some σ."
         )
         job.say(f"{column.label}: done")
     settings = {
-        "seeds": {plan: [(job.seeds or (0,))[0]] for plan in NETWORKS},
+        "seeds": {plan: [seed] for plan in NETWORKS},
         "pictures": PICTURES, "pictures of proposition 3.3": SOLVED, "draws": DRAWS,
     }  # fmt: skip
     return Made(cells, (), settings, list(models.values()), list(sets.values()), notes)
