@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from scipy.stats import false_discovery_control
 
-from nescio.guard.promise import at_least, benjamini_hochberg, check_level, reference_size, usual_level
+from nescio.guard.promise import at_least, benjamini_hochberg, check_level, positions, reference_size, usual_level
 from nescio.types import InputError
 
 
@@ -95,3 +95,16 @@ def test_the_usual_level_is_one_that_so_many_ranks_can_hold():
     assert [usual_level(ranks) for ranks in (20, 60, 99, 100, 5000)] == [0.25, 0.09, 0.06, 0.05, 0.05]
     for ranks in range(20, 500):
         check_level(usual_level(ranks), ranks)
+
+
+@pytest.mark.parametrize("count", [0, 1, 200, 201, 450, 20_000])
+def test_places_in_the_order_are_those_of_pytorch_which_is_given_few_values_at_a_time(count, monkeypatch):
+    draw = torch.Generator().manual_seed(0)
+    ordered = torch.randn(50, generator=draw, dtype=torch.float64).sort().values
+    values = torch.randn(count, generator=draw, dtype=torch.float64)
+    values[: min(count, 60)] = torch.cat([ordered, torch.tensor([torch.nan, torch.inf, -torch.inf] * 4)[:10]])[:count]
+    wanted, sizes = torch.searchsorted(ordered, values), []
+    look_up = torch.searchsorted
+    monkeypatch.setattr(torch, "searchsorted", lambda a, b: (sizes.append(len(b)), look_up(a, b))[1])
+    assert torch.equal(positions(ordered, values), wanted)
+    assert max(sizes) <= 200 or count == 20_000

@@ -22,13 +22,23 @@ from nescio.types import InputError
 ENOUGH = 5  # ranks for each expected false alarm: `foreign(0.05)` needs 5/0.05 = 100 of them
 LEVEL = 0.05  # the share of false alarms, unless the user chooses one
 MOST = 10**12  # ranks that a message names at most, however small the level
+_AT_ONCE, _MANY = 200, 10_000  # values that are looked up in one thread, and those for which threads pay
 _SAME = 1e-9  # smaller differences are round-off: an input of the reference ties with itself
 
 
 def at_least(reference: Tensor, score: Tensor) -> Tensor:
     """Return how many values of the sorted reference ``[n]`` are at least as large as each score: int64 ``[N]``."""
-    close = score - _SAME * (1.0 + score.abs())
-    return len(reference) - torch.searchsorted(reference, close.contiguous())
+    return len(reference) - positions(reference, score - _SAME * (1.0 + score.abs()))
+
+
+def positions(ordered: Tensor, values: Tensor) -> Tensor:
+    """Return where values ``[N]`` belong among sorted ones ``[n]``: int64 ``[N]``.
+
+    A few at a time: for more of them PyTorch wakes all threads, and on a busy machine waits milliseconds for them.
+    """
+    if len(values) > _MANY:
+        return torch.searchsorted(ordered, values.contiguous())
+    return torch.cat([torch.searchsorted(ordered, part) for part in values.contiguous().split(_AT_ONCE)])
 
 
 def check_level(alpha: float, ranks: int) -> None:

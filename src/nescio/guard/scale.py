@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from nescio.guard.promise import positions
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -37,7 +39,8 @@ class Scale:
         """Return the z of each value, float64 ``[N, M]`` as v."""
         values, z, v = self.values, self.z, v.T.contiguous()
         if values.shape[1] > 1:
-            right = torch.searchsorted(values, v).clamp(1, values.shape[1] - 1)
+            right = torch.stack([positions(*pair) for pair in zip(values, v, strict=True)])
+            right = right.clamp(1, values.shape[1] - 1)
             low, high = values.gather(1, right - 1), values.gather(1, right)
             share = ((v - low) / (high - low).clamp(min=1e-300)).clamp(0.0, 1.0)
             left = z.gather(1, right - 1)

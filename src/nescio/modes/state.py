@@ -111,16 +111,17 @@ class Values:
                 self.alone.append((tensor, tensor.detach().clone()))
             else:
                 groups.setdefault((tensor.device, tensor.dtype), []).append(tensor)
-        self.groups = [(members, [m.shape for m in members], _joined(members)) for members in groups.values()]
+        self.groups = [(members, list(map(_kind, members)), _joined(members)) for members in groups.values()]
 
     def changed(self) -> list[tuple[Tensor, Tensor]]:
         """The tensors with other values than they had, each with those."""
         pairs = [(now, then) for now, then in self.alone if _differs(now, then)]
-        for members, shapes, joined in self.groups:
-            parts = joined.split([shape.numel() for shape in shapes])
-            both = [(m, part.view(shape)) for m, shape, part in zip(members, shapes, parts, strict=True)]
-            if any(_kind(a) != _kind(b) for a, b in both) or _differs(_joined(members), joined):
-                pairs += [(a, b) for a, b in both if _differs(a, b)]
+        for members, kinds, joined in self.groups:
+            if list(map(_kind, members)) == kinds and not _differs(_joined(members), joined):
+                continue
+            parts = joined.split([shape.numel() for shape, *_ in kinds])
+            both = [(m, part.view(shape)) for m, (shape, *_), part in zip(members, kinds, parts, strict=True)]
+            pairs += [(a, b) for a, b in both if _differs(a, b)]
         return pairs
 
     def restore(self) -> None:
