@@ -30,8 +30,9 @@ def free_bytes(device: torch.device) -> float:
     """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return float(free + cached)
+        held = torch.cuda.memory_stats_as_nested_dict(device)  # asked once; empty before the first allocation
+        reserved, used = (held[name]["all"]["current"] if held else 0 for name in ("reserved_bytes", "allocated_bytes"))
+        return float(free + reserved - used)
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):

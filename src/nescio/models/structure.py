@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
 from nescio.modes import eager, without_cudnn
+from nescio.modes.state import modules_of
 from nescio.types import InputError, ModelError
 
 _PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
@@ -122,11 +123,13 @@ def coupled_modules(module: nn.Module) -> list[str]:
         >>> coupled_modules(torch.nn.Sequential(torch.nn.BatchNorm1d(4, track_running_stats=False)))
         ['0']
     """
-    return [
-        name
-        for name, part in named_modules(module)
-        if isinstance(part, _BatchNorm) and part.running_mean is None and part.running_var is None
-    ]
+
+    def coupled(part: nn.Module) -> bool:
+        return isinstance(part, _BatchNorm) and part.running_mean is None and part.running_var is None
+
+    if not any(map(coupled, modules_of(module))):  # names take longer
+        return []
+    return [name for name, part in named_modules(module) if coupled(part)]
 
 
 def refuse_coupled(module: nn.Module) -> None:
