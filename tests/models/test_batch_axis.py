@@ -22,11 +22,10 @@ LAYOUTS = {
 FOUND = dict(zip(LAYOUTS, [(0, True), (1, True), (2, True), (0, True), (0, False), (1, True), (1, False)], strict=True))
 
 
-def evidence(name: str, parts: list[Tensor]) -> list[Tensor]:
+def evidence(name: str, parts: list[Tensor]) -> Tensor:
     """For each input the tensor in which all other inputs are zero."""
-    return [
-        LAYOUTS[name]([p if i == n else torch.zeros_like(p) for i, p in enumerate(parts)]) for n in range(len(parts))
-    ]
+    every = range(len(parts))
+    return torch.stack([LAYOUTS[name]([p if i == n else 0 * p for i, p in enumerate(parts)]) for n in every])
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -67,18 +66,18 @@ def test_what_is_not_an_inputs_own_is_refused(name: str) -> None:
 
 
 def test_no_evidence_no_guess() -> None:
-    zeros = [torch.zeros(3, 4) for _ in range(3)]
+    zeros = torch.zeros(3, 3, 4)
     assert find_layout(zeros, 3, range(2)) is None
-    one = [torch.eye(3, 4)[n : n + 1] * torch.eye(3)[n].unsqueeze(1) for n in range(3)]
+    one = torch.stack([torch.eye(3, 4)[n : n + 1] * torch.eye(3)[n].unsqueeze(1) for n in range(3)])
     assert find_layout(one, 3, (0,)) == Layout(0, True, 3)
     for silent in range(3):  # one input without a gradient could lie anywhere
-        seen = [torch.zeros(3, 4) if n == silent else e for n, e in enumerate(one)]
+        seen = one * (torch.arange(3) != silent).view(3, 1, 1)
         assert find_layout(seen, 3, (0,)) is None
 
 
 def test_two_dimensions_that_both_explain_are_refused() -> None:
     """Features of which each input uses its own third, by chance: [3, 3] with a diagonal."""
-    seen = [torch.diag(torch.eye(3)[n]) for n in range(3)]
+    seen = torch.diag_embed(torch.eye(3))
     assert find_layout(seen, 3, (0,)) == Layout(0, True, 3)
     assert find_layout(seen, 3, (0, 1)) is None
 
@@ -90,9 +89,9 @@ def test_innermost_is_never_taken_for_outermost(inputs: int, length: int, data: 
     seen = [torch.zeros(length, inputs, 2) for _ in range(inputs)]
     for n, e in enumerate(seen):
         e[sorted(read), n] = 1.0
-    assert find_layout([e.flatten(0, 1) for e in seen], inputs, (0,)) == Layout(0, False, inputs)
+    assert find_layout(torch.stack(seen).flatten(1, 2), inputs, (0,)) == Layout(0, False, inputs)
     batch_first = [e.transpose(0, 1).flatten(0, 1) for e in seen]
-    assert find_layout(batch_first, inputs, (0,)) == Layout(0, True, inputs)
+    assert find_layout(torch.stack(batch_first), inputs, (0,)) == Layout(0, True, inputs)
 
 
 def test_two_inputs_are_too_few_to_tell() -> None:
@@ -100,12 +99,12 @@ def test_two_inputs_are_too_few_to_tell() -> None:
     seen = [torch.zeros(3, 2, 1) for _ in range(2)]
     for n, e in enumerate(seen):
         e[1, n] = 1.0
-    assert find_layout([e.flatten(0, 1) for e in seen], 2, (0,)) == Layout(0, True, 2)
+    assert find_layout(torch.stack(seen).flatten(1, 2), 2, (0,)) == Layout(0, True, 2)
 
 
 def test_one_input_owns_everything() -> None:
-    assert find_layout([torch.zeros(4, 3)], 1, range(2)) == Layout(0, True, 1)
-    assert find_layout([torch.tensor(1.0)], 1, ()) is None
+    assert find_layout(torch.zeros(1, 4, 3), 1, range(2)) == Layout(0, True, 1)
+    assert find_layout(torch.ones(1), 1, ()) is None
     whole = torch.randn(2, 4, 3)
     assert torch.equal(Layout(0, True, 1).front(whole, 1), whole.unsqueeze(1))
 

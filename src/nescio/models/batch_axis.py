@@ -61,27 +61,23 @@ def candidates(shape: Sequence[int], inputs: int, dims: Sequence[int]) -> Iterat
                 yield layout
 
 
-def find_layout(evidence: Sequence[Tensor], inputs: int, dims: Sequence[int]) -> Layout | None:
+def find_layout(evidence: Tensor, inputs: int, dims: Sequence[int]) -> Layout | None:
     """The layout that explains ``evidence`` (item n: the output gradient of a cotangent of input n alone), or None.
 
     With three inputs or more, each with a gradient, rows of inputs that lie innermost cannot pass for outermost. What
     could be explained by two dimensions is not explained.
     """
     if inputs == 1:
-        return Layout(0, True, 1) if evidence[0].dim() else None
-    if not all(bool(e.any()) for e in evidence):
-        return None
-    fitting = [
-        layout
-        for layout in candidates(evidence[0].shape, inputs, dims)
-        if all(_owned(layout.front(e), n) for n, e in enumerate(evidence))
-    ]
+        return Layout(0, True, 1) if evidence.dim() > 1 else None
+    own = [[m == n for m in range(inputs)] for n in range(inputs)]
+    fitting = [one for one in candidates(evidence.shape[1:], inputs, dims) if _touched(one.front(evidence, 1)) == own]
     return fitting[0] if len({layout.dim for layout in fitting}) == 1 else None
 
 
-def _owned(rows: Tensor, n: int) -> bool:
-    """Whether everything outside the rows of input n is exactly zero."""
-    return not (bool(rows[:n].any()) or bool(rows[n + 1 :].any()))
+def _touched(rows: Tensor) -> list[list[bool]]:
+    """For each item of evidence [n, N, ..] the inputs in whose rows there is anything but zero."""
+    found: list[list[bool]] = rows.any(dim=tuple(range(2, rows.dim()))).tolist()
+    return found
 
 
 def grown(unit: torch.Size, axis: int | None, count: int) -> torch.Size:

@@ -20,19 +20,19 @@ from nescio import inputs
 from nescio._common.memory import exhausted
 from nescio.models import Classifier
 from nescio.models.structure import replaced
-from nescio.modes import current, full_products
+from nescio.modes import current, full_products, tf32
 from nescio.trace.backward.substitutes import folding
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
 from nescio.trace.probe.graph import Graph
 from nescio.trace.probe.leaves import leaf
-from nescio.trace.probe.plan import Plan, find_plan, with_vmap_tried
+from nescio.trace.probe.plan import Plan, find_plan, part_of, with_vmap_tried
 from nescio.trace.probe.proofs import prove_own
 from nescio.types import ModelError
 
 PROBED = 3
 """Inputs that a plan for more than one is found from."""
 
-_PLANS: weakref.WeakKeyDictionary[Any, dict[object, Plan]] = weakref.WeakKeyDictionary()
+_PLANS: weakref.WeakKeyDictionary[Any, dict[tuple[int, object], Plan]] = weakref.WeakKeyDictionary()
 CHECKPOINTED: weakref.WeakSet[Any] = weakref.WeakSet()
 """Models that use activation checkpointing: they take the general path."""
 
@@ -60,12 +60,18 @@ def forward(classifier: Classifier, x: Any, check: bool = True, wanted: Collecti
     known = _PLANS.setdefault(classifier.module, {})
     size = inputs.size(x)
     kind = (min(size, 2), graph.signature)
+    if kind not in known and wanted is not None:
+        parts = (part_of(plan, graph) for (count, _), plan in known.items() if count == kind[0])
+        if (part := next(filter(None, parts), None)) is not None:
+            known[kind] = part
     if kind not in known:
         if size in (1, PROBED):
             try:
                 # a rule is told from a wrong one by more digits than TF32 has
+                before = tf32()
                 with full_products(), nullcontext() if classifier.module in CHECKPOINTED else CorrectedOps():
-                    own = _trace(classifier, x, check, wanted) if logits.is_cuda else (logits, graph)
+                    again = logits.is_cuda and tf32() != before
+                    own = _trace(classifier, x, check, wanted) if again else (logits, graph)
                     plan = _with_zeros_replaced(classifier, x, check, wanted, find_plan(classifier, x, *own))
                     known[kind] = with_vmap_tried(classifier, x, *own, plan)
             except CheckpointError:  # the backward pass runs a part of the model once more, and not as affine maps

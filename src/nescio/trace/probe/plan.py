@@ -16,7 +16,7 @@ signature.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -27,7 +27,6 @@ from nescio.models import Classifier
 from nescio.models.batch_axis import Layout, find_layout
 from nescio.trace import rules
 from nescio.trace.backward import per_input
-from nescio.trace.norms import Form
 from nescio.trace.probe.graph import Graph, Use, summable
 from nescio.trace.probe.leaves import leaf
 from nescio.trace.probe.parameter_gradients import carried_through, gradient_blocks
@@ -55,6 +54,8 @@ class Plan:
     """Whether `vmap` gives the general parameters' gradients."""
     unsure: frozenset[str] = frozenset()
     """Parameters with rules, of which nothing could be told since a gradient was zero."""
+    kinds: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+    """For each fast parameter how it is used (`part_of`)."""
 
 
 def find_plan(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
@@ -63,38 +64,101 @@ def find_plan(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> P
     parameters = classifier.parameters()
     hopeful = {name: uses for name, uses in graph.uses.items() if uses and _ruled(graph, uses)}
     nodes = sorted({use.node for uses in hopeful.values() for use in uses})
-    edges = [GradientEdge(graph.nodes[i], 0) for i in nodes]
-    evidence: list[dict[int, Tensor]] = []
-    truth: list[dict[str, float]] = []
     plain = classifier.logits(leaf(x)[0])
     prove_steady(classifier, x, logits, plain)
-    generic = _generic(logits)
-    for i in range(n if hopeful else 0):
-        cotangent = torch.zeros_like(logits)
-        cotangent[i] = generic
-        deltas = torch.autograd.grad(logits, edges, cotangent, retain_graph=True, allow_unused=True)
-        pairs = zip(nodes, deltas, strict=True)
-        evidence.append({i: logits.new_zeros(graph.output_shape(i)) if g is None else g for i, g in pairs})
-        own = torch.autograd.grad(
-            plain, [parameters[name] for name in hopeful], cotangent, retain_graph=True, allow_unused=True
-        )
-        truth.append({name: _norm(g) for name, g in zip(hopeful, own, strict=True) if g is not None})
-    largest = [max(norms.values(), default=0.0) for norms in truth]
+    evidence, truth = _evidence(logits, plain, graph, nodes, {name: parameters[name] for name in hopeful})
     with torch.no_grad():
-        fast = {
-            name: tuple((layout.dim, layout.major) for layout in layouts)
-            for name, uses in hopeful.items()
-            if (layouts := _layouts(graph, uses, evidence, n)) is not None
-            and (blocks := gradient_blocks(graph, uses, layouts, _stacked(uses, evidence), {})) is not None
-            and (blocks := [carried_through(graph, uses, blocks, parameters[name])] if uses[0].through else blocks)
-            and _agrees(blocks, [norms.get(name, 0.0) for norms in truth], largest, parameters[name].dtype)
+        layouts = {name: each for name, uses in hopeful.items() if (each := _layouts(graph, uses, evidence, n))}
+        ours = {
+            name: torch.stack([block.power(2) for block in blocks]).sum(0).sqrt().diagonal()
+            for name in layouts
+            if (blocks := gradient_blocks(graph, hopeful[name], layouts[name], evidence, {})) is not None
+            and (
+                blocks := [carried_through(graph, hopeful[name], blocks, parameters[name])]
+                if hopeful[name][0].through
+                else blocks
+            )
         }
-    zero = {node for node in nodes if not all(bool(e[node].any()) for e in evidence)}
+        found = torch.stack([norms.to(logits.device) for norms in ours.values()]).tolist() if ours else ()
+        zero = _without_gradient(evidence, logits.device)
+    largest = [max(norms) for norms in zip(*truth.values(), strict=True)]
+    fast = {
+        name: tuple((layout.dim, layout.major) for layout in layouts[name])
+        for name, norms in zip(ours, found, strict=True)
+        if _agrees(norms, truth[name], largest, parameters[name].dtype)
+    }
     unsure = {name for name, uses in hopeful.items() if name not in fast and any(use.node in zero for use in uses)}
     sizes = [graph.output_bytes(i) for i in range(len(graph.nodes))]
     kept = {use.node for uses in hopeful.values() if len(uses) > 1 for use in uses}
     gradients = max((sizes[i] for i in nodes), default=0.0) + sum(sizes[i] for i in kept)
-    return Plan(graph.signature, fast, sum(sizes) / n, gradients / n, True, frozenset(unsure))
+    kinds = {name: _kinds(graph, hopeful[name]) for name in fast}
+    return Plan(graph.signature, fast, sum(sizes) / n, gradients / n, True, frozenset(unsure), kinds)
+
+
+def _evidence(
+    logits: Tensor, plain: Tensor, graph: Graph, nodes: Sequence[int], parameters: Mapping[str, Tensor]
+) -> tuple[dict[int, Tensor], dict[str, list[float]]]:
+    """For a cotangent of each input alone: the gradients [n, *shape] at the output of each node, and the norms [n] of
+    the parameters' gradients in a plain pass.
+
+    Numbers come to the host all at once: a GPU would be waited for each time.
+    """
+    n, generic = len(logits), _generic(logits)
+    edges = [GradientEdge(graph.nodes[i], 0) for i in nodes]
+    rows: list[list[Tensor]] = []
+    norms: list[Tensor] = []
+    for i in range(n if nodes else 0):
+        cotangent = torch.zeros_like(logits)
+        cotangent[i] = generic
+        deltas = torch.autograd.grad(logits, edges, cotangent, retain_graph=True, allow_unused=True)
+        rows.append(
+            [
+                logits.new_zeros(graph.output_shape(node)) if g is None else g
+                for node, g in zip(nodes, deltas, strict=True)
+            ]
+        )
+        own = torch.autograd.grad(plain, list(parameters.values()), cotangent, retain_graph=True, allow_unused=True)
+        zero = logits.new_zeros((), dtype=torch.float64)
+        norms.append(torch.stack([zero if g is None else _norm(g).to(zero.device) for g in own]))
+    evidence = {node: torch.stack([row.pop() for row in rows]) for node in reversed(nodes)}  # a node at a time
+    return evidence, dict(zip(parameters, torch.stack(norms, 1).tolist() if norms else (), strict=True))
+
+
+def _without_gradient(evidence: Mapping[int, Tensor], device: torch.device) -> set[int]:
+    """The nodes at which the gradient of some input is zero."""
+    some = [parts.flatten(1).any(1).all().to(device) for parts in evidence.values()]
+    return {node for node, alive in zip(evidence, torch.stack(some).tolist() if some else (), strict=True) if not alive}
+
+
+def part_of(plan: Plan, graph: Graph) -> Plan | None:
+    """The plan for a pass that is followed from later operations on, from that of a pass which is followed further;
+    None: it is no part of that one, or uses a parameter in another way.
+    """
+    fast = {name: where for name, where in plan.fast.items() if name in graph.uses}
+    same = all(_kinds(graph, graph.uses[name]) == plan.kinds[name] for name in fast)
+    if not same or not _embedded(graph.signature, plan.signature):
+        return None
+    return replace(plan, signature=graph.signature, fast=fast)
+
+
+def _embedded(part: Sequence[Any], whole: Sequence[Any]) -> bool:
+    """Whether a graph is another one without what lies below some of its operations; both as `Graph.signature`."""
+    partner: dict[int, int] = {}
+    todo = [(len(part) - 1, len(whole) - 1)] if part and whole else []
+    while todo:
+        i, j = todo.pop()
+        if partner.setdefault(i, j) != j or (part[i][0], part[i][2]) != (whole[j][0], whole[j][2]):
+            return False
+        below = list(zip(part[i][1], whole[j][1], strict=False))
+        if len(part[i][1]) != len(whole[j][1]) or any(b < 0 <= a for a, b in below):
+            return False
+        todo += [(a, b) for a, b in below if a >= 0 and a not in partner]
+    return bool(partner)
+
+
+def _kinds(graph: Graph, uses: Sequence[Use]) -> tuple[object, ...]:
+    """How a parameter is used: by which operations, in which slots, after which steps."""
+    return tuple((graph.nodes[use.node].name(), use.slot, use.block, use.through) for use in uses)
 
 
 def with_vmap_tried(classifier: Classifier, x: Any, logits: Tensor, graph: Graph, plan: Plan) -> Plan:
@@ -112,9 +176,8 @@ def _generic(logits: Tensor) -> Tensor:
     return torch.cos(torch.arange(1, logits.shape[1] + 1, device=logits.device, dtype=logits.dtype))
 
 
-def _agrees(blocks: Sequence[Form], truth: Sequence[float], largest: Sequence[float], dtype: torch.dtype) -> bool:
+def _agrees(ours: Sequence[float], truth: Sequence[float], largest: Sequence[float], dtype: torch.dtype) -> bool:
     """Whether the rules give autograd's own norm, for each input."""
-    ours = torch.stack([block.power(2) for block in blocks]).sum(0).sqrt().diagonal().tolist()
     tolerance = TOLERANCE.get(dtype, 1e-3)
     return all(
         abs(own - norm) <= tolerance * (norm + 1e-3 * most)
@@ -122,12 +185,10 @@ def _agrees(blocks: Sequence[Form], truth: Sequence[float], largest: Sequence[fl
     )
 
 
-def _norm(g: Tensor) -> float:
-    return float((g.double() ** 2).sum().sqrt())
-
-
-def _stacked(uses: Sequence[Use], evidence: Sequence[Mapping[int, Tensor]]) -> dict[int, Tensor]:
-    return {use.node: torch.stack([e[use.node] for e in evidence]) for use in uses}
+def _norm(g: Tensor) -> Tensor:
+    if g.layout != torch.strided:
+        return (g.double() ** 2).sum().sqrt()
+    return torch.linalg.vector_norm(g, dtype=torch.float64)
 
 
 def _ruled(graph: Graph, uses: Sequence[Use]) -> bool:
@@ -141,16 +202,14 @@ def _ruled(graph: Graph, uses: Sequence[Use]) -> bool:
     )
 
 
-def _layouts(
-    graph: Graph, uses: Sequence[Use], evidence: Sequence[Mapping[int, Tensor]], n: int
-) -> list[Layout] | None:
+def _layouts(graph: Graph, uses: Sequence[Use], evidence: Mapping[int, Tensor], n: int) -> list[Layout] | None:
     """A layout for each use; a use whose gradients are all zero follows one of its siblings of equal shape."""
     layouts: dict[int, Layout] = {}
     for i, use in enumerate(uses):
         node = graph.nodes[use.node]
         entry = rules.find(node.name(), use.slot)
-        parts = [e[use.node] for e in evidence]
-        layout = find_layout(parts, n, entry.batch(node, parts[0].dim())) if entry else None
+        parts = evidence[use.node]
+        layout = find_layout(parts, n, entry.batch(node, parts.dim() - 1)) if entry else None
         if layout is not None:
             layouts[i] = layout
     by_shape: dict[tuple[int, ...], set[Layout]] = {}
@@ -158,6 +217,6 @@ def _layouts(
         by_shape.setdefault(graph.output_shape(uses[i].node), set()).add(layout)
     for i, use in enumerate(uses):
         alike = by_shape.get(graph.output_shape(use.node), set())
-        if i not in layouts and len(alike) == 1 and not any(bool(e[use.node].any()) for e in evidence):
+        if i not in layouts and len(alike) == 1 and not bool(evidence[use.node].any()):
             layouts[i] = next(iter(alike))
     return [layouts[i] for i in range(len(uses))] if len(layouts) == len(uses) else None

@@ -1,4 +1,4 @@
-"""What two inputs tell of a model, before the work on all of them: its layers, its plan, how much a pass keeps.
+"""What a few inputs tell of a model, before the work on all of them: its layers, its plan, how much a pass keeps.
 
 On a GPU it is found once for a model as it is (`runtime.fingerprint`), for there it would take longer than the work.
 """
@@ -16,11 +16,12 @@ import torch
 from nescio import inputs
 from nescio._common import memory
 from nescio.models import Classifier
+from nescio.modes import full_products
 from nescio.trace.backward.substitutes import attention
 from nescio.trace.probe.costs import layer_costs, memory_shares
 from nescio.trace.probe.layers import Layers, find_layers
 from nescio.trace.probe.linear_head import head_layers
-from nescio.trace.probe.passes import Pass, forward
+from nescio.trace.probe.passes import PROBED, Pass, forward
 from nescio.trace.probe.plan import Plan
 from nescio.trace.runtime import replay
 from nescio.trace.runtime.fingerprint import fingerprint
@@ -110,11 +111,17 @@ def begin(
     enter()
 
     def surveyed(y: Any, last: bool) -> tuple[Any, Survey]:
-        two = inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2))
-        result = survey(classifier, two, request, key, last)
-        if key is not None:
-            known[key] = replace(result, first=None)
-        return y, result
+        if key is None:
+            two = inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2))
+            return y, survey(classifier, two, request, key, last)
+        # a GPU sets itself up for every size and precision of a pass: as many inputs as a plan is found from, and in
+        # the precision of that
+        few = noisy(inputs.take(y, slice(0, PROBED)))
+        few = inputs.take(few, [i % inputs.size(few) for i in range(PROBED if inputs.size(few) > 1 else 1)])
+        with full_products():
+            result = survey(classifier, few, request, key, last)
+        known[key] = replace(result, first=None)
+        return y, known[key]
 
     if isinstance(x, torch.Tensor) and x.dim() == 4 and x.is_floating_point():
         # convolutions are faster so; a model that calls view() on what a convolution gives does not take it
