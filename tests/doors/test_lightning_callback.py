@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from nescio.doors.validation import measure
-from nescio.types import InputError, MissingExtra
+from nescio.types import MissingExtra
 
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 pytest.importorskip("lightning.pytorch", reason="needs the extra lightning: pip install 'nescio[lightning]'")
@@ -61,7 +61,9 @@ def module(pl: ModuleType) -> Any:
     return Module()
 
 
-def trainer(pl: ModuleType, folder: Path, *callbacks: Any, logger: Any = False, epochs: int = 2) -> Any:
+def trainer(
+    pl: ModuleType, folder: Path, *callbacks: Any, logger: Any = False, epochs: int = 2, **settings: Any
+) -> Any:
     return pl.Trainer(
         max_epochs=epochs,
         accelerator="cpu",
@@ -72,6 +74,7 @@ def trainer(pl: ModuleType, folder: Path, *callbacks: Any, logger: Any = False, 
         enable_progress_bar=False,
         enable_model_summary=False,
         log_every_n_steps=1,
+        **settings,
     )
 
 
@@ -142,8 +145,18 @@ def test_the_first_of_several_loaders_is_taken(tmp_path: Path) -> None:
     callback, own = GuardCallback(), module(pl)
     trainer(pl, tmp_path, callback).validate(own, [loader(HELD_OUT)], verbose=False)
     assert callback.numbers == measure(own, loader(HELD_OUT))
-    with pytest.raises(InputError, match="GuardCallback"):
-        import_module("nescio.doors.lightning_callback")._first(None)
+
+
+@pytest.mark.filterwarnings("ignore:the reference has")
+def test_no_more_is_read_than_the_trainer_reads(tmp_path: Path) -> None:
+    pl = import_module(PACKAGES[0])
+    callback, own = GuardCallback(), module(pl)
+    trainer(pl, tmp_path, callback, limit_val_batches=5).validate(own, loader(HELD_OUT), verbose=False)
+    assert callback.numbers == measure(own, loader(HELD_OUT), batches=5)
+    assert callback.numbers == measure(own, loader(HELD_OUT[: 5 * 64]))
+    quick = GuardCallback()
+    trainer(pl, tmp_path, quick, fast_dev_run=True).validate(own, loader(HELD_OUT), verbose=False)
+    assert not quick.numbers
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from importlib import import_module
 from typing import Any
@@ -11,7 +12,6 @@ from nescio._common.lazy_imports import need
 from nescio.doors.validation import measure
 from nescio.guard import Guard
 from nescio.guard.changes import Nuisances
-from nescio.types import InputError
 
 
 def _callback_base() -> Any:
@@ -33,13 +33,14 @@ class GuardCallback(_Callback):
     The numbers are those of `nescio.doors.validation.measure`, as ``nescio/auroc`` and so on. They are metrics like any
     others: `ModelCheckpoint` and `EarlyStopping` can monitor them. Module, random generators and trainer are left as
     they were found. It costs a pass over each of the loaders. With several processes each measures its own share, and
-    the mean is logged.
+    the mean is logged. With ``fast_dev_run`` nothing is measured.
 
     Args:
         reference: Inputs that the guard is fitted to, such as a loader. None takes one half of the validation inputs,
             and measures the guard on the other.
         foreign: Inputs that the model is not meant for, such as a loader. None leaves out what needs them.
-        loader: Validation data as pairs (inputs, labels). None takes the trainer's own, the first if there are several.
+        loader: Validation data as pairs (inputs, labels). None takes the trainer's own, the first if there are several,
+            as far as the trainer reads them (`limit_val_batches`).
         network: The name of the attribute of the Lightning module that gives logits; "" for the module itself.
         every_n_epochs: How often to measure in training. `Trainer.validate` always does.
         prefix: What stands before the names.
@@ -79,13 +80,19 @@ class GuardCallback(_Callback):
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Fit the guard, measure and log; Lightning calls it."""
-        training = trainer.state.fn == "fit"
-        if trainer.sanity_checking or (training and (trainer.current_epoch + 1) % self.every_n_epochs):
+        in_training = trainer.state.fn == "fit"
+        if trainer.sanity_checking or trainer.fast_dev_run:
             return
+        if in_training and (trainer.current_epoch + 1) % self.every_n_epochs:
+            return
+        loader, batches = self.loader, None
+        if loader is None:
+            loader, batches = _first(trainer.val_dataloaders), trainer.num_val_batches[0]
         self.guard = Guard(pl_module.get_submodule(self.network), output=self.output)
         self.numbers = measure(
             None,
-            _first(trainer.val_dataloaders) if self.loader is None else self.loader,
+            loader,
+            batches=None if batches in (None, math.inf) else int(batches),
             reference=self.reference,
             foreign=self.foreign,
             guard=self.guard,
@@ -98,7 +105,5 @@ class GuardCallback(_Callback):
 
 def _first(loaders: Any) -> Any:
     """The validation loader, or the first of several."""
-    if loaders is None:
-        raise InputError("expected a trainer with validation data, got none; give them: GuardCallback(loader=...)")
     several = list(loaders.values()) if isinstance(loaders, dict) else loaders
     return several[0] if isinstance(several, list | tuple) else several

@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
-from pytorch_ood.api import Detector
 from torch import Tensor
 
 from nescio import scores, scoring
+from nescio._common.lazy_imports import need
 from nescio.guard import Guard
 from nescio.quantities import Features, Logits
 from nescio.scores import FittedScore, Method
 from nescio.scores.base import must_be_fitted
 from nescio.types import InputError
+
+Detector: Any = need("pytorch_ood.api", "ood").Detector
 
 
 class ScoreDetector(Detector):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ def measure(
     reference: Any = None,
     foreign: Any = None,
     guard: Guard | None = None,
+    batches: int | None = None,
     output: str | None = None,
     nuisances: Nuisances = "auto",
     alpha: float = 0.05,
@@ -56,6 +58,7 @@ def measure(
             leaves out what needs them.
         guard: The guard to fit; it must be of the same model. None makes one. It is fitted anew in each call, since the
             weights of the model have changed.
+        batches: How many batches of the loader are read; None reads all.
         output: What the model returns, as in `nescio.score`.
         nuisances: As in `nescio.Guard.fit`. None is quicker for pictures.
         alpha: The share of known inputs that the guard may call foreign.
@@ -76,8 +79,8 @@ def measure(
     guard = Guard(model, output=output) if guard is None else guard
     with torch.inference_mode(False), preserved(guard.classifier), _rewound(loader, reference, foreign):
         halves = reference is None
-        guard.fit(_half(loader) if halves else reference, nuisances=nuisances, progress=False)
-        p, labels, verdict = _judged(guard, loader, halves)
+        guard.fit(_half(loader, batches) if halves else reference, nuisances=nuisances, progress=False)
+        p, labels, verdict = _judged(guard, loader, batches, halves)
         numbers = {
             "accuracy": float((p.argmax(1) == labels).double().mean()),
             "nll": evaluate.nll(p, labels),
@@ -92,10 +95,10 @@ def measure(
     return numbers
 
 
-def _judged(guard: Guard, loader: Any, halves: bool) -> tuple[Tensor, Tensor, Verdict]:
+def _judged(guard: Guard, loader: Any, batches: int | None, halves: bool) -> tuple[Tensor, Tensor, Verdict]:
     """Probabilities and labels of all inputs, and the verdict on those that the guard is not fitted to; in one pass."""
     p, labels, verdicts = [], [], []
-    for x, y in inputs.labelled(loader):
+    for x, y in islice(inputs.labelled(loader), batches):
         answers = quantities.compute(guard.classifier, x, guard.requests)
         p.append(answers[Logits()].softmax(1))
         labels.append(y)
@@ -104,9 +107,9 @@ def _judged(guard: Guard, loader: Any, halves: bool) -> tuple[Tensor, Tensor, Ve
     return torch.cat(p), torch.cat(labels), joined(verdicts)
 
 
-def _half(loader: Any) -> Iterator[tuple[Inputs, Tensor]]:
+def _half(loader: Any, batches: int | None) -> Iterator[tuple[Inputs, Tensor]]:
     """The inputs of the loader that fit the guard, with their labels."""
-    for x, y in inputs.labelled(loader):
+    for x, y in islice(inputs.labelled(loader), batches):
         fits = _fits(x)
         if bool(fits.any()):
             yield inputs.take(x, fits), y[fits]
