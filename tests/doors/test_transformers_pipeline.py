@@ -32,7 +32,7 @@ def bert(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def vit(tmp_path_factory):
-    return saved_vit(tmp_path_factory.mktemp("vit"))
+    return saved_vit(tmp_path_factory.mktemp("vit"), num_labels=7)
 
 
 @pytest.fixture(scope="module")

@@ -94,13 +94,13 @@ def saved_text_model(folder: Path, **more) -> Path:
     return folder
 
 
-def saved_vit(folder: Path) -> Path:
+def saved_vit(folder: Path, num_labels: int = 4) -> Path:
     """A classifier of images of transformers, saved to a folder with its image processor."""
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     config = transformers.ViTConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=16, patch_size=8,
-        num_labels=4,
+        num_labels=num_labels,
     )  # fmt: skip
     transformers.ViTForImageClassification(config).save_pretrained(folder)
     transformers.ViTImageProcessor(size={"height": 16, "width": 16}, image_mean=[0.4] * 3).save_pretrained(folder)

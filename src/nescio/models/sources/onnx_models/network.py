@@ -210,10 +210,11 @@ class _Builder:
     def _owner(self, name: str) -> tuple[str, str]:
         """The module that a parameter of this name was part of, and its name there; of its own where that is not told.
 
-        In a file of torch, a name without dots belonged to the whole model.
+        In a file of torch, a name without dots belonged to the whole model; one with a number at its end is the
+        exporter's own.
         """
         owner, dot, key = name.rpartition(".")
-        if dot or (self.of_torch and name.isidentifier() and not re.fullmatch(r"val_\d+", name)):
+        if dot or (self.of_torch and name.isidentifier() and not re.fullmatch(r"\w+_\d+", name)):
             return path(owner) if owner else "", word(key)
         return word(name), "weight"
 
