@@ -119,9 +119,19 @@ class _Silent:
 
 
 @contextmanager
-def bar(total: int | None, *, show: bool | None = None, description: str = "", unit: str = "input") -> Iterator[Bar]:
-    """A bar over `total` steps (None: not known) that is closed when the block is left."""
-    speaks = show is not False and total is not None and _speech.get() is not None
+def bar(
+    total: int | None,
+    *,
+    show: bool | None = None,
+    description: str = "",
+    unit: str = "input",
+    foretells: bool = True,
+) -> Iterator[Bar]:
+    """A bar over `total` steps (None: not known) that is closed when the block is left.
+
+    foretells: whether its steps tell how long the rest will take; False where the block calls `foretell` itself.
+    """
+    speaks = foretells and show is not False and total is not None and _speech.get() is not None
     tqdm = _tqdm() if (_is_watched() if show is None else show) else None
     if tqdm is None:
         yield _Watched(None, total, description, unit) if speaks and total is not None else _Silent()

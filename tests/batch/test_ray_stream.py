@@ -341,6 +341,27 @@ def test_people_are_told_of_other_machines_lost_workers_and_rows_that_were_not_f
     assert manifest("played")[0]["machine"] == "here and there"
 
 
+def test_the_time_that_is_left_is_told_from_the_work_and_not_from_the_start_of_ray(played, monkeypatch, capsys):
+    from dataclasses import replace
+
+    from nescio import progress
+
+    now = [0.0]
+    monkeypatch.setattr(progress, "clock", lambda: now[0])
+
+    def change(all):
+        now[0] += 3600.0  # an hour until the first result
+        return [replace(one, seconds=seconds) for one in all]
+
+    with progress.speaking():
+        seconds = 1.0
+        played(job(data="x.npz"), change)
+        assert capsys.readouterr().err == ""
+        seconds = 80.0
+        played(job(data="x.npz"), change, "slow")
+    assert "scoring will take about " in capsys.readouterr().err
+
+
 def test_a_gpu_is_named_by_ray(folder):
     ready = ray_stream.opened(job())
     assert not ray_stream._gpu(ready)

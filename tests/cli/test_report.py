@@ -146,7 +146,7 @@ def test_class_names_from_a_file(capsys):
 
 def test_texts_have_bars_of_tokens(tmp_path):
     transformers = pytest.importorskip("transformers")
-    from tests.models.test_sources import WORDS, tokenizer
+    from tests.models.examples import WORDS, tokenizer
 
     config = transformers.BertConfig(
         vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
@@ -175,6 +175,7 @@ def test_texts_have_bars_of_tokens(tmp_path):
 def test_wrong_arguments_are_one_sentence_and_leave_nothing(capsys):
     Path("short.txt").write_text("1\n2\n")
     np.savez("short.npz", x=np.load("reference.npz")["x"][:3])
+    np.savez("small.npz", x=np.load("reference.npz")["x"][:40])
     for arguments, out, words in (
         ((), "r.pdf", "--out: expected a file name that ends in .html or .json"),
         (("--format", "html"), "wrong.json", "--format: expected the form that"),
@@ -192,6 +193,10 @@ def test_wrong_arguments_are_one_sentence_and_leave_nothing(capsys):
         (("--ood", "nowhere"), "wrong.json", "expected a data file at nowhere"),
     ):
         assert words in refusal(capsys, lambda arguments=arguments, out=out: report(*arguments, out=out)), words
+    with pytest.MonkeyPatch.context() as patch:  # before the fit, which takes long
+        patch.setattr("nescio.specs.fit_guard", lambda *given, **settings: pytest.fail("it was fitted"))
+        error = refusal(capsys, lambda: report("--reference", "small.npz", out="wrong.json"))
+    assert "expected at least 100 ranks for a level of 0.05, got 40" in error
     assert not Path("wrong.json").exists() and not Path("r.pdf").exists()
     Path("same.json").write_text("[]")
     assert "expected another file than that of --data" in refusal(

@@ -17,6 +17,7 @@ from nescio.evaluate import Reliability, nll, reliability
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.posteriors import Deterministic, Temperature
+from nescio.progress import growing
 
 
 class LabelledRows:
@@ -33,8 +34,8 @@ class LabelledRows:
         self.total = len(self.places)
 
     def __iter__(self) -> Iterator[tuple[Inputs, Tensor | None]]:
-        for start in range(0, len(self.places), self.batch_size):
-            places = self.places[start : start + self.batch_size]
+        for some in growing(len(self.places), self.batch_size):
+            places = self.places[some.start : some.stop]
             batch = self.rows.assemble(places, map(self.rows.attempt, places))
             if batch is not None:
                 yield batch.inputs, batch.labels

@@ -39,7 +39,7 @@ from nescio.data.parts import Parts
 from nescio.data.sources import Problem, Rows
 from nescio.data.worker_parts import WorkerFolder, WrittenPart
 from nescio.models.sources import Source
-from nescio.progress import bar
+from nescio.progress import bar, foretell
 from nescio.specs import only_network, open_guard, open_rows, open_source, open_training
 from nescio.types import InputError, ModelError
 
@@ -122,9 +122,9 @@ def stream(
             gpu = _gpu(ready)
             with (
                 ray_cluster.quiet(),
-                bar(left, show=progress, description=about) as shown,
                 parts.worker_folder() as results_folder,
                 ray_cluster.connected(address),
+                bar(left, show=progress, description=about, foretells=False) as shown,
             ):
                 count, threads = ray_cluster.share(ray_cluster.nodes(), workers, torch.get_num_threads(), gpu)
                 if threads < (alone := torch.get_num_threads()) and not gpu:
@@ -140,6 +140,10 @@ def stream(
                         _keep(parts, part, done)
                         usage.rows += len(part)
                         shown.update(len(part))
+                        if (
+                            rest := left - usage.rows
+                        ) and progress is not False:  # by the work: Ray takes time to start
+                            foretell(usage.working / usage.rows * rest, rest, about)
         if todo:
             raise ModelError(f"expected scores of {left} rows, but Ray has given {usage.rows}; run the command again")
     finally:

@@ -156,6 +156,8 @@ def _form(args: argparse.Namespace) -> str:
 
 def _guard(args: argparse.Namespace, source: Source) -> Guard | None:
     """Return who judges the data: the guard of --guard, or one that is fitted to --reference."""
+    from nescio.guard.fitting import LEAST
+    from nescio.guard.promise import check_level
     from nescio.specs import GuardSpec, fit_guard, only_network, open_guard, open_rows
 
     if args.guard is None and args.reference is None:
@@ -164,6 +166,8 @@ def _guard(args: argparse.Namespace, source: Source) -> Guard | None:
     if args.guard is not None:
         return open_guard(GuardSpec(args.guard), network)
     rows = open_rows(replace(data_spec(args, args.reference), label=None), source)
+    if len(rows) >= LEAST:
+        check_level(args.level, len(rows))  # before a fit that takes long
     guard = fit_guard(network, rows, seed=args.seed)
     tell_problems(rows)
     return guard

@@ -25,7 +25,7 @@ from nescio.guard.verdict import joined as verdicts
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.posteriors import Deterministic
-from nescio.progress import bar
+from nescio.progress import bar, growing
 from nescio.scores import Method
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score
@@ -129,7 +129,7 @@ def measure(
     parts: list[_Part] = []
     problems: list[Problem] = []
     members, since = 1, time.perf_counter()
-    ranges: Any = [places[start : start + batch] for start in range(0, len(places), batch)]
+    ranges: Any = [places[some.start : some.stop] for some in growing(len(places), batch)]
     with (
         bar(len(places), show=progress, description=what) as shown,
         closing(read_ahead(rows, ranges)) as reads,
@@ -178,7 +178,8 @@ class _Part(NamedTuple):
 def _measured(about: Subject, batch: Batch, methods: Sequence[Method]) -> _Part:
     scores = score(about.model, batch.inputs, list(methods), progress=False)
     drawn = about.posterior.predict(batch.inputs, progress=False)
-    answer = drawn if about.posterior is about.model else about.answers.predict(batch.inputs, progress=False)
+    same = about.posterior is about.model or isinstance(about.posterior, Deterministic)
+    answer = drawn if same else about.answers.predict(batch.inputs, progress=False)
     return _Part(
         batch.indices,
         batch.names,

@@ -7,7 +7,7 @@ check   one forward pass ─► what the witnesses measure ─► their votes �
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -29,7 +29,7 @@ from nescio.models import Classifier
 from nescio.modes import preserved
 from nescio.modes.state import modules_of
 from nescio.posteriors.saving import fingerprint
-from nescio.progress import bar
+from nescio.progress import bar, growing
 from nescio.quantities import Logits, Request
 from nescio.scores import Method
 from nescio.types import InputError, ModelError
@@ -295,10 +295,17 @@ class Guard:
         record = ReferenceRecord()
         with preserved(self.classifier), bar(count(reference), show=progress, description="guard") as shown:
             for block, labels in blocks(reference, chunk or block_size(self.classifier)):
+                size = inputs.size(block)
+                pieces: Iterable[range] = [range(size)]
                 if record.anatomy is None:
                     record.start(anatomy_of(self.classifier, block), self.witnesses, form(block))
-                record.add(self.classifier, block, labels, split.digests(block, seed), changes, chunk)
-                shown.update(inputs.size(block))
+                    self.classifier.prepare(block)  # an input that cannot be used is named by its place in the block
+                    pieces = growing(size, size)  # the first rows tell how long all will take
+                for some in pieces:
+                    at = slice(some.start, some.stop)
+                    x, y = inputs.take(block, at), None if labels is None else labels[at]
+                    record.add(self.classifier, x, y, split.digests(x, seed), changes, chunk)
+                    shown.update(len(some))
         return record
 
     def _verdict(self, x: Inputs, requests: Sequence[Request], chunk: int | None) -> Verdict:

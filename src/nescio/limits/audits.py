@@ -27,6 +27,7 @@ from nescio.limits.members import check_work, members
 from nescio.limits.rays import Ray, ray
 from nescio.limits.settling import SCORES
 from nescio.posteriors import DeepEnsemble, Deterministic
+from nescio.progress import growing
 from nescio.scores import get as method
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score as measure
@@ -117,7 +118,8 @@ def audit(
     measured: dict[str, Tensor] = {}
     if rest:
         points = torch.stack([every + alpha * d for alpha in distances]).flatten(0, 1)
-        batches = [part.to(torch.float32 if single else torch.float64) for part in points.split(batch)]
+        points = points.to(torch.float32 if single else torch.float64)
+        batches = [points[some.start : some.stop] for some in growing(len(points), batch)]
         by_score = _measured(source, batches, rest, fit, output, single, rays is None, progress)
         measured = {name: values.view(len(distances), len(ways), -1) for name, values in by_score.items()}
     curves = {

@@ -146,6 +146,8 @@ def total(data: object) -> int | None:
         return inputs.size(inputs.as_inputs(data))
     if isinstance(data, DataLoader) and isinstance(data.dataset, Sized) and data.batch_size:
         return min(len(data.dataset), len(data) * data.batch_size)
+    if isinstance(data, list) and data and all(isinstance(batch, Tensor) and batch.ndim > 1 for batch in data):
+        return sum(map(len, data))
     known = getattr(data, "total", None)
     return known if isinstance(known, int) else None
 
