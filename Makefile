@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test fast-tests test-slow test-cpus test-lowest test-torch lint format demo bench docs clean
+.PHONY: help test fast-tests test-slow test-cpus test-lowest test-torch lint format demo bench docs dist clean
 
 # The first Python that is new enough; `make PYTHON=/path/to/python test` chooses another.
 ifndef PYTHON
@@ -80,6 +80,14 @@ bench: .venv/.installed-bench  ## time the engine against the papers' loop, torc
 docs: .venv/.installed-docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(IN_THREADS) $(BIN)/python -m mkdocs build --strict
 
+# uv builds the wheel from the sdist, so the sdist holds all that it needs.
+dist: .venv/.installed-release  ## both packages into dist/ and papers/dist/, checked as a package index would
+	rm -rf dist papers/dist build papers/build
+	$(UV) build --quiet --build-constraints constraints.txt --out-dir dist .
+	$(UV) build --quiet --build-constraints constraints.txt --out-dir papers/dist papers
+	$(BIN)/twine check --strict dist/* papers/dist/*
+	$(BIN)/check-wheel-contents dist papers/dist
+
 clean:  ## remove the environments, caches and written reports
 	rm -rf .venv .venv-lowest .venv-torch-* .venv-uv build dist site src/*.egg-info papers/src/*.egg-info papers/build papers/dist .pytest_cache .mypy_cache .ruff_cache .hypothesis nescio-demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -90,6 +98,7 @@ clean:  ## remove the environments, caches and written reports
 .venv/.installed-docs: EXTRAS := docs,demo,files,data
 .venv/.installed-demo: EXTRAS := demo,files
 .venv/.installed-bench: EXTRAS := bench,files
+.venv/.installed-release: EXTRAS := release
 .venv/.installed-test .venv/.installed-docs .venv/.installed-bench: PAPERS := -e papers
 
 .venv/.installed-%: pyproject.toml papers/pyproject.toml constraints.txt $(UV_FILE) | .venv/bin/python

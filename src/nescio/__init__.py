@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from nescio.scoring import fit, score
     from nescio.types import ClassGradients, Decomposition, Scored
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Guard",
