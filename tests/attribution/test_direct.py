@@ -75,6 +75,22 @@ def test_integrated_gradients_are_captums(baseline: float | str) -> None:
     torch.testing.assert_close(found.residual, -epistemic(whole).detach(), rtol=1e-4, atol=1e-10)
 
 
+def test_blur_gradient_is_the_gradient_times_what_blurring_changes() -> None:
+    x = pictures()
+    found = explain(ENSEMBLE, x, "blur_gradient", sigma=2.0)
+    torch.testing.assert_close(found.maps, (slope(x) * (x - blurred(x, 2.0))).sum(1), rtol=1e-9, atol=1e-14)
+
+
+def test_blur_gradient_foretells_what_a_slight_blur_of_a_pixel_takes_away() -> None:
+    x = pictures(1)
+    maps = explain(ENSEMBLE, x, "blur_gradient", sigma=1.5).maps[0]
+    softer = x.clone()
+    softer[0, :, 2, 3] += 1e-6 * (blurred(x, 1.5) - x)[0, :, 2, 3]
+    with torch.no_grad():
+        taken = float(epistemic(x)[0] - epistemic(softer)[0]) / 1e-6
+    assert taken == pytest.approx(float(maps[2, 3]), rel=1e-4)
+
+
 def test_blur_ig_adds_up_to_the_difference_from_the_blurred_picture() -> None:
     x = pictures()
     found = explain(ENSEMBLE, x, "blur_ig", steps=60, sigma=3.0)
@@ -124,3 +140,17 @@ def test_errors() -> None:
     tabular = posteriors.DeepEnsemble([nn.Linear(4, 3), nn.Linear(4, 3)])
     with pytest.raises(InputError, match=r"expected pictures \[N, channels, H, W\] to blur"):
         explain(tabular, torch.randn(2, 4), "blur_ig")
+    with pytest.raises(InputError, match="to blur"):
+        explain(tabular, torch.randn(2, 4), "blur_gradient")
+
+
+@pytest.mark.parametrize("posterior", [ENSEMBLE, posteriors.InsertedDropout(MODELS[0], samples=3)], ids=["five", "one"])
+def test_signed_ua_backprop_has_its_magnitudes_and_the_signs_of_the_blur_gradient(posterior) -> None:
+    x = pictures()
+    kinds = ("epistemic", "total")
+    signed, plain = (explain(posterior, x, of=kinds, path="gradient", signed=on) for on in (True, False))
+    for kind in kinds:
+        signs = explain(posterior, x, "blur_gradient", of=kind).maps.sign()
+        assert {-1.0, 1.0} <= set(signs.unique().tolist())
+        torch.testing.assert_close(signed[kind].maps, plain[kind].maps * signs, rtol=1e-9, atol=1e-14)
+    assert "signed" in signed["total"].about

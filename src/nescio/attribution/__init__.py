@@ -11,6 +11,7 @@
 | `ua_backprop` | U through probabilities and logits; path = fullgrad, gradient, smoothgrad, gradcam | yes |
 | `gradient`, `smoothgrad`, `fullgrad` | U itself, as magnitudes | no |
 | `integrated_gradients`, `blur_ig` | U itself, along a path | but for the uncertainty at its start |
+| `blur_gradient` | U itself, by what blurring a pixel takes away to first order | no |
 | `clue`, `delta_clue` | the change to a less uncertain input (needs a `VAE`) | no |
 """
 
@@ -31,7 +32,7 @@ from nescio._common.chunking import at_once, in_chunks
 from nescio._common.formatting import percent
 from nescio.attribution import uncertainty
 from nescio.attribution.clue import CLUE, DeltaCLUE
-from nescio.attribution.direct import BlurIG, FullGrad, Gradient, IntegratedGradients, SmoothGrad
+from nescio.attribution.direct import BlurGradient, BlurIG, FullGrad, Gradient, IntegratedGradients, SmoothGrad
 from nescio.attribution.members import Member, distribution, fans, members, running
 from nescio.attribution.problem import Problem
 from nescio.attribution.result import Attribution
@@ -46,7 +47,8 @@ from nescio.progress import bar
 from nescio.types import InputError, ModelError
 
 METHODS: dict[str, Any] = {
-    m.name: m for m in (UABackprop, Gradient, SmoothGrad, FullGrad, IntegratedGradients, BlurIG, CLUE, DeltaCLUE)
+    m.name: m
+    for m in (UABackprop, Gradient, SmoothGrad, FullGrad, IntegratedGradients, BlurIG, BlurGradient, CLUE, DeltaCLUE)
 }
 
 
@@ -230,7 +232,8 @@ def _shared(method: Any, own: list[Member], source: Source, batch: Inputs, apart
     def classes(some: list[Member]) -> int:
         return Problem(some[:1], source, "total", first).logits.shape[2]
 
-    if not apart and (few := fans(own)) != own:
+    # signs come from a gradient of each member
+    if not apart and not method.signed and (few := fans(own)) != own:
         with suppress(RuntimeError, InputError, ModelError):  # a network that takes no more outputs than it has
             return few, _fitting(size, method.rows(classes(few), few[0].draws, len(own)))
     return own, _fitting(size, method.rows(classes(own), 1, len(own)))
@@ -272,6 +275,7 @@ __all__ = [
     "FullGrad",
     "IntegratedGradients",
     "BlurIG",
+    "BlurGradient",
     "CLUE",
     "DeltaCLUE",
     "VAE",

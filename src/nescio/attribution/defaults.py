@@ -17,6 +17,8 @@ STEPS = 50
 """Points on the path of integrated gradients."""
 BLUR_STEPS = 50
 """Points on the path of blur integrated gradients."""
+BLUR = 1.5
+"""Width of the blur of `blur_gradient`, and of signs, in pixels: that of the blurring test."""
 FEW = 20
 """Of as many classes the logits of all members have a map each; of more some are drawn."""
 DRAWN = 16

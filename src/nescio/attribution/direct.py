@@ -5,9 +5,11 @@
     fullgrad              mean_channels |∂U/∂x ⊙ x| + Σ_s Σ_l mean_channels |∂U/∂b^s_l ⊙ b^s_l|
     integrated_gradients  Σ_channels (x − x') ∫₀¹ ∂U/∂x (x' + α(x − x')) dα       = U(x) − U(x') when added up
     blur_ig               Σ_channels ∫ ∂U/∂x (blur_σ x) d(blur_σ x), σ from large to 0,  likewise
+    blur_gradient         Σ_channels ∂U/∂x (x − blur_σ x):  what blurring a pixel takes away, to first order
 
-Only the last two are complete, up to the uncertainty of where their path starts. The integral of the first is a
-Gauss–Legendre sum; that of the second is taken between neighbours on a grid of σ, with the gradient half-way.
+Only integrated gradients and Blur IG are complete, up to the uncertainty of where their path starts. The integral of
+the first is a Gauss–Legendre sum; that of the second is taken between neighbours on a grid of σ, with the gradient
+half-way.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from torch import Tensor
 from nescio._common.argument_checks import integer, number
 from nescio.attribution import paths
 from nescio.attribution.blur import blurred
-from nescio.attribution.defaults import BLUR_STEPS, COPIES, NOISE, STEPS
+from nescio.attribution.defaults import BLUR, BLUR_STEPS, COPIES, NOISE, STEPS
 from nescio.attribution.noise import mean, noisy
 from nescio.attribution.places import Places
 from nescio.attribution.problem import Problem, in_float64
@@ -208,12 +210,7 @@ class BlurIG:
 
     def attribute(self, problem: Problem) -> Tensor:
         """Maps, float64 [1, N, H, W]."""
-        places = problem.places
-        if not places.picture or problem.source.tokens:
-            raise InputError(
-                f"expected pictures [N, channels, H, W] to blur, got inputs with places {list(places.shape)}; take "
-                "method='integrated_gradients'"
-            )
+        places = _to_blur(problem)
         most = max(places.shape) / 2 if self.sigma is None else self.sigma
         # denser towards 0, where a picture changes most
         sigmas = [most * (step / self.steps) ** 2 for step in range(self.steps + 1)]
@@ -225,6 +222,53 @@ class BlurIG:
             )
 
         return _integral(problem, [point(a, b) for a, b in pairwise(sigmas)])
+
+
+@dataclass(frozen=True)
+class BlurGradient:
+    """Take the gradient times what blurring would change: how much uncertainty a blurred pixel takes away, or adds.
+
+    It is a first-order answer to the very question of the blurring test (`nescio.evaluate.blurring`), for one gradient:
+    a pixel above 0 adds doubt that blurring takes away. It says nothing of what else could be done to the pixel.
+
+    Args:
+        sigma: The width of the blur, in pixels.
+
+    Examples:
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+        >>> nescio.explain(model, torch.rand(2, 1, 8, 8), nescio.attribution.BlurGradient()).maps.shape
+        torch.Size([2, 8, 8])
+    """
+
+    sigma: float = BLUR
+
+    name = "blur_gradient"
+
+    def __post_init__(self) -> None:
+        number("sigma", self.sigma, above=0.0)
+
+    @property
+    def words(self) -> str:
+        """The method and its settings."""
+        return f"the gradient times what a blur of {self.sigma:g} pixels changes"
+
+    def attribute(self, problem: Problem) -> Tensor:
+        """Maps, float64 [1, N, H, W]."""
+        places = _to_blur(problem)
+        return _integral(
+            problem, [(lambda value: value, lambda value: value - blurred(value, self.sigma, places.features))]
+        )
+
+
+def _to_blur(problem: Problem) -> Places:
+    """The places of pictures, or an InputError."""
+    places = problem.places
+    if not places.picture or problem.source.tokens:
+        raise InputError(
+            f"expected pictures [N, channels, H, W] to blur, got inputs with places {list(places.shape)}; take "
+            "method='integrated_gradients'"
+        )
+    return places
 
 
 _Point = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]

@@ -10,7 +10,7 @@ logits are drawn by their shares, and the map says how far it may be from that o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from nescio._common.argument_checks import integer, number
 from nescio._common.chunking import at_once
 from nescio.attribution import drawing, paths, uncertainty
 from nescio.attribution.defaults import COPIES, NOISE, TAU1, TAU2
+from nescio.attribution.direct import BlurGradient
 from nescio.attribution.members import Member
 from nescio.attribution.noise import noisy
 from nescio.attribution.passes import Run, forward, pulled
@@ -49,6 +50,8 @@ class UABackprop:
         layer: The module whose output is weighted, for path="gradcam".
         classes: How many maps of logits are drawn, of all classes of all members. "exact" takes all, however many;
             "auto" all of up to 20 classes, and of more it draws 16.
+        signed: Ours, not the paper's. Give every pixel the sign of ∂U/∂x (x − blur x): above 0 where blurring it takes
+            doubt away, below 0 where it adds some. The magnitudes stay, but a map no longer adds up to the uncertainty.
 
     Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
@@ -64,6 +67,7 @@ class UABackprop:
     seed: int = 0
     layer: str | None = None
     classes: drawing.Classes = "auto"
+    signed: bool = False
 
     name = "ua_backprop"
 
@@ -82,7 +86,8 @@ class UABackprop:
     @property
     def words(self) -> str:
         """The method and its settings."""
-        return f"UA-Backprop over {self.path} (tau1 = {self.tau1:g}, tau2 = {self.tau2:g})"
+        signs = ", signed" if self.signed else ""
+        return f"UA-Backprop over {self.path} (tau1 = {self.tau1:g}, tau2 = {self.tau2:g}{signs})"
 
     def rows(self, classes: int, draws: int = 1, samples: int = 1) -> int:
         """How many maps of logits a member needs that gives so many of all samples."""
@@ -107,7 +112,12 @@ class UABackprop:
             variance, n = variance.to(spread) + spread, n + (few or 0)
         whole = shares.sum((0, 3))
         error = drawing.error(variance, whole.to(variance.device)).cpu() if n else None
-        return Several(torch.stack(by_member, 1), error, n)
+        maps = torch.stack(by_member, 1)
+        return Several(maps * self._signs(problem, kinds).to(maps) if self.signed else maps, error, n)
+
+    def _signs(self, problem: Problem, kinds: Sequence[str]) -> Tensor:
+        """Whether blurring a pixel takes doubt of each kind away (1) or adds some (−1), [U, 1, N, H, W]."""
+        return torch.stack([BlurGradient().attribute(replace(problem, of=kind)).sign() for kind in kinds])
 
     def _shares(self, logits: Tensor, kinds: Sequence[str]) -> tuple[Tensor, Tensor]:
         """What the logits of each sample have of each kind, [S, U, N, C], and by what they are drawn, [S, N, C]."""

@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from nescio.cli.options import Commands
 
 KINDS = ("epistemic", "aleatoric", "total")
-METHODS = ("ua_backprop", "gradient", "smoothgrad", "fullgrad", "integrated_gradients", "blur_ig", "clue", "delta_clue")
+METHODS = (
+    "ua_backprop",
+    "gradient",
+    "smoothgrad",
+    "fullgrad",
+    "integrated_gradients",
+    "blur_ig",
+    "blur_gradient",
+    "clue",
+    "delta_clue",
+)
 PATHS = ("fullgrad", "gradient", "smoothgrad", "gradcam")
 EXAMPLES = """examples:
   nescio explain --model torchvision:resnet18 --weights w.safetensors --data photo.jpg --out maps

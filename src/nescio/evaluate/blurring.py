@@ -42,6 +42,7 @@ class Blurring:
         auc: The mean of 1 − URR; lower is better.
         pixels: T, the largest number of pixels that were blurred.
         of: How many pixels an image has.
+        reductions: reduction(x, t) of each image at each of these numbers, ``[N, counts]``; for intervals and tests.
 
     Examples:
         >>> x = torch.zeros(1, 1, 4, 4)
@@ -57,6 +58,7 @@ class Blurring:
     auc: float
     pixels: int
     of: int
+    reductions: Floats
 
     def at(self, share: float) -> Blurring:
         """The same test for a smaller share of the pixels, without another pass: the beginning of the curve."""
@@ -67,7 +69,7 @@ class Blurring:
                 f"of {self.of} is {pixels}; run the test for the largest share, with steps=None"
             )
         kept = self.counts <= pixels
-        return _result(self.counts[kept], self.curve[kept], self.of)
+        return _result(self.counts[kept], self.reductions[:, kept], self.of)
 
 
 def blurring(
@@ -127,11 +129,12 @@ def blurring(
     every = torch.arange(len(x) * len(counts), device=x.device)
     values = np.concatenate([_values(uncertainty, partly(pairs)) for pairs in every.split(at_once)])
     reductions = 1 - values.reshape(len(x), len(counts)) / start[:, None]
-    return _result(counts, np.median(np.maximum.accumulate(reductions, axis=1), axis=0), size)
+    return _result(counts, np.maximum.accumulate(reductions, axis=1), size)
 
 
-def _result(counts: Integers, curve: Floats, size: int) -> Blurring:
-    return Blurring(counts, curve, float(curve.max()), float((1 - curve).mean()), int(counts[-1]), size)
+def _result(counts: Integers, reductions: Floats, size: int) -> Blurring:
+    curve = np.median(reductions, axis=0)
+    return Blurring(counts, curve, float(curve.max()), float((1 - curve).mean()), int(counts[-1]), size, reductions)
 
 
 def _checked(x: Tensor, maps: Values) -> Floats:

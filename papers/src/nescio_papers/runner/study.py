@@ -64,6 +64,9 @@ METRICS: Mapping[str, Metric] = {
     "murr5": Metric("MURR 5 %", 1.0, 3),
     "urr2": Metric("AUC-URR 2 %", 1.0, 3, higher=False),
     "urr5": Metric("AUC-URR 5 %", 1.0, 3, higher=False),
+    "lead": Metric("lead of UA", 1.0, 3),
+    "lead_low": Metric("from", 1.0, 3, averaged=False),
+    "lead_high": Metric("to", 1.0, 3, averaged=False),
 }
 
 

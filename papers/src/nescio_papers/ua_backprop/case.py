@@ -31,11 +31,12 @@ from nescio_papers.ua_backprop.rows import (
     OURS,
     RANDOM,
     SHUFFLED,
+    SIGNED,
     UNSIGNED,
+    bare,
     described,
     needs_vae,
     settings,
-    signed,
 )
 from nescio_papers.ua_backprop.sizes import Sizes, sizes_of
 
@@ -110,7 +111,11 @@ class Case:
         if row.method == SHUFFLED:  # the pictures are in random order: the next one is any other one
             return Maps(np.roll(self.maps(OURS, x, of, **more).values, 1, axis=0), 0.0)
         if row.method.startswith(UNSIGNED):
-            return Maps(np.abs(self.maps(signed(row), x, of, **more).values), 0.0)
+            return Maps(np.abs(self.maps(bare(row), x, of, **more).values), 0.0)
+        if row.method.startswith(SIGNED):
+            signs = np.sign(self.maps(Row("", "blur_gradient"), x, of, **more).values)
+            others = {name: value for name, value in more.items() if name != "sigma"}
+            return Maps(np.abs(self.maps(bare(row), x, of, **others).values) * signs, 0.0)
         chosen = {**settings(row, self.sizes), **more}
         about = {"of": of, **described(row, self.sizes, **more)}
         if needs_vae(row):

@@ -17,6 +17,9 @@ SHUFFLED, FLAT = "shuffled", "flat"
 UNSIGNED = "unsigned_"
 """In front of a method: the magnitudes of its maps, which have signs."""
 
+SIGNED = "signed_"
+"""In front of a method: the magnitudes of its maps, with the sign of ∂U/∂x (x − blur x)."""
+
 OURS = Row("UA-Backprop + FullGrad", "ua_backprop", {"path": "fullgrad"}, paper="Ours")
 PATHS = (
     Row("UA-Backprop + gradient", "ua_backprop", {"path": "gradient"}),
@@ -58,17 +61,17 @@ def described(row: Row, sizes: Sizes, **more: Any) -> dict[str, Any]:
     """Return all that a row's maps depend on besides networks and pictures, with today's defaults."""
     if row.method in (SHUFFLED, FLAT):
         return described(OURS, sizes, **more) | {"method": row.method}
-    if row.method.startswith(UNSIGNED):
-        return described(signed(row), sizes, **more) | {"method": row.method}
+    if row.method.startswith((UNSIGNED, SIGNED)):
+        return described(bare(row), sizes, **more) | {"method": row.method}
     given = settings(row, sizes) | more
     method = METHODS.get(row.method)
     known = {} if method is None else {one.name: one.default for one in fields(method) if one.name != "vae"}
     return {"method": row.method, **known, **given}
 
 
-def signed(row: Row) -> Row:
-    """Return the row whose maps have signs, of one with their magnitudes."""
-    return replace(row, method=row.method.removeprefix(UNSIGNED))
+def bare(row: Row) -> Row:
+    """Return the row whose maps are as the method makes them, of one that takes or gives signs."""
+    return replace(row, method=row.method.removeprefix(UNSIGNED).removeprefix(SIGNED))
 
 
 def needs_vae(row: Row) -> bool:

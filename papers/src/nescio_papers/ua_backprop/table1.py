@@ -43,8 +43,8 @@ METHODS = (OURS, *RIVALS, *PATHS)
 ROWS = (*METHODS, *MAGNITUDES, FLOOR)
 NOTES = (
     "Epistemic uncertainty of a deep ensemble of five. The blurring test takes the test pictures that the ensemble "
-    "doubts most, and blurs with a width of 1.5 pixels on every set: the paper states that width for MNIST, and says "
-    "of the pictures only that they are highly uncertain.",
+    "doubts most, and blurs with a width of 1.5 pixels on every set: the paper prints no width, and says of the "
+    "pictures only that they are highly uncertain. The study ua-signs takes other pictures and widths too.",
     "The paper's values of τ₁ and τ₂ are not known; ours are the defaults of nescio.explain. The study ua-sweep looks "
     "for the best ones on validation pictures.",
     "Random order blurs pixels by chance. Rows of UA-Backprop over other paths than FullGrad are not in the paper's "
