@@ -49,6 +49,8 @@ METRICS: Mapping[str, Metric] = {
     "acc": Metric("ACC"),
     "nll": Metric("NLL", 1.0, 3, higher=False),
     "twice": Metric("NLL of softmax outputs", 1.0, 3, higher=False),
+    "tempered": Metric("NLL, scaled", 1.0, 3, higher=False),
+    "factor": Metric("factor", 1.0, 3, averaged=False),
     "gain": Metric("gain, points"),
     "rho": Metric("rank correlation", 1.0, 4),
     "seconds": Metric("seconds", 1.0, 3, higher=False),

@@ -1,0 +1,202 @@
+"""Is it the map, or is it a temperature? Table 2 of the UA-Backprop paper again, with a control for every row.
+
+Attention multiplies features by 1 + αA while a network is trained, and not when it is tested: its logits are then
+smaller than those it learned to give, which softens its answers. So each row has a control, a flat map with the mean of
+that row's attention, and the likelihood is also measured after temperature scaling, which no softening survives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nescio import evaluate, mitigate
+from nescio._common.lazy_imports import need
+from nescio.mitigate.attention import Normalise
+from nescio.plots.style import COLOURS, panels
+from nescio_papers.runner import metrics
+from nescio_papers.runner.drawing import svg
+from nescio_papers.runner.parts import Pictures
+from nescio_papers.runner.program import Figure, Job, Made
+from nescio_papers.runner.scoring import attempted
+from nescio_papers.runner.study import Column, Part, Row, Study, pairs
+from nescio_papers.ua_backprop.columns import Cells, Told, by_column
+from nescio_papers.ua_backprop.ensemble import BATCH
+from nescio_papers.ua_backprop.retraining import APART, NONE, Few
+from nescio_papers.ua_backprop.rows import CONTROLS, OURS, RIVALS
+from nescio_papers.ua_backprop.sizes import sizes_of, words
+from nescio_papers.zoo.plans import to_floats
+
+HELD = 1000
+"""Training pictures that α and the temperature are chosen on; the networks are trained on others."""
+STRENGTHS: Mapping[str, tuple[float, ...]] = {"range": (0.0, 2.0, 8.0), "softmax": (0.0, 500.0, 2000.0)}
+"""α, by how a map is brought to one scale: by its range A is up to ¼, by a softmax about 1 of the number of pixels."""
+METHODS = (OURS, *(row for row in RIVALS if row.label in ("Grad", "IG")), CONTROLS[0])
+FLAT = ", flat"
+"""After a row's label: its control."""
+WITHOUT = Row("No attention", NONE)
+COLUMNS = pairs("mnist svhn cifar10")
+
+
+def _rows() -> tuple[Row, ...]:
+    rows = [
+        Row(f"{row.label}, {scale}{flat}", row.method, {**row.settings, "scale": scale, "flat": bool(flat)})
+        for row in METHODS
+        for scale in STRENGTHS
+        for flat in ("", FLAT)
+    ]
+    return (*rows, WITHOUT)
+
+
+ROWS = _rows()
+PART = Part(
+    "Tested on pictures as they are", "program", COLUMNS, ROWS, ("acc", "nll", "tempered", "factor"), averages="each"
+)
+NOTES = (
+    "Hypotheses and settings were written down before the run (`ua_backprop/protocol.md`).",
+    "Maps are of epistemic uncertainty of an ensemble that was trained on the same pictures alone, which are drawn at "
+    "random. *range* brings a map to [0, 1]; *softmax* is what the paper prints. *flat* is the control of the row "
+    "above it: the mean of its attention at every pixel, with the same α.",
+    f"α is that with the lowest NLL on {HELD:,} training pictures that no network was trained on; the temperature is "
+    "fitted on them too. *factor* is the mean of 1 + αA, by which features are larger in training than in the test.",
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Pictures and labels that choose α and the temperature."""
+
+    x: Tensor
+    y: Tensor
+
+
+def tempered(held: Tensor, held_y: Tensor, p: Tensor) -> Tensor:
+    """Return probabilities [N, C] after temperature scaling, fitted on held-out probabilities and labels."""
+    optimize = need("scipy.optimize", "data")
+
+    def scaled(values: Tensor, log_t: float) -> Tensor:
+        return (values.clamp(min=1e-300).log() / np.exp(log_t)).softmax(1)
+
+    found = optimize.minimize_scalar(
+        lambda log_t: evaluate.nll(scaled(held, log_t), held_y), bounds=(-3.0, 3.0), method="bounded"
+    )
+    return scaled(p, float(found.x))
+
+
+def program(job: Job) -> Made:
+    """The cells, data set by data set, run by run, and the temperature as a figure."""
+    sizes = sizes_of(job.parts.scale)
+    seeds = tuple(range(sizes.runs)) if job.seeds is None else job.seeds
+    told = Told()
+    cells = by_column(job, (PART,), COLUMNS, lambda column: _column(job, column, seeds, told))
+    by_plan = {column.plan: list(seeds) for column in COLUMNS}
+    settings = {"seeds": by_plan, "strengths": STRENGTHS, "epochs": sizes.epochs, "few": dict(sizes.few)}
+    return Made(cells, _figures(cells[0]), settings, told.models, told.sets, [words(job.parts.scale)])
+
+
+def _column(job: Job, column: Column, seeds: Sequence[int], told: Told) -> list[Cells]:
+    train, test = job.parts.known(column.known, "train"), job.parts.known(column.known)
+    sizes = sizes_of(job.parts.scale)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(train.x)))
+    mixed = replace(train, x=train.x[order], y=train.y[order], id=f"{train.id}-mixed")
+    few = Few.of(job, column.known, mixed, test)
+    start = len(few.x)
+    held = Held(mixed.x[start : start + HELD], mixed.y[start : start + HELD])
+    told.add(few.case, train, test)
+    tested = min(len(test.x), sizes.tested or len(test.x))
+
+    def cell(row: Row, seed: int) -> dict[str, Any]:
+        entry = {"row": row.label, "column": column.key, "seed": seed}
+        return attempted(entry, lambda: _judged(few, row, seed, held, test, tested))
+
+    return [[cell(row, seed) for seed in seeds for row in ROWS]]
+
+
+def _judged(few: Few, row: Row, seed: int, held: Held, test: Pictures, tested: int) -> dict[str, Any]:
+    """Train with each α, choose one on the held-out pictures, and test with that one."""
+
+    def made() -> dict[str, Any]:
+        alphas = STRENGTHS[row.settings["scale"]] if row.method != NONE else (0.0,)
+        tried = []
+        for alpha in alphas:
+            few.case.job.check()
+            network, factor = _trained(few, row, seed, alpha)
+            p = network.predict(to_floats(held.x), None, progress=False)[0]
+            tried.append((evaluate.nll(p, held.y), alpha, factor, network, p))
+        _, alpha, factor, network, p = min(tried, key=lambda one: one[:2])
+        answers = network.predict(list(to_floats(test.x[:tested]).split(BATCH)), None, progress=False)[0]
+        y = test.y[:tested]
+        after = {"tempered": evaluate.nll(tempered(p, held.y, answers), y), "factor": factor, "alpha": alpha}
+        return {"metrics": {**metrics.answers(answers, y), **after}}
+
+    about = {"seed": seed, "epochs": few.recipe.epochs, "tests": test.id, "tested": tested, "held": len(held.x)}
+    chosen = {"strengths": {name: list(values) for name, values in STRENGTHS.items()}, "row": row.label}
+    bare = replace(row, settings=_own(row))
+    return few.case.numbers("attention", bare, to_floats(few.x), made, about | chosen)
+
+
+def _own(row: Row) -> dict[str, Any]:
+    """Return the settings of the maps, without those of the training."""
+    return {name: value for name, value in row.settings.items() if name not in ("scale", "flat")}
+
+
+def _trained(few: Few, row: Row, seed: int, alpha: float) -> tuple[mitigate.Mitigated, float]:
+    """Return a network that was trained with a row's attention, or with its mean everywhere, and the mean factor."""
+    maps: Any = None
+    scale: Normalise = "range"
+    if row.method != NONE:
+        scale = row.settings["scale"]
+        maps = few.maps(replace(row, settings=_own(row)), few.x)
+    mean = 0.0 if maps is None else float(mitigate.attention(maps, scale).mean())
+    strength = alpha
+    if row.settings.get("flat") and maps is not None:
+        maps, scale = np.ones_like(maps), "softmax"
+        strength = alpha * mean / float(mitigate.attention(maps[:1], "softmax").mean())
+    device = few.case.ensemble.device
+    network = mitigate.retrain(
+        lambda: few.plan.model(APART + seed).to(device),
+        (few.x, few.y),
+        maps,
+        recipe=few.recipe,
+        alpha=strength,
+        normalise=scale,
+        seed=APART + seed,
+        progress=False,
+    )
+    return network, 1.0 + alpha * mean
+
+
+def _figures(cells: Cells) -> list[Figure]:
+    """Draw NLL by the mean factor of features, before and after temperature scaling."""
+    done = [cell for cell in cells if "metrics" in cell]
+    known = [column for column in COLUMNS if any(cell["column"] == column.key for cell in done)]
+    if not known:
+        return []
+    figure, axes = panels(3.4 * len(known), 3.0, 1, len(known))
+    for ax, column in zip(axes, known, strict=True):
+        for at, (metric, label) in enumerate((("nll", "as it is"), ("tempered", "temperature scaled"))):
+            points = []
+            for row in ROWS:
+                own = [c["metrics"] for c in done if (c["row"], c["column"]) == (row.label, column.key)]
+                points += [(fmean(m["factor"] for m in own), fmean(m[metric] for m in own))] if own else []
+            x, y = zip(*points, strict=True)
+            ax.plot(x, y, "o" if at else "x", color=COLOURS[at], markersize=4, label=label)
+        ax.set_title(column.label, fontsize="small")
+        ax.set_xlabel("mean factor 1 + αA in training", fontsize="small")
+        ax.set_ylabel("NLL", fontsize="small")
+        ax.legend(fontsize=8, frameon=False)
+    alt = "Negative log-likelihood of every row by the factor of its features in training, before and after scaling"
+    text = (
+        "Each mark is a row, the mean over runs. Where the crosses fall with the factor and the dots do not, the gain "
+        "is a temperature."
+    )
+    return [Figure("Is the gain a temperature?", text, alt, svg(figure, alt, "ua-attention"))]
+
+
+STUDY = Study("ua-attention", "Maps as attention: is it the map, or a temperature?", (PART,), NOTES, program)

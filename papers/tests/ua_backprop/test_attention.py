@@ -1,0 +1,82 @@
+"""The study of attention and temperature: the scaling, the control, the choice of α, and a whole run."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from nescio import evaluate, mitigate
+from nescio_papers import reproduce
+from nescio_papers.ua_backprop import attention
+from nescio_papers.ua_backprop.retraining import Few
+from papers.tests.ua_backprop.conftest import went
+
+
+def test_scaling_mends_answers_that_are_too_sure_and_keeps_their_order():
+    torch.manual_seed(0)
+    z = torch.randn(4000, 5, dtype=torch.float64)
+    y = torch.multinomial(z.softmax(1), 1)[:, 0]
+    sure = (3 * z).softmax(1)
+    mended = attention.tempered(sure[:2000], y[:2000], sure[2000:])
+    assert torch.equal(mended.argmax(1), sure[2000:].argmax(1))
+    right = evaluate.nll(z[2000:].softmax(1), y[2000:])
+    assert evaluate.nll(sure[2000:], y[2000:]) > right + 0.2
+    assert evaluate.nll(mended, y[2000:]) == pytest.approx(right, abs=0.01)
+
+
+def test_the_control_has_the_mean_of_the_rows_attention_at_every_pixel(job, monkeypatch):
+    seen = []
+    monkeypatch.setattr(mitigate, "retrain", lambda factory, data, maps, **more: seen.append((maps, more)))
+    few = Few.of(job, "mnist", job.parts.known("mnist", "train"), job.parts.known("mnist"))
+    own, control = (row for row in attention.ROWS[:2])
+    assert control.label == own.label + attention.FLAT
+    _, factor = attention._trained(few, own, 0, 8.0)
+    _, same = attention._trained(few, control, 0, 8.0)
+    (maps, with_map), (flat, with_flat) = seen
+    a = with_map["alpha"] * mitigate.attention(maps, with_map["normalise"])
+    b = with_flat["alpha"] * mitigate.attention(flat, with_flat["normalise"])
+    assert float(b.max() - b.min()) == pytest.approx(0, abs=1e-12)
+    assert float(b.mean()) == pytest.approx(float(a.mean())) == pytest.approx(factor - 1)
+    assert same == factor > 1
+
+
+def test_alpha_is_the_one_with_the_best_likelihood_on_held_out_pictures(job, monkeypatch):
+    train, test = job.parts.known("mnist", "train"), job.parts.known("mnist")
+    few = Few.of(job, "mnist", train, test)
+    held = attention.Held(train.x[30:40], train.y[30:40])
+
+    class Guess:
+        def __init__(self, alpha):
+            self.alpha = alpha
+
+        def predict(self, x, maps, progress):
+            count = sum(len(part) for part in x) if isinstance(x, list) else len(x)
+            sure = 0.3 if self.alpha == 2.0 else 0.01
+            p = torch.full((count, 10), (1 - sure) / 9, dtype=torch.float64)
+            y = held.y if count == len(held.y) else test.y[:count]
+            return p.scatter_(1, y[:, None], sure)[None]
+
+    monkeypatch.setattr(attention, "_trained", lambda few, row, seed, alpha: (Guess(alpha), 1 + alpha))
+    found = attention._judged(few, attention.ROWS[0], 0, held, test, 20)["metrics"]
+    assert (found["alpha"], found["factor"], found["acc"]) == (2.0, 3.0, 1.0)
+
+
+def test_every_cell_of_a_small_run(small, tmp_path, models, monkeypatch):
+    kept = (*attention.ROWS[:4], attention.WITHOUT)
+    monkeypatch.setattr(attention, "ROWS", kept)
+    monkeypatch.setattr(attention, "COLUMNS", attention.COLUMNS[:1])
+    monkeypatch.setattr(attention, "STRENGTHS", {"range": (0.0, 8.0), "softmax": (0.0, 500.0)})
+    study = replace(attention.STUDY, parts=(replace(attention.PART, rows=kept, columns=attention.COLUMNS),))
+    monkeypatch.setattr(attention, "STUDY", study)
+    monkeypatch.setattr(attention, "PART", study.parts[0])
+    done = went(attention, tmp_path, models, seeds=(0, 1))
+    (part,) = done["parts"]
+    assert len(part["cells"]) == 2 * len(kept)
+    for cell in part["cells"]:
+        assert set(part["metrics"]) <= set(cell["metrics"]), cell
+        assert all(math.isfinite(value) for value in cell["metrics"].values())
+        assert cell["metrics"]["factor"] >= 1
+    assert np.isclose([c["metrics"]["factor"] for c in part["cells"] if c["row"] == "No attention"], 1).all()
+    assert "temperature" in reproduce.render(done)
