@@ -41,11 +41,12 @@ ARROW: dict[str, set[str]] = {
 }
 ARROW["attribution"] = {*ARROW["posteriors"], "posteriors", "scores"}
 ARROW["mitigate"] = {*ARROW["attribution"], "attribution", "evaluate"}
-ARROW["scoring"] = {*ARROW["quantities"], "quantities", "scores"}
 ARROW["guard"] = {*ARROW["quantities"], "quantities", "scores", "decide", "data"}
+ARROW["dense"] = {*ARROW["guard"], "guard"}
+ARROW["scoring"] = {*ARROW["quantities"], "quantities", "scores", "dense"}
 ARROW["specs"] = {*ARROW["guard"], "guard", "plugins", "zoo"}
-ARROW["batch"] = {*ARROW["specs"], "specs", "scoring", "attribution", "evaluate", "plots"}
-ARROW["findings"] = {*ARROW["guard"], "guard", "scoring", "attribution", "evaluate", "report"}
+ARROW["batch"] = {*ARROW["specs"], "specs", "dense", "scoring", "attribution", "evaluate", "plots"}
+ARROW["findings"] = {*ARROW["guard"], "guard", "dense", "scoring", "attribution", "evaluate", "report"}
 ARROW["demo"] = {*ARROW["findings"], "findings", "zoo"}
 ARROW["limits"] = set(ARROW) - {"specs", "batch", "findings", "demo"}
 ARROW["serve"] = set(ARROW) - {"batch", "findings", "demo"}
@@ -65,7 +66,7 @@ STAGES = ("runtime", "backward", "norms", "rules", "probe", "estimate")
 
 CORE = {
     *("types", "_common", "inputs", "progress", "modes", "models", "trace", "training", "posteriors", "quantities"),
-    *("scores", "scoring", "evaluate", "decide", "specs", "batch", "cli"),
+    *("scores", "scoring", "dense", "guard", "evaluate", "decide", "specs", "batch", "cli"),
 }
 CORE_MAY_LOAD = sys.stdlib_module_names | {"torch", "numpy", "nescio"}
 

@@ -26,6 +26,7 @@ COMPLETE = (
     "attribution",
     "data",
     "decide",
+    "dense",
     "evaluate",
     "guard",
     "limits",

@@ -37,6 +37,7 @@ ABOUT: Mapping[str, str] = {
     "training": "one training loop",
     "posteriors": "over the weights",
     "decide": "rules with promises",
+    "dense": "pixels and tokens",
     "quantities": "what methods need",
     "scores": "one file a method",
     "scoring": "score() and fit()",

@@ -14,18 +14,20 @@ from torch import Tensor, nn
 
 from nescio import inputs
 from nescio._common.argument_checks import integer
+from nescio.dense.maps import Mapped, mapped
 from nescio.inputs import Inputs
 from nescio.models import Classifier
+from nescio.models.positions import PositionsFound
 from nescio.modes import preserved
 from nescio.posteriors.base import total
 from nescio.progress import bar
-from nescio.quantities import compute
+from nescio.quantities import Request, compute
 from nescio.scores import Method, Score
 from nescio.scores.base import must_be_fitted
 from nescio.scores.registry import choose
 from nescio.types import Check, InputError, ModelError, NormTable, Posterior, Scored
 
-Output = Literal["logits", "probabilities", "binary"]
+Output = Literal["logits", "probabilities", "binary", "dense"]
 MethodLike = str | Method | type[Score]
 MethodList = list[Any] | tuple[Any, ...]
 
@@ -65,6 +67,8 @@ def score(
 ) -> Tensor | dict[str, Tensor] | Scored | dict[str, Scored]:
     """Compute how uncertain a classifier is about each input.
 
+    Of a model that answers at every position, such as a pixel or a token, the scores are maps: see `nescio.dense`.
+
     Args:
         model: A PyTorch classifier, any callable that gives logits, or a `Classifier`. It is left as it was found.
             Or a posterior (`nescio.posteriors`): for "mutual_information", and for methods that need nothing but
@@ -76,8 +80,8 @@ def score(
             A method that is listed twice with other settings is keyed by its name and those settings.
         fit: Labelled training data, (x, y) or an iterable of such pairs, for the methods that need it: they are fitted
             in one pass. To fit once and score often, see `nescio.fit`.
-        output: What the model returns: "logits" (unless a Classifier says otherwise), "probabilities", or "binary"
-            for one logit per input.
+        output: What the model returns: "logits" (unless a Classifier says otherwise), "probabilities", "binary"
+            for one logit per input, or "dense" for logits of every position, which is found where it is clear.
         progress: True or False shows or hides the progress bar; None shows it in a terminal or notebook after two
             seconds.
         chunk: How many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it, unless
@@ -89,7 +93,8 @@ def score(
         settings: Settings of the method; with a list, they go to every method of it.
 
     Returns:
-        The scores, float64 ``[N]`` on the CPU, higher = more uncertain; for a list of methods a dict of them.
+        The scores, float64 ``[N]`` on the CPU, higher = more uncertain; for a list of methods a dict of them. Of a
+        model that answers at every position ``[N, *positions]``.
 
     Raises:
         InputError: The data, the method or its settings cannot be used.
@@ -105,20 +110,27 @@ def score(
     methods = choose(method, settings)
     if chunk is not None:
         integer("chunk", chunk, at_least=1, hint="leave it out to choose it from the memory at hand")
-    source = _source(model, output)
+    source = _source(model, output, dense=True)
     _check_needs(methods, source)
     check_fit(methods, fit)
     if fit is not None and isinstance(source, Classifier):
         methods = _fitted(source, methods, fit, progress, chunk)
-    requests = [request for one in methods.values() for request in one.needs]
+    if not isinstance(source, Classifier) or source.dense:
+        methods = mapped(methods, posterior=not isinstance(source, Classifier))
     collected = {key: _Collected() for key in methods}
     with preserved(source), bar(total(x), show=progress, description="scoring") as shown:
         done = 0
         for block in _blocks(x, chunk or _block_size(source)):
-            answers = compute(source, block, requests, chunk, memory_gb)
+            try:
+                answers = _answers(source, block, methods, chunk, memory_gb)
+            except PositionsFound as found:
+                assert isinstance(source, Classifier)
+                source.class_dim, methods = found.class_dim, mapped(methods)
+                answers = _answers(source, block, methods, chunk, memory_gb)
             for key, one in methods.items():
                 values = _on_one_device([answers[request] for request in one.needs])
-                collected[key].add(one, values, _checked(one(*values), key, inputs.size(block), done))
+                block_scores = _checked(one(*values), key, inputs.size(block), done, isinstance(one, Mapped))
+                collected[key].add(one, values, block_scores)
             done += inputs.size(block)
             shown.update(inputs.size(block))
     results: dict[str, Any] = {key: one.whole() for key, one in collected.items()}
@@ -224,13 +236,20 @@ def _fitted(
     return fitted
 
 
-def _source(model: Any, output: Output | None) -> Classifier | Posterior:
+def _source(model: Any, output: Output | None, dense: bool = False) -> Classifier | Posterior:
     """A posterior as it is, anything else as a Classifier; a module is a model, also if it has a `predict`."""
     if isinstance(model, Posterior) and not isinstance(model, nn.Module | Classifier | type):
         if output is not None:
             raise InputError(f"expected no output= beside a posterior, which gives probabilities, got {output!r}")
         return model
-    return Classifier.of(model, output=output)
+    return Classifier.of(model, output, dense)
+
+
+def _answers(
+    source: Classifier | Posterior, x: Inputs, methods: dict[str, Method], chunk: int | None, memory_gb: float | None
+) -> dict[Request, Any]:
+    """What the methods need of one block."""
+    return compute(source, x, [request for one in methods.values() for request in one.needs], chunk, memory_gb)
 
 
 def _check_needs(methods: dict[str, Method], source: Classifier | Posterior) -> None:
@@ -278,6 +297,12 @@ class _Collected:
 
     def whole(self) -> Scored:
         """All blocks together."""
+        if len({block.shape[1:] for block in self.scores[1:]}) > 1:
+            sizes = " and ".join(str(list(shape)) for shape in sorted({tuple(b.shape[1:]) for b in self.scores[1:]}))
+            raise InputError(
+                f"expected inputs with equally many positions in all batches, got maps of {sizes}; bring the inputs to "
+                "one size, or score the batches one by one"
+            )
         error = check = None
         if any(e is not None for e in self.errors):
             blocks = zip(self.errors, self.scores[1:], strict=True)
@@ -301,14 +326,15 @@ def _block_size(source: Classifier | Posterior) -> int:
     return 64 if device is None or device.type == "cpu" else 512
 
 
-def _checked(values: Tensor, key: str, count: int, first: int) -> Tensor:
+def _checked(values: Tensor, key: str, count: int, first: int, maps: bool) -> Tensor:
     """The scores of a block that begins at input `first`, or an error that says what is wrong with them."""
-    if not isinstance(values, Tensor) or values.dtype != torch.float64 or values.shape != (count,):
+    fits = isinstance(values, Tensor) and values.dtype == torch.float64 and values.shape[:1] == (count,)
+    if not fits or (values.ndim > 1 and not maps):
         raise InputError(
             f"expected '{key}' to give a tensor of float64 and shape [{count}], got {inputs.describe(values)}; "
             "mend its __call__"
         )
-    wrong = (~values.isfinite()).nonzero().flatten() + first
+    wrong = (~values.isfinite()).reshape(count, -1).any(1).nonzero().flatten() + first
     if len(wrong):
         listed = ", ".join(str(i) for i in wrong[:5].tolist()) + (", …" if len(wrong) > 5 else "")
         raise ModelError(

@@ -152,7 +152,7 @@ class Scored:
     """Hold scores with what is known of their error: `nescio.score(..., report=True)`.
 
     Attributes:
-        scores: float64 ``[N]``.
+        scores: float64 ``[N]``; maps ``[N, *positions]`` of a model that answers at every position.
         error: The estimated relative error of each, 0 for inputs that were computed exactly in the end; None where
             nothing was estimated. Of layers (`tolerance`) it is a cautious estimate, and none is larger than the
             tolerance; of classes (`classes`) it is a standard error, which nothing acts on.
@@ -170,11 +170,12 @@ class Scored:
 
     def _repr_html_(self) -> str:
         """The most uncertain inputs, for a notebook."""
-        order = self.scores.argsort(descending=True, stable=True)[: notebook.MOST].tolist()
-        largest = max((float(self.scores[i]) for i in order), default=0.0)
+        scores = self.scores.reshape(len(self.scores), -1).mean(1) if self.scores.ndim > 1 else self.scores
+        order = scores.argsort(descending=True, stable=True)[: notebook.MOST].tolist()
+        largest = max((float(scores[i]) for i in order), default=0.0)
         rows: list[list[str | notebook.Cell]]
-        rows = [[str(i), notebook.bar(float(self.scores[i]), largest)] for i in order]
-        columns = ["input", "score"]
+        rows = [[str(i), notebook.bar(float(scores[i]), largest)] for i in order]
+        columns = ["input", "mean score over its positions" if self.scores.ndim > 1 else "score"]
         if self.error is not None:
             columns.append("estimated error")
             rows = [[*row, f"{100 * float(self.error[i]):.2g} %"] for i, row in zip(order, rows, strict=True)]
@@ -186,6 +187,8 @@ class Scored:
 @dataclass(frozen=True)
 class Decomposition:
     """Hold the kinds of doubt, float64 ``[N]`` each, from the predictions p^s of S samples.
+
+    Of a model that answers at every position each is a map, ``[N, *positions]``.
 
     Attributes:
         total: H(mean p), the entropy of the mean prediction.
@@ -209,18 +212,22 @@ class Decomposition:
 
     def _repr_html_(self) -> str:
         """The most doubtful inputs, for a notebook."""
-        order = self.total.argsort(descending=True, stable=True)[: notebook.MOST].tolist()
-        largest = max((float(self.total[i]) for i in order), default=0.0) or 1.0
+        means = [kind.reshape(len(kind), -1).mean(1) for kind in (self.total, self.aleatoric, self.epistemic)]
+        order = means[0].argsort(descending=True, stable=True)[: notebook.MOST].tolist()
+        largest = max((float(means[0][i]) for i in order), default=0.0) or 1.0
         rows: list[list[str | notebook.Cell]] = []
         for i in order:
-            parts = float(self.aleatoric[i]), float(self.epistemic[i])
+            parts = float(means[1][i]), float(means[2][i])
             shares = tuple(min(1.0, max(0.0, part / largest)) for part in parts)
-            total = notebook.Cell(notebook.short(float(self.total[i])), shares)
+            total = notebook.Cell(notebook.short(float(means[0][i])), shares)
             rows.append([str(i), total, *(notebook.short(part) for part in parts)])
         many = len(self.total)
         return notebook.card(
             f"The doubt of {many:,} input{'s' * (many != 1)}; the most doubtful first",
-            lines=["total = aleatoric (blue: it lies in the data) + epistemic (orange: more data would remove it)"],
+            lines=[
+                "total = aleatoric (blue: it lies in the data) + epistemic (orange: more data would remove it)"
+                + ("; each is the mean over the positions" if self.total.ndim > 1 else "")
+            ],
             columns=["input", "total", "aleatoric", "epistemic"],
             rows=rows,
             more=notebook.rest(many, "input"),

@@ -106,7 +106,7 @@ def test_of_keeps_a_classifier():
         ({"weight": torch.zeros(1)}, {}, "weights alone are no model: build the module"),
         (None, {}, "expected a model that can be called, got None; give a torch.nn.Module"),
         (nn.Linear, {}, r"got the class Linear; make one: Linear\(...\)"),
-        (mlp(), {"output": "softmax"}, "one of logits, probabilities, binary, got 'softmax'"),
+        (mlp(), {"output": "softmax"}, "one of logits, probabilities, binary, dense, got 'softmax'"),
         (mlp(), {"preprocess": 3}, "preprocess to be a function of a batch of inputs, got an object of type int"),
         (nn.LazyLinear(2), {}, r"lazy layers without weights \('weight', 'bias'\); call the model once"),
         (nn.Linear(2, 2, device="meta"), {}, r"tensors on the meta device \('weight', 'bias'\)"),

@@ -59,7 +59,7 @@ def test_hugging_face_outputs_are_understood():
         (lambda z: "cat", "expected the model to return logits .*, got an object of type str"),
         (lambda z: None, "got None; return a tensor"),
         (lambda z: (), "got a tuple of 0 items"),
-        (lambda z: {"a": z, "b": z}, r"an entry 'logits' or a single tensor, got a mapping \{'a'.*'b'"),
+        (lambda z: {"a": z, "b": z}, r"an entry 'logits' or 'out' or a single tensor, got a mapping \{'a'.*'b'"),
         (lambda z: z / torch.tensor([[0.0], [1.0]]), r"expected finite logits, got NaN or infinite ones for input 0,"),
     ],
 )

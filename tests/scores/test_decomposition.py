@@ -179,7 +179,7 @@ WRONG: list[tuple[Any, str]] = [
     (torch.ones(3, 4, 1), r"C >= 2 classes, got a tensor of torch\.float32 and shape \[3, 4, 1\]"),
     (torch.ones(3), r"shape \[3\]"),
     (torch.ones(2, 0, 3), r"shape \[2, 0, 3\]"),
-    (torch.full((1, 1, 2, 2), 0.5), r"shape \[1, 1, 2, 2\]"),
+    (torch.full((2, 1, 3, 2, 2), 0.25), r"got a sum of 0\.5 for input 0 of sample 0"),
     ("text", "got an object of type str"),
     (Predicts(), r"got an object of type Predicts; give what its predict\(x\) returns"),
     (torch.tensor([[0.55, 0.5]], dtype=torch.float16), r"got a sum of 1\.0498"),

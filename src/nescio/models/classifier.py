@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nescio import inputs, modes
 from nescio.inputs import Inputs, describe
-from nescio.models import outputs
+from nescio.models import outputs, positions
 from nescio.models.explain import explain
 from nescio.models.outputs import Closing, listed
 from nescio.models.structure import compiled_call, parameter_places, refuse_coupled, refuse_unready, replaced, unwrap
@@ -30,6 +30,8 @@ from nescio.types import InputError, ModelError
 TWICE = {
     "logits": "every row lies in [0, 1] and sums to 1. If the model ends in a softmax say output='probabilities', for "
     "the softmax",
+    "dense": "every position lies in [0, 1] and sums to 1. If the model ends in a softmax say output='probabilities' "
+    "with class_dim=..., for the softmax",
     "binary": "all lie in [0, 1]. If they come from a sigmoid return what goes into it, for the sigmoid",
 }
 """How the outputs look when the last function is in the model already."""
@@ -40,13 +42,17 @@ class Classifier:
 
     Args:
         model: A PyTorch module, or any callable that gives logits.
-        output: What the model returns: "logits", "probabilities" (it ends in a softmax) or "binary" (one logit for two
-            classes).
+        output: What the model returns: "logits", "probabilities" (it ends in a softmax), "binary" (one logit for two
+            classes), or "dense": logits of every position, such as a pixel or a token. Where `nescio.score` or a
+            posterior gets logits [N, C, H, W] of pictures, it finds "dense" by itself.
         preprocess: Applied to every input before the model, such as the normalisation of an image. Noise is added to
             inputs before it, so that its size is in the units of the input.
         item: Where the logits are, for a model that returns several things: a place in a tuple, or a name in a
             mapping. Left out, they are the entry ``logits``, or the first of a tuple, with a warning where others could
             be logits too.
+        class_dim: For a model that answers at every position the dimension of the classes in what it returns: 1 in
+            [N, C, H, W], -1 in [N, T, C]. Left out with output="dense" it is found where it is clear. Given with
+            "probabilities" or "binary", these are of every position. The logits have the classes last.
 
     Raises:
         ModelError: The model cannot be called, or has parameters without values.
@@ -64,6 +70,7 @@ class Classifier:
         output: str = "logits",
         preprocess: Callable[[Any], Any] | None = None,
         item: int | str | None = None,
+        class_dim: int | None = None,
     ) -> None:
         _check_model(model)
         if output not in outputs.OUTPUTS:
@@ -72,7 +79,12 @@ class Classifier:
             raise ModelError(f"expected preprocess to be a function of a batch of inputs, got {describe(preprocess)}")
         if item is not None and (isinstance(item, bool) or not isinstance(item, int | str)):
             raise ModelError(f"expected item to be a place in a tuple or a name, got {item!r}")
+        if class_dim is not None and (isinstance(class_dim, bool) or not isinstance(class_dim, int) or class_dim == 0):
+            raise ModelError(
+                f"expected class_dim to be a dimension after the first, such as 1 or -1, got {class_dim!r}"
+            )
         self.model, self.output, self.preprocess, self.item = model, output, preprocess, item
+        self.class_dim = class_dim
         owner = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
         self._owner = owner if isinstance(owner, nn.Module) else None
         self._warned = self._chose = False
@@ -80,13 +92,28 @@ class Classifier:
             refuse_unready(self._owner)
 
     @classmethod
-    def of(cls, model: Classifier | Callable[..., Any], output: str | None = None) -> Classifier:
-        """Return the model as a Classifier; one that is a Classifier already stays the same object."""
-        if not isinstance(model, Classifier):
-            return cls(model, output="logits" if output is None else output)
-        if output is not None and output != model.output:
-            raise ModelError(f"expected output={model.output!r} as this Classifier was made with, got {output!r}")
-        return model
+    def of(cls, model: Classifier | Callable[..., Any], output: str | None = None, dense: bool = False) -> Classifier:
+        """Return the model as a Classifier; one that is a Classifier already stays the same object.
+
+        Args:
+            model: The model.
+            output: What it returns; None for logits.
+            dense: Whether answers at every position are fine; otherwise a ModelError is raised for them.
+        """
+        given = model if isinstance(model, Classifier) else cls(model, output="logits" if output is None else output)
+        if output is not None and output != given.output:
+            raise ModelError(f"expected output={given.output!r} as this Classifier was made with, got {output!r}")
+        if given.dense and not dense:
+            raise ModelError(
+                f"expected a model with one answer for each input, got {given!r}, which answers at every position; "
+                "nescio.score, nescio.dense and the posteriors take it. For all else average over its positions"
+            )
+        return given
+
+    @property
+    def dense(self) -> bool:
+        """Whether the model is known to answer at every position: its logits are ``[N, *positions, C]``."""
+        return self.class_dim is not None or self.output == "dense"
 
     @property
     def module(self) -> nn.Module | None:
@@ -142,6 +169,8 @@ class Classifier:
     def logits(self, x: Inputs, look: bool = True) -> Tensor:
         """Compute the logits ``[N, C]`` of a prepared batch; differentiable where gradients are on.
 
+        Of a model that is known to answer at every position they are ``[N, *positions, C]``.
+
         Args:
             x: What `prepare` gave.
             look: Whether to raise a ModelError for logits that are not finite. A GPU is waited for then.
@@ -173,7 +202,8 @@ class Classifier:
             return self._run(x, inputs.size(x))[0]
 
     def __repr__(self) -> str:
-        return f"Classifier({self.name}, output={self.output!r})"
+        where = "" if self.class_dim is None else f", class_dim={self.class_dim}"
+        return f"Classifier({self.name}, output={self.output!r}{where})"
 
     def _first(self) -> Tensor | None:
         if self.module is None:
@@ -187,7 +217,7 @@ class Classifier:
         if self.module is not None:
             refuse_coupled(self.module)
         call = compiled_call(self.model) if isinstance(self.model, nn.Module) else self.model
-        closing = None if self.output == "logits" else Closing()
+        closing = None if self.output in ("logits", "dense") else Closing()
         with ExitStack() as stack:
             if (loose := modes.current()) is not None:  # no call sees what another one kept
                 loose.restore()
@@ -216,9 +246,21 @@ class Classifier:
                 stacklevel=2,
             )
         out = outputs.pick(result, self.item)
+        if self.dense:
+            return self._everywhere(result, out, closing, x)
         z = outputs.to_logits(out, self.output, closing)
-        outputs.check_shape(z, count)
+        outputs.check_shape(z, count, positions.find_class_dim(result, out, x) if out.ndim > 2 else None)
         return z, out
+
+    def _everywhere(self, result: object, out: Tensor, closing: Closing | None, x: Inputs) -> tuple[Tensor, Tensor]:
+        """What `_run` gives, of a model that answers at every position, with the classes last."""
+        if self.class_dim is None and out.ndim > 2:
+            self.class_dim = positions.find_class_dim(result, out, x)
+            if self.class_dim is None:
+                raise positions.unclear(out)
+        dim, count = self.class_dim or 1, inputs.size(x)
+        z = positions.classes_last(outputs.to_logits(out, self.output, closing, dim), dim, count)
+        return z, out.movedim(dim, -1)
 
 
 def _check_model(model: object) -> None:

@@ -4,6 +4,7 @@
 "probabilities"  z = the input of the softmax whose result is the output; where there is none, z = log p,
                  which is the same up to a constant of each row, and softmax(z) = p
 "binary"         z = [0, s] for the one logit s (the input of a closing sigmoid): softmax(z)₁ = sigmoid(s)
+"dense"          logits of every position, of which `nescio.models.positions` finds the dimension of the classes
 """
 
 from __future__ import annotations
@@ -16,13 +17,22 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from nescio.inputs import describe
+from nescio.models.positions import PositionsFound
 from nescio.types import ModelError
 
-Output = Literal["logits", "probabilities", "binary"]
+Output = Literal["logits", "probabilities", "binary", "dense"]
 OUTPUTS: tuple[str, ...] = get_args(Output)
 
 _SOFTMAX = {torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax, torch.special.softmax}
 _SIGMOID = {torch.sigmoid, torch.Tensor.sigmoid, torch.nn.functional.sigmoid, torch.special.expit}
+
+
+_BOXES = {"boxes", "pred_boxes", "masks_queries_logits"}
+_BOXED = "expected the model to return logits [N, C], or of every position, got boxes or masks of objects"
+_INSTEAD = (
+    ", of which every picture has others: that is no answer for each input, nor for each position; cut the objects out "
+    "of the pictures and give them to a classifier, or use a network for semantic segmentation"
+)
 
 
 class Closing(TorchFunctionMode):
@@ -73,16 +83,19 @@ def pick(output: object, item: int | str | None = None) -> Tensor:
         return _item(output, item)
     if isinstance(output, Tensor):
         return output
+    if isinstance(output, Mapping) and (boxes := _BOXES & output.keys()):
+        raise ModelError(f"{_BOXED} ({sorted(boxes)[0]!r}){_INSTEAD}")
     if isinstance(logits := getattr(output, "logits", None), Tensor):
         return logits
     if isinstance(output, Mapping):
-        if isinstance(logits := output.get("logits"), Tensor):
-            return logits
+        for name in ("logits", "out"):  # "out": torchvision's segmentation networks
+            if isinstance(logits := output.get(name), Tensor):
+                return logits
         held = [value for value in output.values() if isinstance(value, Tensor)]
         if len(held) == 1:
             return held[0]
         raise ModelError(
-            "expected the model to return logits [N, C], or a dict with an entry 'logits' or a single tensor, "
+            "expected the model to return logits [N, C], or a dict with an entry 'logits' or 'out' or a single tensor, "
             f"got {describe(output)}; name the entry: nescio.Classifier(model, item='...')"
         )
     if isinstance(output, tuple | list) and output:
@@ -114,8 +127,8 @@ def rivals(output: object, count: int) -> list[int]:
     return fitting if len(fitting) > 1 and fitting[0] == 0 else []
 
 
-def to_logits(out: Tensor, kind: str, closing: Closing | None) -> Tensor:
-    """Logits of the picked output."""
+def to_logits(out: Tensor, kind: str, closing: Closing | None, class_dim: int | None = None) -> Tensor:
+    """Logits of the picked output; `class_dim`: where the classes are in one that answers at every position."""
     if kind == "probabilities":
         if closing is not None and closing.softmax is not None and closing.softmax.gave(out):
             before = closing.softmax.before
@@ -124,18 +137,29 @@ def to_logits(out: Tensor, kind: str, closing: Closing | None) -> Tensor:
     if kind == "binary":
         if closing is not None and closing.sigmoid is not None and closing.sigmoid.gave(out):
             out = closing.sigmoid.before
+        if class_dim is not None:
+            if out.ndim < 3 or not -out.ndim <= class_dim < out.ndim or out.shape[class_dim] != 1:
+                raise ModelError(
+                    f"expected one logit at every position, [N, 1, ...], with output='binary' and "
+                    f"class_dim={class_dim}, got {describe(out)}; leave output='dense' for one for each class"
+                )
+            return torch.cat([torch.zeros_like(out), out], dim=class_dim)
         if out.ndim > 2 or (out.ndim == 2 and out.shape[1] != 1):
             raise ModelError(
                 f"expected one logit for each input, shape [N] or [N, 1], with output='binary', got {describe(out)}; "
-                "leave output='logits' for a model with one column for each class"
+                "leave output='logits' for a model with one column for each class; for one logit at every position "
+                "say class_dim=1 too"
             )
         out = out.reshape(-1, 1)
         return torch.cat([torch.zeros_like(out), out], dim=1)
     return out
 
 
-def check_shape(z: Tensor, count: int) -> None:
-    """Raise a ModelError unless z is a floating-point tensor [count, C] with C ≥ 2."""
+def check_shape(z: Tensor, count: int, class_dim: int | None = None) -> None:
+    """Raise a ModelError unless z is a floating-point tensor [count, C] with C ≥ 2.
+
+    class_dim: where the classes would be if it answered at every position, and that is clear.
+    """
     expected = f"expected logits [N, C] with N = {count} rows and C >= 2 columns"
     if not z.is_floating_point():
         raise ModelError(
@@ -148,10 +172,12 @@ def check_shape(z: Tensor, count: int) -> None:
     if z.ndim == 1:
         raise ModelError(f"{expected}, got {describe(z)}; keep the first dimension, also for a batch of one input")
     if z.ndim > 2:
-        raise ModelError(
-            f"{expected}, got {describe(z)}; a model that classifies every position must be reduced to one answer for "
-            "each input first: average over the positions, or cut the input into one input for each position"
+        message = (
+            f"{expected}, got {describe(z)}; a model that classifies every position is for nescio.score, nescio.dense "
+            "and posteriors, as nescio.Classifier(model, output='dense', class_dim=1), or class_dim=-1 for classes "
+            "that come last; for all else reduce it to one answer for each input: average over the positions"
         )
+        raise ModelError(message) if class_dim is None else PositionsFound(message, class_dim)
     if z.ndim != 2 or z.shape[1] < 2:
         raise ModelError(f"{expected}, got {describe(z)}; a classifier has at least two classes")
     if z.shape[0] != count:
@@ -162,15 +188,16 @@ def check_values(z: Tensor, out: Tensor, kind: str) -> bool:
     """Raise a ModelError for logits that are not finite, or probabilities that are none; True if the logits look as if
     they were probabilities themselves.
 
-    z: the logits of at least one input; out: what the model returned; kind: what it was said to be.
+    z: the logits of at least one input; out: what the model returned, with the classes where they are in z; kind: what
+    it was said to be.
     """
     if kind == "probabilities":
         _check_probabilities(out, z)
-    finite = z.isfinite().all(dim=1)
+    finite = z.isfinite().flatten(1).all(dim=1)
     looks = _shares(z).all()
     if kind == "binary":  # not in front of a sigmoid that was found, and too many for chance
-        one = z[:, 1]
-        looks = ((one >= 0) & (one <= 1) & (one == out.reshape(-1))).all() & (len(z) >= 8)
+        one = z[..., 1].flatten()
+        looks = ((one >= 0) & (one <= 1) & (one == out.reshape(-1))).all() & (len(one) >= 8)
     every, shares = torch.stack([finite.all(), looks]).tolist()
     if not every:
         raise ModelError(
@@ -181,7 +208,9 @@ def check_values(z: Tensor, out: Tensor, kind: str) -> bool:
 
 
 def _check_probabilities(p: Tensor, z: Tensor) -> None:
-    zero, fair = ((p == 0) & ~z.isfinite()).any(dim=1), _shares(p)  # before a softmax z is finite even where p is 0
+    count = len(p)
+    zero = ((p == 0) & ~z.isfinite()).reshape(count, -1).any(dim=1)  # before a softmax z is finite even where p is 0
+    fair = _shares(p).reshape(count, -1).all(dim=1)
     if not bool(fair.all()):
         raise ModelError(
             "expected probabilities, which are >= 0 and sum to 1 over the classes, with output='probabilities', got "
@@ -197,7 +226,7 @@ def _check_probabilities(p: Tensor, z: Tensor) -> None:
 def _shares(rows: Tensor) -> Tensor:
     """Which rows lie in [0, 1] and sum to 1, as probabilities do."""
     tolerance = 1e-4 if rows.dtype in (torch.float32, torch.float64) else 2e-2
-    return (rows >= 0).all(dim=1) & ((rows.double().sum(dim=1) - 1).abs() <= tolerance)
+    return (rows >= 0).all(dim=-1) & ((rows.double().sum(dim=-1) - 1).abs() <= tolerance)
 
 
 def _where(rows: Tensor) -> list[int]:

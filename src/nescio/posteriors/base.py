@@ -2,6 +2,8 @@
 
     z^s_n = logits of sample s for input n,   p^s_n = softmax(z^s_n),   predict(x) = p, float64 [S, N, C]
 
+For a model that answers at every position, such as a pixel or a token, all of these are ``[S, N, *positions, C]``.
+
 A distribution is a subclass of `PosteriorBase` that sets ``self.classifiers`` and writes one method, `_logits`: the
 logits ``[S, N, C]`` of a batch that is on the model's device and fits into memory. What surrounds it is here: reading
 of the data, the model's eval mode without gradients, its state put back bit for bit, chunks, the progress bar, checks.
@@ -16,6 +18,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +30,7 @@ from nescio import inputs
 from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier
+from nescio.models.positions import accepting
 from nescio.modes import predicting, preserved
 from nescio.posteriors import saving
 from nescio.progress import bar
@@ -68,7 +72,8 @@ class PosteriorBase(ABC):
             progress: As in `nescio.score`.
 
         Returns:
-            Probabilities, float64 ``[S, N, C]`` on the CPU.
+            Probabilities, float64 ``[S, N, C]`` on the CPU; ``[S, N, *positions, C]`` of a model that answers at every
+            position.
         """
         return self._over(x, progress, lambda z: z.softmax(-1))
 
@@ -97,7 +102,7 @@ class PosteriorBase(ABC):
 
     def _batch(self, x: Inputs, moved: Callable[[int], object]) -> Tensor:
         """Logits ``[S, N, C]`` of a batch as it came; calls `moved` with the number of inputs that are done."""
-        return chunked(self.classifiers[0].prepare(x), self._logits, moved)
+        return chunked(self.classifiers[0].prepare(x), self._logits, moved, axis=1)
 
     def _running(self) -> AbstractContextManager[object]:
         """Entered around the work on one data source, for what a distribution holds while it lasts."""
@@ -120,16 +125,18 @@ class PosteriorBase(ABC):
                 count = inputs.size(batch)
                 if count == 0:
                     raise InputError("expected batches of at least one input, got none; leave empty batches out")
-                z = self._batch(batch, shown.update)
+                z = accepting(self.classifiers, partial(self._batch, batch, shown.update))
                 _check(z, count, parts[0].shape if parts else None)
                 parts.append(finish(z))
         return torch.cat(parts, dim=1)
 
 
-def chunked(x: Inputs, step: Callable[[Inputs], Tensor], moved: Callable[[int], object] = lambda count: None) -> Tensor:
+def chunked(
+    x: Inputs, step: Callable[[Inputs], Tensor], moved: Callable[[int], object] = lambda count: None, axis: int = 0
+) -> Tensor:
     """Step of the batch, as many inputs at once as fit into memory: float64 on the CPU, joined over the inputs.
 
-    Inputs are the last dimension but one of what `step` gives: ``[N, C]`` or ``[S, N, C]``.
+    Inputs are the dimension `axis` of what `step` gives.
     """
 
     def part(start: int, stop: int) -> Tensor:
@@ -137,7 +144,7 @@ def chunked(x: Inputs, step: Callable[[Inputs], Tensor], moved: Callable[[int], 
         moved(stop - start)
         return logits
 
-    return torch.cat(in_chunks(inputs.size(x), at_once(x, None), part), dim=-2)
+    return torch.cat(in_chunks(inputs.size(x), at_once(x, None), part), dim=axis)
 
 
 def total(data: object) -> int | None:
@@ -153,12 +160,17 @@ def total(data: object) -> int | None:
 
 
 def _check(z: Tensor, count: int, before: torch.Size | None) -> None:
-    """Raise a ModelError unless z is [S, count, C], with S and C as before, and each row has a softmax."""
-    if z.ndim != 3 or z.shape[1] != count or z.shape[0] < 1 or z.shape[2] < 2:
+    """Raise a ModelError unless z is [S, count, ..., C], alike in all batches, and each row has a softmax."""
+    if z.ndim < 3 or z.shape[1] != count or z.shape[0] < 1 or z.shape[-1] < 2:
         raise ModelError(f"expected logits [S, N, C] of N = {count} inputs, got {inputs.describe(z)}")
-    if before is not None and (z.shape[0], z.shape[2]) != (before[0], before[2]):
+    if before is not None and (z.shape[0], z.shape[-1]) != (before[0], before[-1]):
         raise ModelError(
-            f"expected {before[0]} samples and {before[2]} classes as in the first batch, got {inputs.describe(z)}"
+            f"expected {before[0]} samples and {before[-1]} classes as in the first batch, got {inputs.describe(z)}"
+        )
+    if before is not None and z.shape[2:] != before[2:]:
+        raise InputError(
+            f"expected inputs with {list(before[2:-1])} positions as in the first batch, got {list(z.shape[2:-1])}; "
+            "bring them to one size, or predict the batches one by one"
         )
     if bool((z.isnan() | (z == torch.inf)).any()) or bool((z == -torch.inf).all(-1).any()):
         raise ModelError("expected finite logits, got NaN or infinite ones; look for an overflow in the state or model")

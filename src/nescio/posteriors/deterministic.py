@@ -27,7 +27,7 @@ class Deterministic(PosteriorBase):
     """
 
     def __init__(self, model: Classifier | Callable[..., Any], *, output: str | None = None) -> None:
-        self.classifiers = (Classifier.of(model, output),)
+        self.classifiers = (Classifier.of(model, output, dense=True),)
 
     def _logits(self, x: Inputs) -> Tensor:
         return self.classifiers[0].logits(x)[None]

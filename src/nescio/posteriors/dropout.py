@@ -58,7 +58,7 @@ class MCDropout(PosteriorBase):
         *,
         output: str | None = None,
     ) -> None:
-        self.classifiers = (Classifier.of(model, output),)
+        self.classifiers = (Classifier.of(model, output, dense=True),)
         self.samples, self.seed = integer("samples", samples, at_least=1), integer("seed", seed, at_least=0)
 
     def _logits(self, x: Inputs) -> Tensor:

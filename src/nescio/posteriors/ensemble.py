@@ -57,7 +57,7 @@ class DeepEnsemble(PosteriorBase):
         single = isinstance(models, nn.Module) and not isinstance(models, nn.ModuleList)  # layers are no members
         if single or not isinstance(models, Iterable):
             raise InputError(f"expected a list of models, got {describe(models)}; put the members in a list")
-        self.classifiers = tuple(Classifier.of(model, output) for model in models)
+        self.classifiers = tuple(Classifier.of(model, output, dense=True) for model in models)
         if len(self.classifiers) < 2:
             raise InputError(
                 f"expected at least 2 members, got {len(self.classifiers)}; give more, or use Deterministic(model)"

@@ -62,7 +62,7 @@ class InsertedDropout(PosteriorBase):
         *,
         output: str | None = None,
     ) -> None:
-        self.classifiers = (Classifier.of(model, output),)
+        self.classifiers = (Classifier.of(model, output, dense=True),)
         self.p, self.layer = number("p", p, above=0.0, below=1.0), layer
         self.samples, self.seed = integer("samples", samples, at_least=1), integer("seed", seed, at_least=0)
 

@@ -136,7 +136,7 @@ def about(classifier: Classifier) -> dict[str, Any]:
 
 def same(model: Any, settings: Mapping[str, Any]) -> Classifier:
     """The model as a Classifier; a ModelError where its weights are not those that `about` saw."""
-    classifier = Classifier.of(model, settings["output"])
+    classifier = Classifier.of(model, settings["output"], dense=True)
     own = fingerprint(classifier)
     if own != settings["weights"]:
         raise ModelError(
@@ -172,7 +172,7 @@ def refilled(model: Any, tensors: Mapping[str, Tensor], prefix: str = "", output
     model: a module or Classifier, which is copied, or a function without arguments that makes one.
     """
     made = copy.deepcopy(model) if isinstance(model, nn.Module | Classifier) else _make(model)
-    classifier = Classifier.of(made, output)
+    classifier = Classifier.of(made, output, dense=True)
     if classifier.module is None:
         raise ModelError(f"expected a torch.nn.Module, or a function that makes one, got {describe(model)}")
     state = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

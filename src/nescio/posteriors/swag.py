@@ -67,7 +67,7 @@ class SWAG(SampledWeights):
         seed: int = 0,
         statistics: dict[str, Tensor] | None = None,
     ) -> None:
-        super().__init__(Classifier.of(model), samples, seed)
+        super().__init__(Classifier.of(model, dense=True), samples, seed)
         self.scale = number("scale", scale, above=0)
         self.rank = len(next(iter(deviations.values()), ()))
         if self.rank < 2 or deviations.keys() != variances.keys():

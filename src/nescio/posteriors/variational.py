@@ -52,7 +52,7 @@ class Variational(SampledWeights):
     def __init__(
         self, model: Classifier | nn.Module, stds: dict[str, Tensor], *, samples: int = 30, seed: int = 0
     ) -> None:
-        super().__init__(Classifier.of(model), samples, seed)
+        super().__init__(Classifier.of(model, dense=True), samples, seed)
         self.stds = self._by_name(stds)
         if any(bool((std < 0).any()) for std in stds.values()):
             raise InputError("expected standard deviations of at least 0, got some below")

@@ -40,11 +40,11 @@ class Predictions(Request):
 
 
 def predictions(posterior: Posterior, x: Inputs) -> Tensor:
-    """The probabilities [S, N, C] that the posterior predicts, checked."""
+    """The probabilities [S, N, C] that the posterior predicts, checked; [S, N, *positions, C] of every position."""
     p = posterior.predict(x, progress=False)
     name, count = type(posterior).__name__, inputs.size(x)
-    fair = isinstance(p, Tensor) and p.dtype == torch.float64 and p.ndim == 3 and p.shape[1] == count
-    if not fair or p.shape[0] < 1 or p.shape[2] < 2:
+    fair = isinstance(p, Tensor) and p.dtype == torch.float64 and p.ndim >= 3 and p.shape[1] == count
+    if not fair or p.shape[0] < 1 or p.shape[-1] < 2:
         raise ModelError(
             f"expected {name}.predict to give probabilities of float64 and shape [S, {count}, C], got {describe(p)}"
         )

@@ -36,10 +36,12 @@ def decompose(probabilities: Any) -> Decomposition:
     Args:
         probabilities: A tensor or an array ``[S, N, C]`` of S samples, N inputs and C classes, as `predict` of a
             posterior returns it; ``[N, C]`` is one sample, whose epistemic part is 0. Rows that sum to one within the
-            precision of their type are scaled to do so exactly.
+            precision of their type are scaled to do so exactly. Of a model that answers at every position
+            ``[S, N, *positions, C]``.
 
     Returns:
-        The kinds, float64 ``[N]`` each. `bregman` is infinite where every class has probability 0 in some sample.
+        The kinds, float64 ``[N]`` each, or maps ``[N, *positions]``. `bregman` is infinite where every class has
+        probability 0 in some sample.
 
     Raises:
         InputError: They are no probabilities, or have another shape.
@@ -50,10 +52,11 @@ def decompose(probabilities: Any) -> Decomposition:
         (tensor([0.6931], dtype=torch.float64), tensor([0.6931], dtype=torch.float64))
     """
     p = _checked(probabilities)
+    shape, p = p.shape[1:-1], p.flatten(1, -2)
     samples, count, classes = p.shape
     step = max(1, _AT_ONCE // (samples * classes))
     parts = [_fields(p[:, start : start + step]) for start in range(0, count, step)]
-    return Decomposition(*(torch.cat(field) for field in zip(*parts, strict=True)))
+    return Decomposition(*(torch.cat(field).reshape(shape) for field in zip(*parts, strict=True)))
 
 
 def _fields(p: Tensor) -> tuple[Tensor, ...]:
@@ -90,7 +93,7 @@ def _checked(given: Any) -> Tensor:
     """Probabilities [S, N, C] as they came, checked."""
     wanted = "expected probabilities [S, N, C] of S samples, N inputs and C >= 2 classes"
     p = _tensor(given, wanted)
-    if p.ndim not in (2, 3) or p.shape[-1] < 2 or p.numel() == 0 or p.is_complex():
+    if p.ndim < 2 or p.shape[-1] < 2 or p.numel() == 0 or p.is_complex():
         raise InputError(f"{wanted}, got a tensor of {p.dtype} and shape {list(p.shape)}")
     p = p.detach()[None] if p.ndim == 2 else p.detach()
     half = p.dtype in (torch.float16, torch.bfloat16)
@@ -103,7 +106,7 @@ def _checked(given: Any) -> Tensor:
     off = (sums - 1.0).abs()
     if float(off.max()) > (2e-2 if half else 1e-4):
         worst = int(off.argmax())
-        sample, row = divmod(worst, off.shape[1])
+        sample, row = divmod(worst // off[0, 0].numel(), off.shape[1])
         raise InputError(
             f"{wanted} that sum to one over the classes, got a sum of {sums.flatten()[worst].item():.6g} for input "
             f"{row} of sample {sample}; give probabilities, not logits, with the classes in the last dimension"

@@ -1,0 +1,17 @@
+"""Answers at every position (pixels, voxels, tokens): maps of scores, and what can be made of them.
+
+    maps = nescio.score(model, pictures, "entropy")              # [N, H, W], higher = more uncertain
+    scores = nescio.dense.DenseScores(maps, mask=inside)         # positions that do not count are left out
+    scores.summary("quantile")                                   # one number for each picture, [N]
+    y, u, right = nescio.dense.flatten(labels, maps, labels == predicted, ignore_index=255)
+    nescio.evaluate.raulc(u, right)                              # any metric, over positions
+
+A model that answers at every position is a classifier of positions: its logits are ``[N, *positions, C]``
+(`nescio.Classifier`), and each method gets them row by row.
+"""
+
+from nescio.dense.maps import PositionMap, by_position
+from nescio.dense.sampling import Positions, labelled_positions
+from nescio.dense.summaries import DenseScores, flatten
+
+__all__ = ["DenseScores", "flatten", "labelled_positions", "Positions", "PositionMap", "by_position"]

@@ -1,0 +1,165 @@
+"""A score at every position: the map ``[N, *positions]`` of any method that is made from logits or predictions.
+
+    logits [N, *positions, C]  ─►  rows [N · P, C], some at a time  ─►  the method  ─►  a map [N, *positions]
+
+A position is one more input to a method, so none of them has a line of its own here. The rows are taken a few at a
+time, on the model's device: beyond the logits a map takes little more memory than itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from nescio import inputs
+from nescio._common.chunking import at_once, in_chunks
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.modes import predicting
+from nescio.quantities import Logits, Request
+from nescio.quantities.base import Budget
+from nescio.scores import Method
+from nescio.types import InputError
+
+CPU_NUMBERS, GPU_NUMBERS = 2**18, 2**23
+"""Probabilities that are worked on at a time: what stays in the caches of a CPU, and what keeps a GPU busy."""
+_COPIES = 16 * 8
+"""Bytes for each of them, with all that a method makes of it in float64."""
+
+
+@dataclass(frozen=True)
+class PositionMap(Request):
+    """Request the map of a method, float64 ``[N, *positions]`` on the CPU.
+
+    Args:
+        method: The method, which needs logits or predictions alone.
+
+    Examples:
+        >>> network = torch.nn.Conv2d(3, 5, 1)
+        >>> request = PositionMap(nescio.scores.Entropy())
+        >>> classifier = nescio.Classifier(network, output="dense")
+        >>> nescio.quantities.compute(classifier, torch.rand(2, 3, 8, 8), [request])[request].shape
+        torch.Size([2, 8, 8])
+    """
+
+    method: Method
+
+    of_posterior: ClassVar[bool] = True
+
+    def answer(self, classifier: Classifier, x: Inputs, budget: Budget) -> Tensor:
+        """Compute the map in a forward pass of its own."""
+        return self.answer_together([self], classifier, x, budget)[0]
+
+    @property
+    def shared_work(self) -> Hashable:
+        """The forward pass, which all maps share."""
+        return PositionMap
+
+    @classmethod
+    def answer_together(
+        cls, requests: Sequence[Any], classifier: Classifier, x: Inputs, budget: Budget
+    ) -> Sequence[Tensor]:
+        """Compute the maps of several methods from one forward pass over the batch, in chunks."""
+
+        def step(start: int, stop: int) -> list[Tensor]:
+            logits = classifier.logits(inputs.take(x, slice(start, stop)))
+            return [by_position(request.method, logits, budget.memory_gb) for request in requests]
+
+        with predicting(classifier):
+            chunks = in_chunks(inputs.size(x), at_once(x, budget.chunk), step)
+        return [torch.cat(parts) for parts in zip(*chunks, strict=True)]
+
+    def answer_from_predictions(self, p: Tensor) -> Tensor:
+        """Compute the map from the probabilities ``[S, N, *positions, C]`` of a posterior."""
+
+        def rows(part: Tensor) -> Tensor:
+            return self.method(*(request.answer_from_predictions(part) for request in self.method.needs))
+
+        return p.new_empty(0) if p.shape[1] == 0 else _in_parts(rows, p, 1, None)
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Take a method as one that gives maps: it needs its `PositionMap`, and is that.
+
+    Args:
+        method: The method.
+    """
+
+    method: Method
+
+    name: ClassVar[str] = "map"
+
+    @property
+    def needs(self) -> tuple[Request, ...]:
+        """The map."""
+        return (PositionMap(self.method),)
+
+    def __call__(self, *values: Any) -> Tensor:
+        """Return the map as it is."""
+        result: Tensor = values[0]
+        return result
+
+
+def mapped(methods: Mapping[str, Method], posterior: bool = False) -> dict[str, Method]:
+    """Return the methods as methods that give maps.
+
+    Args:
+        methods: By their names.
+        posterior: Whether they are for a posterior, which can give what they need.
+
+    Returns:
+        The same names with a `Mapped` method each.
+
+    Raises:
+        InputError: A method needs something that no position has of its own.
+
+    Examples:
+        >>> mapped({"entropy": nescio.scores.Entropy()})["entropy"].needs
+        (PositionMap(method=Entropy()),)
+    """
+    for key, one in () if posterior else methods.items():
+        if strange := [request for request in one.needs if not isinstance(request, Logits)]:
+            raise InputError(
+                f"expected a method that answers at every position, which is made from logits alone (entropy, energy, "
+                f"gen, max_probability, max_logit, ...), got '{key}', which needs {type(strange[0]).__name__}"
+            )
+    return {key: Mapped(one) for key, one in methods.items()}
+
+
+def by_position(method: Callable[..., Tensor], logits: Tensor, memory_gb: float | None = None) -> Tensor:
+    """Compute what a method says at every position.
+
+    Args:
+        method: A function from logits ``[M, C]`` to float64 ``[M]``.
+        logits: ``[N, *positions, C]``.
+        memory_gb: About how much memory the method may take; None chooses.
+
+    Returns:
+        Its map, float64 ``[N, *positions]`` on the CPU.
+
+    Examples:
+        >>> by_position(nescio.scores.Entropy(), torch.zeros(1, 2, 2, 5)).shape
+        torch.Size([1, 2, 2])
+    """
+    return _in_parts(lambda part: method(part.to(torch.float64)), logits, 0, memory_gb)
+
+
+def _in_parts(method: Callable[[Tensor], Tensor], values: Tensor, before: int, memory_gb: float | None) -> Tensor:
+    """The map of a method of rows, some rows at a time; `before`: dimensions before that of the inputs, 0 or 1."""
+    shape, rows = values.shape[before:-1], values.flatten(before, -2)
+    numbers = GPU_NUMBERS if values.is_cuda else CPU_NUMBERS
+    if memory_gb is not None:
+        numbers = min(numbers, int(memory_gb * 1e9 / _COPIES))
+    size = max(1, numbers // (rows.shape[-1] * (rows.shape[0] if before else 1)))
+    parts = in_chunks(rows.shape[before], size, lambda a, b: method(rows.narrow(before, a, b - a)))
+    for part in parts[:1]:
+        if not isinstance(part, Tensor) or part.shape != (min(size, rows.shape[before]),):
+            raise InputError(
+                f"expected one float64 for each row of logits, got {inputs.describe(part)}; mend the method"
+            )
+    return torch.cat(parts).to("cpu", torch.float64).reshape(shape)
