@@ -45,11 +45,15 @@ def test_any_channels_of_a_picture_become_those_of_the_model(desk: Desk, tmp_pat
 
 
 def test_first_the_answer_then_the_maps(desk: Desk) -> None:
-    first, last = desk.of_example(1)
+    fresh = replace(desk)
+    first, last = fresh.of_example(1)
     assert first.maps is None
     assert last.maps is not None
     assert list(last.maps.parts) == ["total", "aleatoric", "epistemic"]
     assert replace(last, maps=None) == first
+    assert list(fresh.of_example(1)) == [last]  # what was made once comes whole
+    assert next(fresh.of_example(0)).maps is None  # and is of this example alone
+    assert len(list(replace(fresh).of_example(1))) == 2  # and of this desk
 
 
 def test_what_is_no_picture_is_refused_in_words(desk: Desk, tmp_path: Path) -> None:

@@ -127,6 +127,21 @@ def test_it_fits_and_follows_light_and_dark(browser: Browser, width: int, dark: 
     assert (shades[0] < 60 < 200 < shades[1]) if dark else (shades[1] < 60 < 200 < shades[0])
 
 
+def test_on_a_telephone_the_result_is_on_the_first_screen(browser: Browser) -> None:
+    browser.resize(390, 844)
+    browser.until("window.innerWidth === 390")
+    browser.open(browser.eval("location.href"))  # as somebody sees it who has just come
+    browser.until("document.querySelector('#verdict .answer')", 60)
+    browser.until("window.innerWidth === 390 && document.querySelectorAll('#maps img').length === 3", 60)
+    tops = browser.eval(
+        "['#examples', '#given', '#verdict', '#maps', '#doubts', '#methods', '#settings']"
+        ".map(one => document.querySelector(one).getBoundingClientRect().top + window.scrollY)"
+    )
+    assert tops == sorted(tops)  # what is given, the result, and the settings at the very end
+    bottom = "document.querySelector('#verdict .answer').getBoundingClientRect().bottom"
+    assert browser.eval(f"{bottom} + window.scrollY") <= 844
+
+
 def test_nothing_was_asked_of_anybody_else(browser: Browser, url: str) -> None:
     assert len(browser.requests) > 20
     assert [one for one in browser.requests if not one.startswith((url, "data:", "blob:"))] == []

@@ -73,7 +73,7 @@ def test_a_known_input_is_fine_and_says_how_often_such_answers_are_wrong(desk: D
     assert "It looks like the reference." in card
     assert re.search(r"\d of 100 known pictures look at least this unusual|About 1 in \d+ known pictures looks", card)
     assert re.search(
-        r"known pictures with an answer as doubtful as this one,\s[\d.]+ % got a wrong one \(90 % int", card
+        r"known pictures with an answer as doubtful as this one,\s[\d.]+\s% got a wrong one \(90\s% int", card
     )
 
 
@@ -108,7 +108,38 @@ def test_without_a_scale_there_are_no_places(desk: Desk) -> None:
     assert "<svg" not in cards.doubt_card(alone, None)
     assert "more doubtful than" not in cards.methods_card(alone)
     single = replace(alone, doubts=alone.doubts[:1], samples=1)
-    assert "Give a distribution over it (--posterior)" in cards.doubt_card(single, None)
+    assert "Give a distribution over it (<code>--posterior</code>)" in cards.doubt_card(single, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("digit 0", "digit 0"),
+        ("cats/tabby/IMG_1.jpeg", "IMG_1"),
+        ("photos\\a.PNG", "a"),
+        ("v1.2", "v1.2"),  # a number is no ending of a file
+        (".png", ".png"),
+        ("holiday photograph of a lion (final).jpg", "holiday p…on (final)"),
+        ("x" * 21, "x" * 9 + "…" + "x" * 10),
+        ("x" * 20, "x" * 20),
+    ],
+)
+def test_names_of_files_are_short(name: str, short: str) -> None:
+    assert cards.short_name(name) == short
+
+
+def test_a_file_name_breaks_where_its_words_end_and_is_told_whole(desk: Desk) -> None:
+    html = cards.examples_card([replace(desk.examples[0], name="cats/my_cat-2.final.jpg")])
+    assert 'title="cats/my_cat-2.final.jpg"' in html
+    assert "<span>my_<wbr>cat-<wbr>2.<wbr>final<wbr></span>" in html
+
+
+def test_every_method_is_told_in_words(desk: Desk, found: Opinion) -> None:
+    table = cards.methods_card(found)
+    assert "A higher score means more doubt." in table
+    for one in found.methods:
+        assert one.about
+        assert f'{one.name} <span class="about">' in table
 
 
 def test_many_answers_are_cut_and_counted(found: Opinion) -> None:

@@ -43,6 +43,8 @@ class Desk:
     notes: tuple[str, ...] = ()
     """What people should know of how it was set up."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _kept: dict[int, Opinion] = field(default_factory=dict, init=False, repr=False)
+    """Whole opinions of examples, by their place."""
 
     @property
     def policies(self) -> Policies:
@@ -82,12 +84,18 @@ class Desk:
         return self.of_row(self.engine.source.preprocess(text))
 
     def of_example(self, place: int) -> Iterator[Opinion]:
-        """Yield opinions of one of the examples, see `of_row`."""
+        """Yield opinions of one of the examples, see `of_row`; what was made once is kept, and comes at once."""
         if not 0 <= place < len(self.examples):
             raise InputError(
                 f"expected an example from 0 to {len(self.examples) - 1}, got {place}; load the page again"
             )
-        return self.of_row(self.examples[place].row)
+        if place in self._kept:
+            yield self._kept[place]
+            return
+        for one in self.of_row(self.examples[place].row):
+            yield one
+            if one.maps is not None:
+                self._kept[place] = one
 
     def of_row(self, row: Inputs) -> Iterator[Opinion]:
         """Yield the opinion without maps first, then, when they are made, with them."""
@@ -99,7 +107,7 @@ class Desk:
         yield replace(first, maps=maps)
 
     def warm(self) -> None:
-        """Do once what is slow the first time: an example, whose opinion is not kept."""
+        """Do once what is slow the first time: the example that the page opens with, whose opinion is kept."""
         with contextlib.suppress(Exception):  # whoever asks next is told
             for _ in self.of_example(0):
                 pass

@@ -111,7 +111,14 @@ class MapsCard:
 
 @dataclass(frozen=True)
 class ExampleButton:
-    """What is shown of an example."""
+    """What is shown of an example: its short name in parts between which a line may end, or a text; a picture.
 
-    words: str
+    Attributes:
+        parts: The parts.
+        name: The whole name.
+        uri: The picture; None of a text.
+    """
+
+    parts: Sequence[str]
+    name: str = ""
     uri: str | None = None

@@ -6,6 +6,7 @@ The functions work out what is shown; `templates/cards.html.j2` lays it out, and
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +16,6 @@ from nescio.app.card_content import (
     Banner,
     Bar,
     ExampleButton,
-    Histogram,
     MapList,
     MapPicture,
     MapsCard,
@@ -23,7 +23,8 @@ from nescio.app.card_content import (
     VerdictCard,
 )
 from nescio.app.examples import Example
-from nescio.app.opinion import Answer, Maps, Opinion, Reading, Ruling
+from nescio.app.histograms import histogram
+from nescio.app.opinion import Answer, Maps, Opinion, Ruling
 from nescio.app.overlay import reach, seen, tiles, uri
 from nescio.app.reference import ALARM, Scale
 from nescio.guard import Verdict
@@ -32,9 +33,6 @@ from nescio.report.render import render_macro
 
 TOP = 5
 """Answers that are shown."""
-BINS = 40
-DECADES = 6
-"""How far below the largest value a scale goes at most; what lies below is in its first bar."""
 LISTED = 10
 """Answers of a set that are listed."""
 HEADS = {"total": "Total", "aleatoric": "Aleatoric", "epistemic": "Epistemic"}
@@ -148,7 +146,7 @@ def doubt_card(opinion: Opinion, scale: Scale | None) -> str:
     drawn = [
         Measured(
             one, number(one.value), HEADS[one.name], f"{opinion.most:.3g}",
-            histogram=None if scale is None else _histogram(scale, one),
+            histogram=None if scale is None else histogram(scale, one),
         )
         for one in opinion.doubts
     ]  # fmt: skip
@@ -240,12 +238,37 @@ def examples_card(examples: Sequence[Example]) -> str:
         The card.
     """
     buttons = [
-        ExampleButton(one.name, uri(one.picture / 255))
+        ExampleButton(_parts(short_name(one.name)), one.name, uri(one.picture / 255))
         if one.picture is not None
-        else ExampleButton(shortened(one.text, 90))
+        else ExampleButton([shortened(one.text, 90)], one.name)
         for one in examples
     ]
     return _html("examples", buttons)
+
+
+def short_name(name: str, longest: int = 20) -> str:
+    """Return a file's name in a few letters: without folders and ending, and cut in the middle where it is long.
+
+    Args:
+        name: The name.
+        longest: The number of letters from which on it is cut.
+
+    Returns:
+        The short name.
+
+    Examples:
+        >>> short_name("photos/cat 1.jpg"), short_name("IMG_2024-11-16_at the sea (2).jpeg")
+        ('cat 1', 'IMG_2024-…he sea (2)')
+    """
+    stem = re.sub(r"(?<=.)\.[A-Za-z][A-Za-z0-9]{1,4}$", "", re.split(r"[/\\]", name.rstrip("/\\"))[-1])
+    if len(stem) <= longest:
+        return stem
+    return f"{stem[: (longest - 1) // 2]}…{stem[len(stem) - longest // 2 :]}"
+
+
+def _parts(name: str) -> list[str]:
+    """Where a line may end: behind what joins the words of a file's name."""
+    return re.split(r"(?<=[ _.…-])", name)
 
 
 def message_card(text: str) -> str:
@@ -284,27 +307,6 @@ def header(about: str, notes: Sequence[str]) -> str:
         The header.
     """
     return _html("header", about, notes)
-
-
-def _histogram(scale: Scale, one: Reading) -> Histogram:
-    """Known values as bars, the end that is flagged shaded, and the value as a line; 400 wide, bars up to 40 high."""
-    known = scale.values[one.name]
-    high = max(float(known.max()), one.value, 1e-300) * 1.2
-    low = max(high * 10.0**-DECADES, 0.3 * min(float(known.min()), one.value))
-    counts = np.histogram(known.clip(low, high), np.geomspace(low, high, BINS + 1))[0]
-
-    def at(value: float) -> float:
-        return 400 * math.log(min(max(value, low), high) / low) / math.log(high / low)
-
-    lowest, highest = math.ceil(math.log10(low)), math.floor(math.log10(high))
-    powers = [10.0**power for power in range(lowest, highest + 1, 1 if highest - lowest < 4 else 2)]
-    heights = (40 * counts / counts.max()).tolist()
-    return Histogram(
-        bars=[(10 * i, height) for i, height in enumerate(heights) if height > 0],
-        limit=at(scale.limit(one.name)),
-        here=at(one.value),
-        ticks=[(min(max(at(value), 12), 388), number(value)) for value in powers],
-    )
 
 
 def _html(macro: str, *content: object) -> str:

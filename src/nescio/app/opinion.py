@@ -158,7 +158,7 @@ def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | Non
         return Maps({}, {}, None, "", f"No map: {' '.join(str(error).split())[:300]}")
     parts = {kind: one.maps[0].numpy() for kind, one in attributions.items()}
     values = {kind: float(one.uncertainty[0]) for kind, one in attributions.items()}
-    about = attributions["total"].about.partition(" of ")[2]
+    about = attributions["total"].about.partition(" of " if samples > 1 else ", by ")[2]
     size = parts["total"].shape
     called = places(engine.source, row) or names
     if called is None or (len(size),) != (1,) or len(called) != size[0]:

@@ -253,7 +253,7 @@ def _settings(gr: Any, desk: Desk) -> list[Any]:
     levels, names = list(desk.levels), desk.policies.names
     with gr.Accordion("Settings", open=False, elem_id="settings", visible=len(levels) > 1 or len(names) > 1):
         return [
-            gr.Dropdown(levels, label="Foreign is what so few reach", elem_id="level", visible=bool(levels)),
+            gr.Dropdown(levels, label="Foreign: more unusual than all but", elem_id="level", visible=bool(levels)),
             gr.Dropdown(names, label="Policy: which answers may be used", elem_id="policy", visible=len(names) > 1),
             gr.Dropdown(desk.policies.judges, label="judged by", elem_id="by", visible=len(names) > 1),
         ]

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nescio import decide, training
+from nescio._common.formatting import percentage
 from nescio.data import Split, byte_digits, replacing
 from nescio.decide import ConformalPolicy, Policy
 from nescio.guard import Guard
@@ -69,7 +70,7 @@ def bundled(
     place = place / (f"digits-{SEED}" + ("" if epochs is None else f"-epochs{epochs}"))
     network = _network(place, train, replace(RECIPE, epochs=RECIPE.epochs if epochs is None else epochs), progress)
     right = accuracy(network, test.x, test.y)
-    about = f"bundled digits: a small network for 8×8 pictures of white digits on black, {right:.1%} right"
+    about = f"bundled digits: a small network for 8×8 pictures of white digits on black, {percentage(right)} % right"
     model = Classifier.of(network)
     source = Source(model, Pictures((8, 8), channels=1), about, tuple("0123456789"))
     posterior = Laplace(model, samples=SAMPLES).fit((train.x, train.y), progress=progress)
