@@ -61,22 +61,23 @@ def candidates(shape: Sequence[int], inputs: int, dims: Sequence[int]) -> Iterat
                 yield layout
 
 
-def find_layout(evidence: Tensor, inputs: int, dims: Sequence[int]) -> Layout | None:
+def find_layout(evidence: Sequence[Tensor] | Tensor, inputs: int, dims: Sequence[int]) -> Layout | None:
     """The layout that explains ``evidence`` (item n: the output gradient of a cotangent of input n alone), or None.
 
     With three inputs or more, each with a gradient, rows of inputs that lie innermost cannot pass for outermost. What
     could be explained by two dimensions is not explained.
     """
+    shape = evidence[0].shape
     if inputs == 1:
-        return Layout(0, True, 1) if evidence.dim() > 1 else None
+        return Layout(0, True, 1) if shape else None
     own = [[m == n for m in range(inputs)] for n in range(inputs)]
-    fitting = [one for one in candidates(evidence.shape[1:], inputs, dims) if _touched(one.front(evidence, 1)) == own]
+    fitting = [one for one in candidates(shape, inputs, dims) if _touched([one.front(t) for t in evidence]) == own]
     return fitting[0] if len({layout.dim for layout in fitting}) == 1 else None
 
 
-def _touched(rows: Tensor) -> list[list[bool]]:
-    """For each item of evidence [n, N, ..] the inputs in whose rows there is anything but zero."""
-    found: list[list[bool]] = rows.any(dim=tuple(range(2, rows.dim()))).tolist()
+def _touched(rows: Sequence[Tensor]) -> list[list[bool]]:
+    """For each item of evidence [N, ..] the inputs in whose rows there is anything but zero."""
+    found: list[list[bool]] = torch.stack([t.any(dim=tuple(range(1, t.dim()))) for t in rows]).tolist()
     return found
 
 

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from nescio import inputs
 from nescio.models import Classifier
 from nescio.modes import preserved, tracing
-from nescio.trace.probe import passes
+from nescio.trace.probe import passes, survey
 from nescio.trace.probe.graph import Graph
 from nescio.trace.probe.plan import Plan, _embedded, find_plan, part_of
+from nescio.types import NormSettings
 from tests.trace.subjects import SUBJECTS, make
 
 
@@ -82,3 +83,20 @@ def test_a_pass_that_follows_later_layers_only_needs_no_look_of_its_own(monkeypa
         passes.forward(classifier, x)
         assert passes.forward(classifier, x, wanted=wanted).plan.fast.keys() == wanted
     assert len(looks) == 1
+
+
+@pytest.mark.parametrize("given", [1, 3, 8])
+def test_a_look_at_a_model_sends_each_of_a_few_inputs_through_twice(given: int) -> None:
+    """Once with the others and once alone: what is found is compared with the gradients of the latter."""
+    rows = []
+
+    class Counting(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            rows.append(len(x))
+            return super().forward(x)
+
+    model = nn.Sequential(Counting(4, 3), nn.Tanh(), nn.Linear(3, 2)).double()
+    with preserved(model), tracing(model):
+        _, found = survey.begin(Classifier(model), torch.randn(given, 4).double(), lambda y: y, NormSettings(), list)
+    assert found.plan.fast.keys() == set(Classifier(model).parameters())
+    assert rows == ([1, 1] if given == 1 else [3, 1, 1, 1])

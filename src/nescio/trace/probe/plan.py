@@ -15,6 +15,7 @@ signature.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,7 +29,6 @@ from nescio.models.batch_axis import Layout, find_layout
 from nescio.trace import rules
 from nescio.trace.backward import per_input
 from nescio.trace.probe.graph import Graph, Use, summable
-from nescio.trace.probe.leaves import leaf
 from nescio.trace.probe.parameter_gradients import carried_through, gradient_blocks
 from nescio.trace.probe.proofs import prove_steady
 
@@ -59,20 +59,24 @@ class Plan:
 
 
 def find_plan(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
-    """Find the plan from a forward pass of a few inputs; the truth comes from a plain pass of the model's own."""
+    """Find the plan from a forward pass of a few inputs; the truth comes from plain passes of the model's own."""
     n = len(logits)
     parameters = classifier.parameters()
     hopeful = {name: uses for name, uses in graph.uses.items() if uses and _ruled(graph, uses)}
     nodes = sorted({use.node for uses in hopeful.values() for use in uses})
-    plain = classifier.logits(leaf(x)[0])
-    prove_steady(classifier, x, logits, plain)
-    evidence, truth = _evidence(logits, plain, graph, nodes, {name: parameters[name] for name in hopeful})
+    truth = _truth(classifier, x, logits, {name: parameters[name] for name in hopeful})
+    evidence = _evidence(logits, graph, nodes)
     with torch.no_grad():
-        layouts = {name: each for name, uses in hopeful.items() if (each := _layouts(graph, uses, evidence, n))}
+        seen: dict[tuple[int, tuple[int, ...]], Layout | None] = {}
+        layouts = {name: each for name, uses in hopeful.items() if (each := _layouts(graph, uses, evidence, n, seen))}
+        told = {node for (node, _), layout in seen.items() if layout is not None and n > 1}  # by a gradient of each
+        zero = _without_gradient({node: evidence[node] for node in nodes if node not in told}, logits.device)
+        # each has its own rows, so that all inputs go through the rules together
+        together = {node: functools.reduce(torch.add, evidence.pop(node)).unsqueeze(0) for node in nodes}
         ours = {
-            name: torch.stack([block.power(2) for block in blocks]).sum(0).sqrt().diagonal()
+            name: torch.stack([block.power(2) for block in blocks]).sum(0).sqrt()[0]
             for name in layouts
-            if (blocks := gradient_blocks(graph, hopeful[name], layouts[name], evidence, {})) is not None
+            if (blocks := gradient_blocks(graph, hopeful[name], layouts[name], together, {})) is not None
             and (
                 blocks := [carried_through(graph, hopeful[name], blocks, parameters[name])]
                 if hopeful[name][0].through
@@ -80,7 +84,6 @@ def find_plan(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> P
             )
         }
         found = torch.stack([norms.to(logits.device) for norms in ours.values()]).tolist() if ours else ()
-        zero = _without_gradient(evidence, logits.device)
     largest = [max(norms) for norms in zip(*truth.values(), strict=True)]
     fast = {
         name: tuple((layout.dim, layout.major) for layout in layouts[name])
@@ -95,38 +98,38 @@ def find_plan(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> P
     return Plan(graph.signature, fast, sum(sizes) / n, gradients / n, True, frozenset(unsure), kinds)
 
 
-def _evidence(
-    logits: Tensor, plain: Tensor, graph: Graph, nodes: Sequence[int], parameters: Mapping[str, Tensor]
-) -> tuple[dict[int, Tensor], dict[str, list[float]]]:
-    """For a cotangent of each input alone: the gradients [n, *shape] at the output of each node, and the norms [n] of
-    the parameters' gradients in a plain pass.
+def _truth(classifier: Classifier, x: Any, logits: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, list[float]]:
+    """The norms [n] of the parameters' gradients, from a plain pass of each input alone.
 
     Numbers come to the host all at once: a GPU would be waited for each time.
     """
-    n, generic = len(logits), _generic(logits)
+    generic, zero = _generic(logits), logits.new_zeros((), dtype=torch.float64)
+    norms: dict[int, Tensor] = {}
+    for i, alone in prove_steady(classifier, x, logits):
+        if parameters:
+            own = torch.autograd.grad(alone, list(parameters.values()), generic.unsqueeze(0), allow_unused=True)
+            norms[i] = torch.stack([zero if g is None else _norm(g).to(zero.device) for g in own])
+    rows = torch.stack([norms[i] for i in sorted(norms)], 1).tolist() if norms else ()
+    return dict(zip(parameters, rows, strict=True))
+
+
+def _evidence(logits: Tensor, graph: Graph, nodes: Sequence[int]) -> dict[int, list[Tensor]]:
+    """For a cotangent of each input alone, the gradients [*shape] at the output of each node."""
+    generic = _generic(logits)
     edges = [GradientEdge(graph.nodes[i], 0) for i in nodes]
-    rows: list[list[Tensor]] = []
-    norms: list[Tensor] = []
-    for i in range(n if nodes else 0):
+    evidence: dict[int, list[Tensor]] = {node: [] for node in nodes}
+    for i in range(len(logits) if nodes else 0):
         cotangent = torch.zeros_like(logits)
         cotangent[i] = generic
         deltas = torch.autograd.grad(logits, edges, cotangent, retain_graph=True, allow_unused=True)
-        rows.append(
-            [
-                logits.new_zeros(graph.output_shape(node)) if g is None else g
-                for node, g in zip(nodes, deltas, strict=True)
-            ]
-        )
-        own = torch.autograd.grad(plain, list(parameters.values()), cotangent, retain_graph=True, allow_unused=True)
-        zero = logits.new_zeros((), dtype=torch.float64)
-        norms.append(torch.stack([zero if g is None else _norm(g).to(zero.device) for g in own]))
-    evidence = {node: torch.stack([row.pop() for row in rows]) for node in reversed(nodes)}  # a node at a time
-    return evidence, dict(zip(parameters, torch.stack(norms, 1).tolist() if norms else (), strict=True))
+        for node, g in zip(nodes, deltas, strict=True):
+            evidence[node].append(logits.new_zeros(graph.output_shape(node)) if g is None else g)
+    return evidence
 
 
-def _without_gradient(evidence: Mapping[int, Tensor], device: torch.device) -> set[int]:
+def _without_gradient(evidence: Mapping[int, Sequence[Tensor]], device: torch.device) -> set[int]:
     """The nodes at which the gradient of some input is zero."""
-    some = [parts.flatten(1).any(1).all().to(device) for parts in evidence.values()]
+    some = [torch.stack([part.any() for part in parts]).all().to(device) for parts in evidence.values()]
     return {node for node, alive in zip(evidence, torch.stack(some).tolist() if some else (), strict=True) if not alive}
 
 
@@ -202,14 +205,26 @@ def _ruled(graph: Graph, uses: Sequence[Use]) -> bool:
     )
 
 
-def _layouts(graph: Graph, uses: Sequence[Use], evidence: Mapping[int, Tensor], n: int) -> list[Layout] | None:
-    """A layout for each use; a use whose gradients are all zero follows one of its siblings of equal shape."""
+def _layouts(
+    graph: Graph,
+    uses: Sequence[Use],
+    evidence: Mapping[int, Sequence[Tensor]],
+    n: int,
+    seen: dict[tuple[int, tuple[int, ...]], Layout | None],
+) -> list[Layout] | None:
+    """A layout for each use; a use whose gradients are all zero follows one of its siblings of equal shape.
+
+    ``seen`` keeps what was found for a node and the dimensions that a rule takes.
+    """
     layouts: dict[int, Layout] = {}
     for i, use in enumerate(uses):
         node = graph.nodes[use.node]
         entry = rules.find(node.name(), use.slot)
         parts = evidence[use.node]
-        layout = find_layout(parts, n, entry.batch(node, parts.dim() - 1)) if entry else None
+        dims = tuple(entry.batch(node, parts[0].dim())) if entry else ()
+        if entry and (use.node, dims) not in seen:
+            seen[use.node, dims] = find_layout(parts, n, dims)
+        layout = seen.get((use.node, dims))
         if layout is not None:
             layouts[i] = layout
     by_shape: dict[tuple[int, ...], set[Layout]] = {}
@@ -217,6 +232,6 @@ def _layouts(graph: Graph, uses: Sequence[Use], evidence: Mapping[int, Tensor], 
         by_shape.setdefault(graph.output_shape(uses[i].node), set()).add(layout)
     for i, use in enumerate(uses):
         alike = by_shape.get(graph.output_shape(use.node), set())
-        if i not in layouts and len(alike) == 1 and not bool(evidence[use.node].any()):
+        if i not in layouts and len(alike) == 1 and not any(bool(part.any()) for part in evidence[use.node]):
             layouts[i] = next(iter(alike))
     return [layouts[i] for i in range(len(uses))] if len(layouts) == len(uses) else None

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from nescio import inputs
 from nescio._common.memory import exhausted
 from nescio.models import Classifier
 from nescio.trace.probe.graph import Graph
+from nescio.trace.probe.leaves import leaf
 from nescio.types import ModelError
 
 STEADY = {torch.float64: 1e-6, torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 0.2}
@@ -29,23 +30,36 @@ SILENT = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.b
 """A change of the logits, relative to the largest, that is no more than kernels which add up in another order make."""
 
 
-def prove_steady(classifier: Classifier, x: Any, first: Tensor, second: Tensor) -> None:
-    """Raise ModelError when the logits of an input change from call to call (``first`` and ``second`` are those of x),
-    or with the rest of the batch.
+def prove_steady(classifier: Classifier, x: Any, first: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """The logits [1, C] of each input that goes through the model alone, with its place in the batch.
+
+    Raise ModelError when they are not ``first``, those of x: they change from call to call, or with the rest of the
+    batch.
     """
-    if _apart(first, second):
+    for i in reversed(range(len(first))):
+        own = inputs.take(x, slice(i, i + 1))
+        try:
+            # with gradients on, as the batch was: without, torch's own transformer layers take another way
+            alone = classifier.functional({}, leaf(own)[0])
+        except (RuntimeError, ValueError, IndexError) as error:
+            if i < len(first) - 1 or len(first) == 1 or exhausted(error) or isinstance(error, ModelError):
+                raise
+            _prove_same(classifier, x, first)
+            raise _coupled(classifier) from error  # it takes several inputs, and not one
+        if _apart(alone, first[i : i + 1]):
+            _prove_same(classifier, x, first)
+            raise _coupled(classifier)
+        yield i, alone
+
+
+def _prove_same(classifier: Classifier, x: Any, first: Tensor) -> None:
+    """Raise ModelError when another call gives other logits."""
+    if _apart(first, classifier.logits(leaf(x)[0])):
         raise ModelError(
             f"expected a model that gives the same logits each time it sees an input, but those of {classifier.name} "
             "change from call to call, in eval mode too; switch its randomness off (functional dropout needs "
             "training=self.training), or what it keeps from one call to the next"
         )
-    for i in reversed(range(len(first) if len(first) > 1 else 0)):
-        try:
-            _prove_own(classifier, x, second, i)
-        except (RuntimeError, ValueError, IndexError) as error:
-            if i < len(first) - 1 or exhausted(error) or isinstance(error, ModelError):
-                raise
-            raise _coupled(classifier) from error  # it takes several inputs, and not one
 
 
 def prove_own(classifier: Classifier, x: Any, logits: Tensor) -> None:

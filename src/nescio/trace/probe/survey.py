@@ -35,7 +35,7 @@ TOO_LARGE = (
 
 @dataclass(frozen=True)
 class Survey:
-    """What two inputs tell of a model: its layers, how much memory a pass takes, how many classes there are."""
+    """What a few inputs tell of a model: its layers, how much memory a pass takes, how many classes there are."""
 
     table: Layers
     plan: Plan
@@ -48,7 +48,7 @@ class Survey:
     silent: tuple[str, ...]
     """Selected parameters that autograd has no path to."""
     first: Pass | None
-    """The pass of the two inputs, where it was made."""
+    """The pass of these inputs, where it was made."""
     plain: bool
     """Whether attention is taken apart (`attention`)."""
     costs: tuple[float, ...]
@@ -97,7 +97,7 @@ def _first_pass(classifier: Classifier, x: Any) -> Pass:
 def begin(
     classifier: Classifier, x: Any, noisy: Callable[[Any], Any], request: NormSettings, enter: Callable[[], None]
 ) -> tuple[Any, Survey]:
-    """The inputs, with channels last in memory where the model takes that, and the survey of the first two.
+    """The inputs, with channels last in memory where the model takes that, and the survey of the first few.
 
     ``enter`` is called before the model is (`modes.lazily`). The fingerprint is taken before that, always of the model
     as the caller has it: a survey or a recording that was found in one call is found again in the next.
@@ -112,8 +112,9 @@ def begin(
 
     def surveyed(y: Any, last: bool) -> tuple[Any, Survey]:
         if key is None:
-            two = inputs.take(noisy(inputs.take(y, slice(0, 2))), slice(0, 2))
-            return y, survey(classifier, two, request, key, last)
+            # as many as a plan is found from; two of two, whose pass then serves for the work
+            probed = slice(0, PROBED)
+            return y, survey(classifier, inputs.take(noisy(inputs.take(y, probed)), probed), request, key, last)
         # a GPU sets itself up for every size and precision of a pass: as many inputs as a plan is found from, and in
         # the precision of that
         few = noisy(inputs.take(y, slice(0, PROBED)))
