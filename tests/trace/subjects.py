@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torchvision.models.convnext import CNBlockConfig, ConvNeXt
 from torchvision.models.mobilenetv3 import InvertedResidualConfig, MobileNetV3
 from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
+from torchvision.models.swin_transformer import PatchMergingV2, SwinTransformerBlockV2
 
 from nescio_papers import zoo
 
@@ -235,6 +236,25 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "vit": lambda: (zoo.small_vit(size=8, patch=4, width=12, depth=2, heads=2, classes=4), images(3, 3, 8)),
     "convnext": convnext,
     "mobilenet_v3": mobilenet_v3,
+    "maxvit": lambda: (
+        torchvision.models.MaxVit(
+            (16, 16), 4, 2, [4, 4], [1, 1], 2, 0.0, expansion_ratio=2, mlp_ratio=2, num_classes=3
+        ),
+        images(2, 3, 16),
+    ),
+    "swin_v2": lambda: (
+        torchvision.models.SwinTransformer(
+            [2, 2],
+            8,
+            [2, 1],
+            [2, 2],
+            [4, 4],
+            num_classes=3,
+            block=SwinTransformerBlockV2,
+            downsample_layer=PatchMergingV2,
+        ),
+        images(2, 3, 16),
+    ),
     "swin": lambda: (
         torchvision.models.SwinTransformer([2, 2], 8, [1, 1], [2, 2], [4, 4], num_classes=4),
         images(3, 3, 32),

@@ -157,3 +157,13 @@ def test_float32_keeps_its_digits(t: int) -> None:
     found = Outer(form.a.float(), form.d.float()).power(2)
     assert found.dtype == torch.float64
     torch.testing.assert_close(found, power(written(form), 2), rtol=2e-6, atol=0)
+
+
+@given(sizes, sizes, sizes, sizes, sizes, sizes, st.sampled_from([1, 2]), st.booleans())
+def test_outer_in_every_way_of_a_gpu(n: int, k: int, g: int, t: int, i: int, o: int, p: int, last: bool) -> None:
+    """Many cotangents in one product, or one product for each; with features or positions adjacent in memory."""
+    form = outer(n, k, g, t, i, o)
+    form = form if last else Outer(form.a, form.d.mT.contiguous().mT)
+    wanted = power(written(form), p)
+    for found in (form._in_slices(p, max(1, n - 1), k), form._in_slices(p, n, 1), form._with_a_repeated(p)):
+        torch.testing.assert_close(found, wanted)

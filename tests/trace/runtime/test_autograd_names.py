@@ -11,6 +11,7 @@ import nescio
 from nescio.trace.backward.substitutes.batch_norm import AffineBatchNorm
 from nescio.trace.backward.substitutes.convolution import DataConvolution
 from nescio.trace.backward.substitutes.layer_norm import DataLayerNorm
+from nescio.trace.backward.substitutes.parts import Parts
 from nescio.trace.runtime import autograd_names
 
 PACKAGE = Path(nescio.__file__).parent
@@ -23,8 +24,13 @@ def test_no_other_file_spells_such_a_name() -> None:
 
 
 def test_our_own_operations_have_the_names_of_their_classes() -> None:
-    own = (autograd_names.DATA_CONVOLUTION, autograd_names.AFFINE_BATCH_NORM, autograd_names.DATA_LAYER_NORM)
-    assert own == tuple(f"{kind.__name__}Backward" for kind in (DataConvolution, AffineBatchNorm, DataLayerNorm))
+    own = (
+        autograd_names.DATA_CONVOLUTION,
+        autograd_names.AFFINE_BATCH_NORM,
+        autograd_names.DATA_LAYER_NORM,
+        autograd_names.PARTS,
+    )
+    assert own == tuple(f"{kind.__name__}Backward" for kind in (DataConvolution, AffineBatchNorm, DataLayerNorm, Parts))
 
 
 def test_the_names_are_those_of_this_torch() -> None:

@@ -90,7 +90,7 @@ class _Folded(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, dims: tuple[int | None, Any], g: Tensor, run: Run) -> tuple[tuple[Tensor, ...], Any]:
-        out = run(_in_front(info, dims[0], g))
+        out = run(in_front(info, dims[0], g))
         return out, (0,) * len(out)
 
 
@@ -113,11 +113,11 @@ class _Handed(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, dims: tuple[int | None, Any, Any], g: Tensor, read: Any, i: int) -> tuple[Tensor, int]:
-        read(i, _in_front(info, dims[0], g))
+        read(i, in_front(info, dims[0], g))
         return g.new_zeros(info.batch_size), 0
 
 
-def _in_front(info: Any, dim: int | None, g: Tensor) -> Tensor:
+def in_front(info: Any, dim: int | None, g: Tensor) -> Tensor:
     """The gradient with the cotangents that vmap hides as dimension 0."""
     return g.expand(info.batch_size, *g.shape) if dim is None else g.movedim(dim, 0)
 

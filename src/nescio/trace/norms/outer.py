@@ -17,6 +17,8 @@ from nescio.trace.runtime.gpu import kernels
 
 SLICE_BYTES = {"cpu": 1 << 23, "cuda": 1 << 28}
 """Largest block of explicit gradients formed at once: what stays in the cache of a CPU, what fills a GPU."""
+TILE = 128
+"""Features that fill a tile of a product on a GPU."""
 FEW = 64
 """Positions up to which Gram matrices are written down on a GPU: small ones cost little."""
 
@@ -67,10 +69,18 @@ class Outer:
         """A slice of inputs at a time, so that ``g`` stays small; on a GPU all cotangents in one product, on a CPU
         one after another.
         """
-        k, n, g, t, o = self.d.shape
+        k, n, g, _, o = self.d.shape
         i = self.a.shape[-1]
         fold = k if self.a.is_cuda else 1
         width = max(1, SLICE_BYTES.get(self.a.device.type, 1 << 26) // (fold * g * o * i * self.a.element_size()))
+        if fold > 1 and width >= n and i < o and o >= TILE:
+            return self._with_a_repeated(p)
+        return self._in_slices(p, width, fold)
+
+    def _in_slices(self, p: int, width: int, fold: int) -> Tensor:
+        """``width`` inputs and ``fold`` cotangents in each product."""
+        k, n, g, t, o = self.d.shape
+        i = self.a.shape[-1]
         out = self.d.new_empty((k, n), dtype=torch.promote_types(self.d.dtype, torch.float32))
         for s in range(0, n, width):
             a = self.a[s : s + width].reshape(-1, t, i)
@@ -83,6 +93,13 @@ class Outer:
                 grad = _product(d, a).view(-1, g, fold, o * i)
                 out[c : c + fold, s : s + width] = power_sum(grad, p, 3).sum(1).T
         return out.double()
+
+    def _with_a_repeated(self, p: int) -> Tensor:
+        """A product for each cotangent and input: ``d`` is read where it lies, and ``a``, which is narrower, copied."""
+        k, n, _, t, o = self.d.shape
+        a = self.a.expand(k, *self.a.shape).reshape(-1, t, self.a.shape[-1])
+        d = self.d.reshape(-1, t, o).mT if self.d.stride(4) == 1 else self.d.mT.reshape(-1, o, t)
+        return power_sum(_product(d, a).view(k, n, -1), p).double()
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

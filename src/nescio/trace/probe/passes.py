@@ -23,6 +23,7 @@ from nescio.models.structure import replaced
 from nescio.modes import current, full_products, tf32
 from nescio.trace.backward.substitutes import folding
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
+from nescio.trace.backward.substitutes.parts import Parts
 from nescio.trace.probe.graph import Graph
 from nescio.trace.probe.leaves import leaf
 from nescio.trace.probe.plan import Plan, find_plan, part_of, with_vmap_tried
@@ -35,6 +36,8 @@ PROBED = 3
 _PLANS: weakref.WeakKeyDictionary[Any, dict[tuple[int, object], Plan]] = weakref.WeakKeyDictionary()
 CHECKPOINTED: weakref.WeakSet[Any] = weakref.WeakSet()
 """Models that use activation checkpointing: they take the general path."""
+_WRITING: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Models that write into a part of a tensor, which our own way of picking it does not allow."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +133,17 @@ def _trace(classifier: Classifier, x: Any, check: bool, wanted: Collection[str] 
     parameters = classifier.parameters()
     others = [] if wanted is None else [p for name, p in parameters.items() if name not in wanted]
     tracked, roots = leaf(x) if wanted is None else (x, ())
+    picks = classifier.module is not None and classifier.module not in _WRITING
     try:
         for parameter in others:
             parameter.requires_grad_(False)
-        with folding(classifier.module not in CHECKPOINTED):
+        with folding(classifier.module not in CHECKPOINTED, picks):
             logits = classifier.logits(tracked) if check else classifier.functional({}, tracked)
+    except RuntimeError as error:
+        if not picks or f"of {Parts.__name__}" not in str(error):
+            raise
+        _WRITING.add(classifier.module)
+        return _trace(classifier, x, check, wanted)
     finally:
         for parameter in others:
             parameter.requires_grad_(True)

@@ -31,6 +31,7 @@ from nescio.trace.backward import per_input
 from nescio.trace.probe.graph import Graph, Use, summable
 from nescio.trace.probe.parameter_gradients import carried_through, gradient_blocks
 from nescio.trace.probe.proofs import prove_steady
+from nescio.trace.runtime import autograd_names as names
 
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 5e-2}
 """How far a rule may be from autograd, relative to the gradient (and a thousandth of it relative to the largest
@@ -92,10 +93,11 @@ def find_plan(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> P
     }
     unsure = {name for name, uses in hopeful.items() if name not in fast and any(use.node in zero for use in uses)}
     sizes = [graph.output_bytes(i) for i in range(len(graph.nodes))]
+    new = [size for size, node in zip(sizes, graph.nodes, strict=True) if node.name() not in names.VIEWS]
     kept = {use.node for uses in hopeful.values() if len(uses) > 1 for use in uses}
     gradients = max((sizes[i] for i in nodes), default=0.0) + sum(sizes[i] for i in kept)
     kinds = {name: _kinds(graph, hopeful[name]) for name in fast}
-    return Plan(graph.signature, fast, sum(sizes) / n, gradients / n, True, frozenset(unsure), kinds)
+    return Plan(graph.signature, fast, sum(new) / n, gradients / n, True, frozenset(unsure), kinds)
 
 
 def _truth(classifier: Classifier, x: Any, logits: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, list[float]]:

@@ -23,13 +23,13 @@ def same(c: Context, delta: Tensor) -> Form | None:
 @rule((names.ADD, 1), batch=any_dim, exact=True)
 def added(c: Context, delta: Tensor) -> Form | None:
     """``y = x + α p``."""
-    return _broadcast(c, full(delta) * float(c.saved("alpha")))
+    return _broadcast(c, full(delta), float(c.saved("alpha")))
 
 
 @rule((names.SUB, 1), batch=any_dim, exact=True)
 def subtracted(c: Context, delta: Tensor) -> Form | None:
     """``y = x − α p``."""
-    return _broadcast(c, full(delta) * -float(c.saved("alpha")))
+    return _broadcast(c, full(delta), -float(c.saved("alpha")))
 
 
 @rule((names.MUL, 0), batch=any_dim, exact=True)
@@ -50,8 +50,8 @@ def prelu(c: Context, delta: Tensor) -> Form | None:
     return _broadcast(c, full(delta) * c.saved("self").clamp(max=0))
 
 
-def _broadcast(c: Context, product: Tensor) -> Form | None:
-    """Sum each input's part down to the operand's shape."""
+def _broadcast(c: Context, product: Tensor, factor: float = 1.0) -> Form | None:
+    """Sum each input's part down to the operand's shape, then multiply."""
     part = c.layout.split(product, 1)
     dims = part.dim() - 2
     shape = (1,) * (dims - len(c.shape)) + c.shape
@@ -61,4 +61,5 @@ def _broadcast(c: Context, product: Tensor) -> Form | None:
     if c.layout.inputs > 1 and shape[c.layout.dim] != 1:
         return None  # the parameter has entries for the batch itself
     summed = [2 + i for i, (want, have) in enumerate(zip(shape, own, strict=True)) if want != have]
-    return Local((part.sum(summed, keepdim=True) if summed else part).flatten(2))
+    part = (part.sum(summed, keepdim=True) if summed else part).flatten(2)
+    return Local(part if factor == 1.0 else part * factor)

@@ -24,6 +24,7 @@ RMS_NORM = "FusedRmsNormBackward0"
 DATA_CONVOLUTION = "DataConvolutionBackward"
 AFFINE_BATCH_NORM = "AffineBatchNormBackward"
 DATA_LAYER_NORM = "DataLayerNormBackward"
+PARTS = "PartsBackward"
 
 INDEX = "IndexBackward0"
 INDEX_SELECT = "IndexSelectBackward0"
@@ -57,6 +58,9 @@ CHAIN = TURNS | SPLITS | {
     "SqueezeBackward2", "SliceBackward0", "SelectBackward0",
 }  # fmt: skip
 """Operations that only re-arrange one tensor."""
+
+VIEWS = CHAIN - {"CloneBackward0", "ToCopyBackward0"} | {EXPAND, PARTS}
+"""Operations that give a view of what they take, and so keep nothing."""
 
 UNARY = {
     "SigmoidBackward0", "TanhBackward0", "ExpBackward0", "LogBackward0", "NegBackward0", "ReluBackward0",

@@ -1,8 +1,9 @@
 """Operations that the engine evaluates in the place of PyTorch's; nothing of the model is changed.
 
     corrected      those whose gradients PyTorch gets wrong (`cdist`, norms), on any device, in the oracle too
-    folding        those that fold well under `vmap`: `convolution` and `batch_norm` in eval mode; on a GPU, by kernels,
-                   also `layer_norm`, element-wise `activations` and `attention` without a mask
+    folding        those that fold well under `vmap`: `convolution`, `batch_norm` in eval mode, `parts` of a tensor that
+                   are picked one by one, and padding by nothing; on a GPU, by kernels, also `layer_norm`, element-wise
+                   `activations` and `attention` without a mask
     cpu            those whose data gradients are fast on a CPU, for maps over the input
 
 A context manager sends the model's own calls there. A call that a substitute is not made for goes to PyTorch.
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
@@ -21,12 +23,17 @@ from nescio.trace.backward.substitutes import activations as pointwise
 from nescio.trace.backward.substitutes import attention, batch_norm, layer_norm
 from nescio.trace.backward.substitutes import convolution as data_convolution
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
+from nescio.trace.backward.substitutes.parts import Picker
 
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 
 
 class _Folding(TorchFunctionMode):
     """Sends what has a substitute there, and everything else where it was going."""
+
+    def __init__(self, picks: bool) -> None:
+        super().__init__()
+        self._picker = Picker() if picks else None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -44,13 +51,20 @@ class _Folding(TorchFunctionMode):
             return done
         if func in pointwise.ACTIVATIONS and (value := pointwise.call(func, args, kwargs)) is not None:
             return value
+        if func is torch.Tensor.__getitem__ and self._picker and (part := self._picker.pick(*args)) is not None:
+            return part
+        if func is F.pad and not any(args[1] if len(args) > 1 else kwargs["pad"]):
+            return args[0].clone() if args else kwargs["input"].clone()  # its gradient goes on without a copy
         return func(*args, **kwargs)
 
 
 @contextmanager
-def folding(on: bool = True) -> Iterator[None]:
-    """Inside, the first two kinds of substitutes are used; not with ``on=False``."""
+def folding(on: bool = True, picks: bool = True) -> Iterator[None]:
+    """Inside, the first two kinds of substitutes are used; not with ``on=False``.
+
+    ``picks``: whether `parts` are; a model that writes into a part cannot do with them.
+    """
     with ExitStack() as stack:
-        for mode in (CorrectedOps(), _Folding()) if on else ():
+        for mode in (CorrectedOps(), _Folding(picks)) if on else ():
             stack.enter_context(mode)
         yield
