@@ -57,7 +57,15 @@ def real():
 """
 METHODS = {"sleeping": "entropy", "real": "exgrad"}
 ROOM = """
-import sys, ray
+import sys, time, types, ray
+from ray._private import node
+
+class Patient(types.ModuleType):
+    "Time, of which a fifth passes: Ray gives up a start after 30 s, which is soon where other work has the cores."
+    monotonic = staticmethod(lambda: time.monotonic() / 5)
+    __getattr__ = staticmethod(lambda name: getattr(time, name))
+
+node.time = Patient("time")
 start = ray.init
 ray.init = lambda *given, **options: start(*given, **({"num_cpus": 4} | options))
 from nescio.cli import main

@@ -19,7 +19,7 @@ def cost(middle, spread=0.0, cpu=None):
 def costs(decode=0.001, transfer=0.0, compute=0.01, store=1e-4, **more):
     known = {
         "friction": 0.0, "cpu": decode + store, "part": 0.01, "start": 5.0, "start_cpu": 4.0, "ray_start": 20.0,
-        "batch": 64, "threads": 1, "numbers": True, "row_bytes": 40.0, "driver_bytes": 5e8, "driver_row_bytes": 100.0,
+        "ray_cpu": 9.0, "worker_start": 5.0, "worker_cpu": 4.5, "batch": 64, "threads": 1, "numbers": True, "row_bytes": 40.0, "driver_bytes": 5e8, "driver_row_bytes": 100.0,
     }  # fmt: skip
     stages = (cost(decode), cost(transfer), cost(compute, cpu=0.0), cost(store))
     return Costs(*stages, **{**known, **more})
@@ -98,7 +98,13 @@ def test_cores_that_workers_share_and_a_last_round_of_parts_take_their_time():
 
 def test_workers_that_start_on_few_cores_wait_for_each_other():
     assert make_plan(costs(), Crew("ray", 1, 2), 640, 64).start == 30.0
-    assert make_plan(costs(), Crew("ray", 8, 2), 640, 64).start == 5 + 20 + 16
+    assert make_plan(costs(), Crew("ray", 18, 2), 640, 64).start == 5 + (9 + 18 * 4.5) / 2 / 0.9
+
+
+def test_seconds_of_a_processor_are_of_all_processes():
+    known = costs(cpu=0.01)
+    assert make_plan(known, Crew("local", 1, 2), 640, 64).cpu_seconds == pytest.approx(4 + 6.4)
+    assert make_plan(known, Crew("ray", 3, 2), 640, 64).cpu_seconds == pytest.approx(4 + 6.4 + 9 + 3 * 4.5 + 10 * 0.02)
 
 
 def test_fewer_threads_than_were_measured_compute_longer():

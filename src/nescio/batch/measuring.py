@@ -13,6 +13,7 @@ waiting for one is left out (on Linux, which counts it): a plan is for machines 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,7 @@ from nescio import inputs
 from nescio.batch import pacing
 from nescio.batch.columns import Column, Gathered
 from nescio.batch.jobs import Job, Ready
-from nescio.batch.plan import RAY_IMPORTS, Cost, Costs
+from nescio.batch.plan import RAY_CPU_IMPORTS, RAY_IMPORTS, WORKER_IMPORTS, Cost, Costs
 from nescio.data.parts import Parts
 from nescio.data.prefetch import Read, read_ahead
 from nescio.data.sources.files import PictureFiles
@@ -78,8 +79,7 @@ def measure(job: Job, rows: int, folder: Path, *, find_batch: bool = True) -> tu
     warming = _timed(lambda: began.append(pacing.begin(ready)), ready.device)
     if find_batch:
         ready = began[0].ready
-    importing = _import()
-    start = (importing, opening, warming)
+    importing, begun = _import(), _Timed(opening.seconds + warming.seconds, opening.cpu + warming.cpu)
     batches = _sample(ready, rows)
     reads, decode = _decode(ready, batches)
     usable = [read for read in reads if read.batch is not None]
@@ -95,9 +95,10 @@ def measure(job: Job, rows: int, folder: Path, *, find_batch: bool = True) -> tu
     friction = min(max(0.0, together.seconds - alone), decode.seconds / readers, compute.seconds)
     costs = Costs(
         decode, transfer, compute, store, friction, together.cpu + store.cpu, part,
-        sum(one.seconds for one in start), sum(one.cpu for one in start), RAY_IMPORTS * importing.seconds,
-        ready.job.batch, torch.get_num_threads(), ready.rows.store.kind == "numbers", row_bytes, _resident(),
-        _row_bytes(ready),
+        importing.seconds + begun.seconds, importing.cpu + begun.cpu, RAY_IMPORTS * importing.seconds,
+        RAY_CPU_IMPORTS * importing.cpu, WORKER_IMPORTS * importing.seconds + begun.seconds,
+        WORKER_IMPORTS * importing.cpu + begun.cpu, ready.job.batch, torch.get_num_threads(),
+        ready.rows.store.kind == "numbers", row_bytes, _resident(), _row_bytes(ready),
     )  # fmt: skip
     return ready, costs
 
@@ -129,17 +130,28 @@ def _own_threads() -> list[str]:
     return [f"self/task/{task.name}" for task in tasks.iterdir()] if tasks.is_dir() else []
 
 
-def _import() -> _Timed:
-    """What a process takes to start and to import all that a run needs."""
+def _import(times: int = 2) -> _Timed:
+    """What a process takes to start, to import all that a run needs, and to end; the mean of some."""
     code = (
         "import sys, time, nescio.batch.run, nescio.scores\n"
         "from nescio.batch.measuring import waiting\n"
         "try:\n    import pyarrow.parquet\nexcept ImportError:\n    pass\n"
         "print(time.time() - float(sys.argv[1]) - waiting('self'), time.process_time())"
     )
-    given = [sys.executable, "-c", code, str(time.time())]
-    done = subprocess.run(given, check=True, capture_output=True, text=True)
-    return _Timed(*map(float, done.stdout.split()))
+    other, told, before = 0.0, 0.0, _children()
+    for _ in range(times):
+        given = [sys.executable, "-c", code, str(time.time())]
+        done = subprocess.run(given, check=True, capture_output=True, text=True)
+        began, spent = map(float, done.stdout.split())
+        other, told = other + max(0.0, began - spent), told + spent
+    cpu = max(told, _children() - before)  # the end is in the second alone; not every system counts it
+    return _Timed((other + cpu) / times, cpu / times)
+
+
+def _children() -> float:
+    """Seconds of a processor of all processes that this one has started, and that have ended."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def _sample(ready: Ready, rows: int) -> list[range]:

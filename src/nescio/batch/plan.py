@@ -14,8 +14,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
-RAY_IMPORTS = 5.0
-"""Ray takes so many times as long to start and to end as a process takes to import nescio (`benchmarks/plan.py`)."""
+RAY_IMPORTS, RAY_CPU_IMPORTS, WORKER_IMPORTS = 5.0, 11.0, 2.5
+"""Ray takes so many times as long to start and to end as a process takes to import nescio, where cores are free; and so
+much of the processors; a worker, which imports Ray too, takes so much longer to start (`benchmarks/plan.py`)."""
+BUSY = 0.9
+"""The share of the time in which all cores are at work while more processes start than there are cores."""
+RAY_PART_CPU = 0.02
+"""Seconds of a processor that Ray takes for a part, in the driver and a worker together (`benchmarks/growth.py`)."""
 DRIVER_PART = 0.015
 """Seconds that the driver of Ray takes for a part (`benchmarks/growth.py`)."""
 PART_BYTES = {"local": 700, "ray": 8_000}
@@ -55,7 +60,10 @@ class Costs:
         part: Seconds for each part beyond its rows.
         start: Seconds until the first row, from the command on.
         start_cpu: Seconds of a processor in these.
-        ray_start: Further seconds on Ray until a first worker begins with its first part.
+        ray_start: Further seconds on Ray until it is there, and to end it.
+        ray_cpu: Seconds of a processor in these.
+        worker_start: Seconds until a worker of Ray begins with its first part.
+        worker_cpu: Seconds of a processor in these.
         batch: How many rows go to the model at a time.
         threads: How many threads torch had.
         numbers: Whether a row is numbers, which one thread reads.
@@ -74,6 +82,9 @@ class Costs:
     start: float
     start_cpu: float
     ray_start: float
+    ray_cpu: float
+    worker_start: float
+    worker_cpu: float
     batch: int
     threads: int
     numbers: bool
@@ -163,7 +174,8 @@ def make_plan(costs: Costs, crew: Crew, rows: int, part_rows: int) -> Plan:
 
     Examples:
         >>> quick = Cost(0.001, 0.001, 0.001)
-        >>> costs = Costs(quick, quick, Cost(0.01, 0.01, 0.01), quick, 0, 0.002, 0, 5, 5, 8, 256, 1, True, 40, 1e9, 0)
+        >>> known = (0, 0.002, 0, 5, 5, 8, 8, 5, 5, 256, 1, True, 40, 1e9, 0)
+        >>> costs = Costs(quick, quick, Cost(0.01, 0.01, 0.01), quick, *known)
         >>> plan = make_plan(costs, Crew("ray", workers=4, cores=8), 1_000_000, 1024)
         >>> plan.bottleneck, round(plan.seconds)
         ('compute', 2840)
@@ -179,7 +191,7 @@ def make_plan(costs: Costs, crew: Crew, rows: int, part_rows: int) -> Plan:
     start = _start(costs, crew)
     return Plan(
         rows, crew, part_rows, parts, start + at_work, start, stages, max(stages, key=lambda one: stages[one]), one,
-        max(0.0, 1 - work / whole) if whole else 0.0, costs.cpu * rows + costs.start_cpu * (crew.workers + on_ray),
+        max(0.0, 1 - work / whole) if whole else 0.0, _cpu(costs, crew, rows, parts),
         costs.driver_bytes + costs.driver_row_bytes * rows + PART_BYTES[crew.engine] * parts,
         costs.row_bytes * rows,
     )  # fmt: skip
@@ -250,8 +262,16 @@ def _start(costs: Costs, crew: Crew) -> float:
     """Seconds until workers begin; they start side by side, as far as there are cores."""
     if crew.engine == "local":
         return costs.start
-    crowded = costs.start_cpu * crew.workers / crew.cores
-    return costs.start + costs.ray_start + max(costs.start, crowded)
+    crowded = (costs.ray_cpu + costs.worker_cpu * crew.workers) / crew.cores / BUSY
+    return costs.start + max(costs.ray_start + costs.worker_start, crowded)
+
+
+def _cpu(costs: Costs, crew: Crew, rows: int, parts: int) -> float:
+    """Seconds of a processor, in all processes."""
+    one = costs.cpu * rows + costs.start_cpu
+    if crew.engine == "local":
+        return one
+    return one + costs.ray_cpu + costs.worker_cpu * crew.workers + RAY_PART_CPU * parts
 
 
 def changes(costs: Costs, plan: Plan, better: int, *, gpus: bool) -> list[str]:
