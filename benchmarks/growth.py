@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 from measure import RESULTS, machine, save
-from plan import ROOM
+from plan import surroundings
 from scaling import Watch, _read
 
 SIZE = 10
@@ -112,7 +112,7 @@ def on_ray(count: int, folder: Path) -> dict[str, Any]:
     given = ["--model", "growing:small", "--data", f"{rows}.npz", "--method", "entropy", "--batch-size", str(SIZE)]
     given += ["--part-rows", str(SIZE), "--engine", "ray", "--workers", "2", "--out", f"{out}/"]
     run = subprocess.Popen(
-        [sys.executable, "-c", ROOM, "score", *given], cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-m", "patient", "score", *given], cwd=folder, env=surroundings(),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     watch, looks = Watch(run.pid), []

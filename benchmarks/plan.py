@@ -56,21 +56,6 @@ def real():
     return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 """
 METHODS = {"sleeping": "entropy", "real": "exgrad"}
-ROOM = """
-import sys, time, types, ray
-from ray._private import node
-
-class Patient(types.ModuleType):
-    "Time, of which a fifth passes: Ray gives up a start after 30 s, which is soon where other work has the cores."
-    monotonic = staticmethod(lambda: time.monotonic() / 5)
-    __getattr__ = staticmethod(lambda name: getattr(time, name))
-
-node.time = Patient("time")
-start = ray.init
-ray.init = lambda *given, **options: start(*given, **({"num_cpus": 4} | options))
-from nescio.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -96,16 +81,22 @@ class Alone:
         self.seconds += (1 - min(wanted, 1)) * passed + ran / min(max(wanted, 1), CORES)
 
 
+def surroundings() -> dict[str, str]:
+    """One thread for each process, and programs of this folder to be found."""
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+
+
 def ran(folder: Path, model: str, rows: int, workers: int | None) -> dict[str, Any]:
     """Run the command, and watch it."""
     given = ["--model", f"plan_models:{model}", "--method", METHODS[model], "--data", f"{rows}.npz"]
     engine = [] if workers is None else ["--engine", "ray", "--workers", str(workers)]
-    start = ["-m", "nescio"] if workers is None else ["-c", ROOM]
+    start = ["-m", "nescio"] if workers is None else ["-m", "patient"]
     load, began = os.getloadavg()[0], time.perf_counter()
     with (folder / "said").open("w") as said:
         run = subprocess.Popen(
             [sys.executable, *start, "score", *given, *engine, "--fresh", "--out", "out/"],
-            cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=said, stderr=said,
+            cwd=folder, env=surroundings(), stdout=said, stderr=said,
         )  # fmt: skip
         alone = Alone(run.pid)
         while run.poll() is None:
@@ -126,7 +117,7 @@ def measured(folder: Path, model: str) -> dict[str, Any]:
     given = ["--model", f"plan_models:{model}", "--method", METHODS[model], "--data", "100000.npz", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "nescio", "plan", *given], cwd=folder, capture_output=True, text=True, check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env=surroundings(),
     )  # fmt: skip
     found: dict[str, Any] = json.loads(done.stdout)["measured"]
     return found

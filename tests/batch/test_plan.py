@@ -19,7 +19,8 @@ def cost(middle, spread=0.0, cpu=None):
 def costs(decode=0.001, transfer=0.0, compute=0.01, store=1e-4, **more):
     known = {
         "friction": 0.0, "cpu": decode + store, "part": 0.01, "start": 5.0, "start_cpu": 4.0, "ray_start": 20.0,
-        "ray_cpu": 9.0, "worker_start": 5.0, "worker_cpu": 4.5, "batch": 64, "threads": 1, "numbers": True, "row_bytes": 40.0, "driver_bytes": 5e8, "driver_row_bytes": 100.0,
+        "ray_cpu": 9.0, "worker_start": 5.0, "worker_cpu": 4.5,
+        "batch": 64, "threads": 1, "numbers": True, "row_bytes": 40.0, "driver_bytes": 5e8, "driver_row_bytes": 100.0,
     }  # fmt: skip
     stages = (cost(decode), cost(transfer), cost(compute, cpu=0.0), cost(store))
     return Costs(*stages, **{**known, **more})
