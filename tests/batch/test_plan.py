@@ -26,6 +26,7 @@ def costs(decode=0.001, transfer=0.0, compute=0.01, store=1e-4, **more):
     return Costs(*stages, **{**known, **more})
 
 
+FILES = costs(decode=0.1, numbers=False, cpu=0.0)
 any_costs = st.builds(
     lambda d, t, c, s, f, cpu: costs(d, t, c, s, friction=f * min(d, c), cpu=cpu),
     seconds, st.floats(0, 0.1), seconds, seconds, st.floats(0, 1), st.floats(1e-6, 0.1),
@@ -124,8 +125,10 @@ def test_the_range_holds_the_plan():
 @pytest.mark.parametrize(
     ("known", "crew", "part", "words"),
     [
-        (costs(decode=0.1), Crew("ray", 8, 88), 6400, r"more reading workers for each worker \(1 now; 10 readers"),
-        (costs(decode=0.1), Crew("ray", 8, 800), 6400, r"or smaller files"),
+        (costs(decode=0.1), Crew("ray", 8, 88), 6400, "more workers: reading holds it up, and one thread of each"),
+        (costs(decode=0.1), Crew("local", 1, 8), 6400, "--engine ray with more workers: reading holds it up"),
+        (FILES, Crew("ray", 8, 88), 6400, "in each worker, by more cores for it, or smaller files: 1 thread now, 10 w"),
+        (FILES, Crew("local", 1, 2), 6400, r"read \(--workers\) or smaller files: 2 threads now, 10 would keep up"),
         (costs(), Crew("ray", 8, 800), 6400, "a cheaper method or more workers"),
         (costs(transfer=0.1), Crew("ray", 8, 800), 6400, "copying to the GPU holds it up"),
         (costs(compute=1e-5, decode=1e-5, part=10.0), Crew("local", 1, 8), 64, "bigger parts, or a faster disk"),

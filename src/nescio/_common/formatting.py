@@ -120,13 +120,12 @@ def duration(seconds: float, digits: int = 3) -> str:
         The text.
 
     Examples:
-        >>> duration(2.5), duration(0.01234), duration(4.2e-5)
-        ('2.5 s', '12.3 ms', '42 µs')
+        >>> duration(2.5), duration(0.01234), duration(4.2e-5), duration(0.000604, digits=2)
+        ('2.5 s', '12.3 ms', '42 µs', '600 µs')
     """
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.{digits}g} {unit}"
-    return f"{seconds / 1e-6:.{digits}g} µs"
+    unit, size = next((known for known in (("s", 1.0), ("ms", 1e-3)) if seconds >= known[1]), ("µs", 1e-6))
+    rounded = float(f"{seconds / size:.{digits}g}")  # written without an exponent
+    return f"{rounded:.{max(digits, 6)}g} {unit}"
 
 
 def rough_duration(seconds: float) -> str:

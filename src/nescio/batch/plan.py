@@ -14,9 +14,12 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
-RAY_IMPORTS, RAY_CPU_IMPORTS, WORKER_IMPORTS = 5.0, 11.0, 2.5
-"""Ray takes so many times as long to start and to end as a process takes to import nescio, where cores are free; and so
-much of the processors; a worker, which imports Ray too, takes so much longer to start (`benchmarks/plan.py`)."""
+from nescio._common.formatting import count
+
+RAY_IMPORTS, RAY_CPU_IMPORTS, WORKER_IMPORTS = 3.5, 8.2, 1.95
+"""Ray takes so many times as long to start and to end as a process takes to import nescio, where cores are free; so many
+times as much of the processors; and a worker, which imports Ray too, takes so many times as long and as much. They were
+found by runs of 10,000 rows on two cores; `benchmarks/plan.py` has others."""
 BUSY = 0.9
 """The share of the time in which all cores are at work while more processes start than there are cores."""
 RAY_PART_CPU = 0.02
@@ -298,14 +301,10 @@ def changes(costs: Costs, plan: Plan, better: int, *, gpus: bool) -> list[str]:
 
 
 def _about_bottleneck(costs: Costs, plan: Plan, gpus: bool) -> str:
-    crew, stages = plan.crew, plan.stages
+    crew = plan.crew
     worker = "GPU" if gpus else "worker"
     if plan.bottleneck == "decode":
-        others = max(stages["compute"] + stages["store"], stages["transfer"])
-        needed = -(-stages["decode"] * crew.reading(costs) // others) if others else float("inf")
-        enough = f"{needed:.0f} readers would keep up with the model" if needed < 1000 else "as many as there are cores"
-        how = f"{crew.reading(costs)} now; {enough}"
-        return f"more reading workers for each {worker} ({how}), or smaller files"
+        return _about_reading(costs, plan, worker)
     if plan.bottleneck == "cores":
         return f"more cores: {crew.cores} are all at work, {costs.cpu * 1000:.3g} ms of a core for each row"
     return {
@@ -314,3 +313,16 @@ def _about_bottleneck(costs: Costs, plan: Plan, gpus: bool) -> str:
         "store": "bigger parts, or a faster disk: writing holds it up",
         "driver": "bigger parts: the driver of Ray holds it up, which handles one part after another",
     }[plan.bottleneck]
+
+
+def _about_reading(costs: Costs, plan: Plan, worker: str) -> str:
+    crew, stages = plan.crew, plan.stages
+    now = crew.reading(costs)
+    if costs.numbers:
+        more = f"more {worker}s" if crew.engine == "ray" else "--engine ray with more workers"
+        return f"{more}: reading holds it up, and one thread of each process reads rows of numbers"
+    others = max(stages["compute"] + stages["store"], stages["transfer"])
+    needed = -(-stages["decode"] * now // others) if others else float("inf")
+    enough = f"{needed:.0f} would keep up with the model" if needed < 1000 else "as many as there are cores"
+    where = f"in each {worker}, by more cores for it," if crew.engine == "ray" else "(--workers)"
+    return f"more threads that read {where} or smaller files: {count(now, 'thread')} now, {enough}"

@@ -153,13 +153,18 @@ def _crew(args: argparse.Namespace) -> Crew:
 
     from nescio.batch.plan import Crew
 
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    here = _cores()
     if args.gpus is not None:
         each = max(1, here // max(1, torch.cuda.device_count()))
         return Crew("ray", args.gpus, args.cores or each * args.gpus, args.readers)
     if args.workers is not None:
         return Crew("ray", args.workers, args.cores or here, args.readers)
     return Crew("local", 1, args.cores or here, args.readers)
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _record(args: argparse.Namespace, ready: Ready, costs: Costs, plan: Plan, known: dict[str, Any]) -> dict[str, Any]:
@@ -174,7 +179,7 @@ def _record(args: argparse.Namespace, ready: Ready, costs: Costs, plan: Plan, kn
         "worker_hours": plan.worker_hours,
         "good_part_rows": known["good_part_rows"],
         "changes": _changes(args, costs, plan, known),
-        "cannot_know": _unknown(args, ready),
+        "cannot_know": _unknown(args, ready, known),
         "plan": asdict(plan),
         "measured": asdict(costs),
         "measured_on": machine(ready),
@@ -188,14 +193,22 @@ def _changes(args: argparse.Namespace, costs: Costs, plan: Plan, known: dict[str
     return changes(costs, plan, known["good_part_rows"], gpus=args.gpus is not None)
 
 
-def _unknown(args: argparse.Namespace, ready: Ready) -> list[str]:
+def _unknown(args: argparse.Namespace, ready: Ready, known: dict[str, Any]) -> list[str]:
     """Say what the measurement cannot tell."""
+    from nescio._common.formatting import count
+
     told = ["how fast the disks and the network of other machines are, and how long machines take to come"]
     if args.rows is not None and args.rows > len(ready.rows):
         told.append(f"whether the {args.rows:,} rows are like the {len(ready.rows):,} that were there")
     on_gpu = ready.device is not None and ready.device.type == "cuda"
     if args.gpus is not None and not on_gpu:
         told.append("how fast a GPU is: the model was timed on a processor; say --device cuda on a machine with one")
+    cores = _cores()
+    if known["load"] > cores:
+        told.append(
+            f"how fast this machine is alone: {known['load']:.0f} processes shared {count(cores, 'core')} while it was "
+            "timed, and time without a core was left out as far as it is known"
+        )
     told.append("whether files come from a disk: here the system may have kept them in memory")
     return told
 
@@ -223,7 +236,7 @@ def _tell(args: argparse.Namespace, ready: Ready, costs: Costs, plan: Plan, know
     print(f"  driver       {_size(plan.driver_bytes)} of memory")
     for title, lines in {
         "What to change:": _changes(args, costs, plan, known),
-        "What this cannot know:": _unknown(args, ready),
+        "What this cannot know:": _unknown(args, ready, known),
     }.items():
         print(title)
         for line in lines:
