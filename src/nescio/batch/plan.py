@@ -17,9 +17,9 @@ from typing import Literal
 from nescio._common.formatting import count
 
 RAY_IMPORTS, RAY_CPU_IMPORTS, WORKER_IMPORTS = 3.5, 8.2, 1.95
-"""Ray takes so many times as long to start and to end as a process takes to import nescio, where cores are free; so many
-times as much of the processors; and a worker, which imports Ray too, takes so many times as long and as much. They were
-found by runs of 10,000 rows on two cores; `benchmarks/plan.py` has others."""
+"""Ray takes so many times as long to start and to end as a process takes to import nescio, where cores are free; so
+many times as much of the processors; a worker, which imports Ray too, takes so many times as long and as much. They are
+of runs of 10,000 rows on two cores; `benchmarks/plan.py` has others."""
 BUSY = 0.9
 """The share of the time in which all cores are at work while more processes start than there are cores."""
 RAY_PART_CPU = 0.02
