@@ -214,12 +214,15 @@ class Classifier:
     def _run(self, x: Inputs, count: int) -> tuple[Tensor, Tensor]:
         """Logits, checked in shape, and the tensor in the model's output that they came from."""
         stop_where_wanted()
-        if self.module is not None:
+        loose = modes.current()
+        if self.module is not None and (loose is None or id(self.module) not in loose.looked_at):
             refuse_coupled(self.module)
+            if loose is not None:
+                loose.looked_at.add(id(self.module))
         call = compiled_call(self.model) if isinstance(self.model, nn.Module) else self.model
         closing = None if self.output in ("logits", "dense") else Closing()
         with ExitStack() as stack:
-            if (loose := modes.current()) is not None:  # no call sees what another one kept
+            if loose is not None:  # no call sees what another one kept
                 loose.restore()
                 torch.clear_autocast_cache()
                 stack.callback(loose.restore)

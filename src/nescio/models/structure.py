@@ -102,7 +102,9 @@ def parameter_places(module: nn.Module) -> dict[str, list[tuple[nn.Module, str]]
     first: dict[int, str] = {}
     places: dict[str, list[tuple[nn.Module, str]]] = {}
     for name, owner in named_modules(module):
-        for key, parameter in owner.named_parameters(recurse=False, remove_duplicate=False):
+        for key, parameter in owner._parameters.items():
+            if parameter is None:
+                continue
             public = first.setdefault(id(parameter), f"{name}.{key}" if name else key)
             places.setdefault(public, []).append((owner, key))
     return places
@@ -144,6 +146,9 @@ def refuse_coupled(module: nn.Module) -> None:
 
 def refuse_unready(module: nn.Module) -> None:
     """Raise a ModelError if the model has parameters without values."""
+    held = [t for part in modules_of(module) for t in (*part._parameters.values(), *part._buffers.values())]
+    if not any(t is not None and (is_lazy(t) or t.is_meta) for t in held):  # names take longer
+        return
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     if lazy := [name for name, tensor in tensors.items() if is_lazy(tensor)]:
         raise ModelError(

@@ -296,7 +296,7 @@ def _evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 @contextmanager
 def _unfrozen(modules: Iterable[nn.Module]) -> Iterator[None]:
-    parameters = [p for m in modules for p in m.parameters(recurse=False) if p.is_floating_point()]
+    parameters = [p for m in modules for p in m._parameters.values() if p is not None and p.is_floating_point()]
     if any(parameter.is_inference() for parameter in parameters):
         raise ModelError(
             "expected parameters that can have a gradient, got some that were made under torch.inference_mode(); "

@@ -60,7 +60,14 @@ class Loose:
                     found.append((at, name, tensors))
             self._before.append(kept)
         self._base = self._before
+        self._shapes = [
+            None if any(inside for _, inside in kept.values()) else _shape(held)
+            for held, kept in zip(self._held, self._before, strict=True)
+        ]
+        """Names and numbers of all that a module holds, where it holds no dict or list."""
         self._paused = False
+        self.looked_at: set[int] = set()
+        """Numbers of modules that were looked at, in which nothing changes while they are traced."""
         own = {id(t) for m in modules for t in (*m._parameters.values(), *m._buffers.values())} if found else ()
         places: dict[tuple[type, str], list[int]] = {}
         self.tensors: list[Tensor] = []
@@ -79,7 +86,11 @@ class Loose:
         nothing is put back: a network may count its calls.
         """
         wanted = self._before if start else self._base
-        if not self._paused and any(_touched(held, kept) for held, kept in zip(self._held, wanted, strict=True)):
+        shapes = self._shapes if wanted is self._before else [None] * len(wanted)
+        each = zip(self._held, wanted, shapes, strict=True)
+        if not self._paused and any(
+            (shape is None or shape != _shape(held)) and _touched(held, kept) for held, kept, shape in each
+        ):
             for held, kept in zip(self._held, wanted, strict=True):
                 _put(held, kept)
 
@@ -173,6 +184,11 @@ def _same(now: Any, then: Any) -> bool:
     if isinstance(now, dict):
         return now.keys() == then.keys() and all(now[key] is held for key, held in then.items())
     return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
+
+
+def _shape(held: dict[str, Any]) -> tuple[list[str], list[int]]:
+    """The names and numbers of all that a module holds: if they are the same, nothing came, went or was replaced."""
+    return list(held), list(map(id, held.values()))
 
 
 def _touched(held: dict[str, Any], kept: dict[str, Kept]) -> bool:

@@ -46,6 +46,6 @@ class GradientNorms(NormSettings, Request):
         """Answer requests that differ in their rows alone from the same passes."""
         rows = tuple(request.rows for request in requests)
         tables = trace.gradient_norms(
-            classifier, x, requests[0].shared_work, rows=rows, chunk=budget.chunk, memory_gb=budget.memory_gb
+            classifier, x, requests[0].shared_work, rows=rows, chunk=budget.chunk, memory_gb=budget.memory_gb, loop=True
         )
         return [tables[row] for row in rows]

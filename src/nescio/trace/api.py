@@ -17,6 +17,7 @@ from nescio import inputs, modes
 from nescio.models import Classifier
 from nescio.trace.backward.cotangents import Smoothing
 from nescio.trace.estimate.error_check import enforced
+from nescio.trace.estimate.small_work import by_loop, may_be_small
 from nescio.trace.estimate.table import TableBuilder
 from nescio.trace.probe.cached_tensors import forget
 from nescio.trace.probe.layers import patterns
@@ -95,6 +96,7 @@ def gradient_norms(
     rows: Sequence[str] = (),
     chunk: int | None = None,
     memory_gb: float | None = None,
+    loop: bool = False,
 ) -> dict[str, NormTable]:
     """Compute the table of norms for each kind of row, on the model's device.
 
@@ -109,6 +111,7 @@ def gradient_norms(
         rows: "classes" (one row a class), "uniform", "expected" (see `backward.cotangents`); empty: the request's own.
         chunk: inputs at a time; None chooses from the memory at hand.
         memory_gb: about how much memory to work in, beyond the model; None chooses.
+        loop: let small work take the loop over inputs and rows, where that is the faster way (`estimate.small_work`).
 
     Returns:
         For each kind of row a `NormTable` with ``norms`` [N, R, L].
@@ -135,6 +138,10 @@ def gradient_norms(
             enter()
             forget(classifier, inputs.take(x, slice(0, 2)))
 
+        if loop and may_be_small(classifier, x, request):
+            entered()
+            if (small := by_loop(classifier, x, rows, request)) is not None:
+                return small
         builder = TableBuilder(classifier, x, rows, request, chunk, memory_gb, entered)
         cut = builder.cut()
         tables = builder.build(builder.x, cut)

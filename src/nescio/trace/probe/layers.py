@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nescio.trace.probe.graph import Graph
+from nescio.trace.probe.reach import Reach
 from nescio.types import InputError
 
 ROOT = "(root)"
@@ -49,7 +50,7 @@ def patterns(names: str | Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def find_layers(
-    graph: Graph,
+    graph: Graph | Reach,
     parameters: Iterable[str],
     mode: str,
     select: Iterable[str] | None,

@@ -46,7 +46,7 @@ def prove_steady(classifier: Classifier, x: Any, first: Tensor) -> Iterator[tupl
                 raise
             _prove_same(classifier, x, first)
             raise _coupled(classifier) from error  # it takes several inputs, and not one
-        if _apart(alone, first[i : i + 1]):
+        if apart(alone, first[i : i + 1]):
             _prove_same(classifier, x, first)
             raise _coupled(classifier)
         yield i, alone
@@ -54,7 +54,7 @@ def prove_steady(classifier: Classifier, x: Any, first: Tensor) -> Iterator[tupl
 
 def _prove_same(classifier: Classifier, x: Any, first: Tensor) -> None:
     """Raise ModelError when another call gives other logits."""
-    if _apart(first, classifier.logits(leaf(x)[0])):
+    if apart(first, classifier.logits(leaf(x)[0])):
         raise ModelError(
             f"expected a model that gives the same logits each time it sees an input, but those of {classifier.name} "
             "change from call to call, in eval mode too; switch its randomness off (functional dropout needs "
@@ -68,17 +68,22 @@ def prove_own(classifier: Classifier, x: Any, logits: Tensor) -> None:
     """
     if len(logits) == 1:
         return
+    if (i := least_filled(x)) is not None:
+        _prove_own(classifier, x, logits, i)
+
+
+def least_filled(x: Any) -> int | None:
+    """The input with the fewest numbers that are not zero; None: all have as many."""
     filled = torch.stack([(t.detach().reshape(len(t), -1) != 0).sum(1) for t in inputs.tensors(x)]).sum(0)
     least, most = torch.stack(filled.aminmax()).tolist()
-    if least < most:
-        _prove_own(classifier, x, logits, int(filled.argmin()))
+    return int(filled.argmin()) if least < most else None
 
 
 def _prove_own(classifier: Classifier, x: Any, logits: Tensor, i: int) -> None:
     """Raise ModelError when the i-th input has other logits alone than in the batch."""
     one = slice(i, i + 1)
     # with gradients on, as the batch was: without, torch's own transformer layers take another way
-    if _apart(classifier.functional({}, inputs.take(x, one)), logits[one]):
+    if apart(classifier.functional({}, inputs.take(x, one)), logits[one]):
         raise _coupled(classifier)
 
 
@@ -92,7 +97,8 @@ def _coupled(classifier: Classifier) -> ModelError:
     )
 
 
-def _apart(a: Tensor, b: Tensor) -> bool:
+def apart(a: Tensor, b: Tensor) -> bool:
+    """Whether two calls gave other logits."""
     tolerance = STEADY.get(a.dtype, 1e-2)
     a, b = a.detach().double(), b.detach().double()
     return not bool(((a - b).abs() <= tolerance * torch.maximum(a.abs().max(), b.abs().max())).all())
