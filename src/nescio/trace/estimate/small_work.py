@@ -74,7 +74,8 @@ def _may_have_few_classes(classifier: Classifier, parameters: Mapping[str, Tenso
     """Whether a parameter may be that of the last layer of few classes: most networks have no narrow layer."""
     if classifier.output == "binary":
         return True
-    return any(p.dim() > 1 and 1 < min(len(p), p.shape[-1]) <= ROWS // size for p in parameters.values())
+    widths = (width for p in parameters.values() if p.dim() > 1 for width in (p.shape if p.dim() == 2 else p.shape[:1]))
+    return any(1 < width <= ROWS // size for width in widths)
 
 
 def _few(x: Any, parameters: Mapping[str, Tensor], classes: int, request: NormSettings) -> bool:
