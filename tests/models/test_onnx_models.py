@@ -12,6 +12,7 @@ from nescio import cli
 from nescio.models import from_onnx
 from nescio.models.sources import open_model
 from nescio.models.sources.exported import Exported
+from nescio.models.sources.onnx_models import comparison, reading
 from nescio.models.sources.onnx_models.operators import OPERATORS
 from nescio.types import InputError, MissingExtra, ModelError
 
@@ -181,6 +182,46 @@ def test_a_softmax_at_the_end_is_seen(file):
     assert from_onnx(file, output="logits").output == "logits"
 
 
+@pytest.mark.parametrize("shifted", [True, False])
+def test_a_softmax_that_is_written_out_is_seen_and_its_logits_are_found(shifted, file):
+    shift = [
+        helper.make_node("ReduceMax", ["z"], ["m"], axes=[1], keepdims=1),
+        helper.make_node("Sub", ["z", "m"], ["s"]),
+    ]
+    close = [
+        *(shift if shifted else []),
+        helper.make_node("Exp", ["s" if shifted else "z"], ["e"]),
+        helper.make_node("ReduceSum", ["e", "columns"], ["t"], keepdims=0),
+        helper.make_node("Unsqueeze", ["t", "columns"], ["t1"]),
+        helper.make_node("Div", ["e", "t1"], ["p"]),
+    ]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["z"]), *close]
+    w = normal(4, 3)
+    constants = {"w": w, "columns": np.array([1])}
+    found = from_onnx(graph(file, nodes, {"x": (F32, ["n", 4])}, {"p": (F32, ["n", 3])}, constants, opset=13))
+    assert found.output == "probabilities"
+    x = torch.randn(5, 4)
+    torch.testing.assert_close(found.logits(x), x @ torch.from_numpy(w))
+    far = 300 * torch.ones(1, 4)  # probabilities of 0 in float32
+    torch.testing.assert_close(found.logits(far), far @ torch.from_numpy(w))
+
+
+def test_a_quotient_that_is_no_softmax_stays_as_it_is(file):
+    def made(of, over):
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["z"]),
+            helper.make_node("Exp", ["z"], ["e"]),
+            helper.make_node("ReduceSum", [of, "over"], ["t"], keepdims=1),
+            helper.make_node("Div", ["e", "t"], ["p"]),
+        ]
+        constants = {"w": np.abs(normal(4, 3)), "over": np.array(over)}
+        return from_onnx(graph(file, nodes, {"x": (F32, ["n", 4])}, {"p": (F32, ["n", 3])}, constants, opset=13))
+
+    assert made("e", [1]).output == "probabilities"
+    assert made("e", [0]).output == "logits"  # over the rows
+    assert made("z", [1]).output == "logits"  # of others
+
+
 def test_a_sigmoid_over_one_column_is_binary_and_over_several_is_refused(file):
     close = [helper.make_node("Sigmoid", ["z"], ["p"])]
     found = from_onnx(linear_graph(file, close, "p", ("n", 1)))
@@ -300,6 +341,51 @@ def test_integers_are_looked_up_in_a_table_that_is_trained(file):
         nescio.trace.class_gradients(found, ids).norms, nescio.trace.class_gradients(Same(), ids).norms,
         rtol=1e-4, atol=1e-6,
     )  # fmt: skip
+
+
+def test_integers_that_are_compared_with_a_list_are_drawn_from_all_of_it(file):
+    """A network of bytes, whose layers see next to nothing in bytes that are 0 or 1."""
+    nodes = [
+        helper.make_node("Unsqueeze", ["bytes", "last"], ["b"]),
+        helper.make_node("Equal", ["b", "every"], ["same"]),
+        helper.make_node("Cast", ["same"], ["one"], to=F32),
+        helper.make_node("ReduceSum", ["one", "places"], ["counts"], keepdims=0),
+        helper.make_node("MatMul", ["counts", "w"], ["z"]),
+        helper.make_node("Equal", ["bytes", "padding"], ["left out"]),
+    ]
+    constants = {"every": np.arange(200), "last": np.array([2]), "places": np.array([1]), "w": normal(200, 3)}
+    constants["padding"] = np.array(5)
+    graph(file, nodes, {"bytes": (I64, ["n", 50])}, {"z": (F32, ["n", 3])}, constants)
+    proto = reading.read(str(file))
+    assert comparison._ranges(proto) == {"bytes": 200}
+    drawn = comparison._random(proto, reading.inputs_of(proto, str(file)), 3, 8, 0)["bytes"]
+    assert drawn.min() >= 0 and 150 < drawn.max() < 200
+    assert from_onnx(file).logits(torch.from_numpy(drawn)).shape == (3, 3)
+
+
+def test_a_file_that_leaves_rows_free_and_counts_them_goes_in_parts(file):
+    nodes = [
+        helper.make_node("Reshape", ["x", "rows first"], ["y"]),
+        helper.make_node("Reshape", ["y", "and back"], ["v"]),
+        helper.make_node("MatMul", ["v", "w"], ["z"]),
+    ]
+    w = normal(4, 3)
+    constants = {"rows first": np.array([4]), "and back": np.array([1, 4]), "w": w}
+    found = from_onnx(graph(file, nodes, {"x": (F32, ["n", 4])}, {"z": (F32, ["n", 3])}, constants))
+    assert isinstance(found.model, Exported) and found.model.batch == 1
+    x = torch.randn(5, 4)
+    torch.testing.assert_close(found.logits(x), x @ torch.from_numpy(w))
+
+
+def test_rows_that_are_one_input_together_are_told(file):
+    nodes = [
+        helper.make_node("Reshape", ["x", "four rows each"], ["y"]),
+        helper.make_node("MatMul", ["y", "w"], ["z"]),
+    ]
+    constants = {"four rows each": np.array([-1, 16]), "w": normal(16, 3)}
+    graph(file, nodes, {"x": (F32, ["n", 4])}, {"z": (F32, ["m", 3])}, constants)
+    with pytest.raises(ModelError, match=r"makes \[1, 3\] of 4 rows, and fails with 3: several rows are one input"):
+        from_onnx(file)
 
 
 def test_texts_as_inputs_are_refused(file):

@@ -16,6 +16,7 @@ from nescio.models.sources.base import Found
 from nescio.models.sources.exported import Exported
 from nescio.models.sources.heads import Weights, size
 from nescio.models.sources.onnx_models import reading
+from nescio.models.sources.onnx_models.closing import with_one_softmax
 from nescio.models.sources.onnx_models.comparison import compared
 from nescio.models.sources.onnx_models.network import network_of
 from nescio.types import InputError
@@ -55,6 +56,7 @@ def from_onnx(path: str | os.PathLike[str], *, output: str | None = None, item: 
     proto = reading.read(file)
     inputs = reading.inputs_of(proto, file)
     chosen = reading.output_of(proto, file, item)
+    with_one_softmax(proto, chosen)
     kind = reading.closing_of(proto, chosen, file) if output is None else output
     told = reading.batch_of(inputs, file)
     network = network_of(proto, chosen.name, told)

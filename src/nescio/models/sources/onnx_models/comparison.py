@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,17 @@ import torch
 
 from nescio._common.lazy_imports import need
 from nescio.models.sources.onnx_models.network import Network
-from nescio.models.sources.onnx_models.reading import Value
+from nescio.models.sources.onnx_models.reading import VIEWS, Value
 from nescio.types import ModelError
 
-ROWS = 3
+ROWS = (3, 1, 2, 4)
+"""Tried in turn where the file leaves the number of rows free: some count them all the same."""
 SIDES = (8, 32, 64, 224)
 """Tried in turn for sides that the file leaves free."""
 TOLERANCE = {"float64": 1e-8, "float32": 1e-4, "float16": 2e-2}
 """The largest difference, as a share of the largest output (at least 1)."""
+MOVED = VIEWS | {"Expand", "Transpose"}
+"""What leaves integers as they are."""
 MASKED = 1e30
 """What is larger was put there to leave a class out, and says nothing of the size of the others."""
 TYPES = {"FLOAT": "float32", "DOUBLE": "float64", "BOOL": "bool"}
@@ -42,8 +46,9 @@ def compared(
         ModelError: onnxruntime cannot run the file, the module fails where onnxruntime does not, or the two differ.
     """
     session = _session(file)
-    rows = batch or ROWS
-    first, side = _feed(session, proto, inputs, output, rows, file)
+    first, rows, side = _feed(session, proto, inputs, output, (batch,) if batch else ROWS, file)
+    if batch is None and rows != ROWS[0]:
+        batch = rows
     feeds = [first] if batch is None else [first, _random(proto, inputs, rows, side, seed=1)]
     expected = [np.asarray(session.run([output.name], feed)[0]) for feed in feeds]
     for feed, right in zip(feeds, expected, strict=True):
@@ -74,19 +79,25 @@ def _session(file: str) -> Any:
 
 
 def _feed(
-    session: Any, proto: Any, inputs: list[Value], output: Value, rows: int, file: str
-) -> tuple[dict[str, Any], int]:
-    """Random inputs that the model takes, and the length that free sides have in them."""
+    session: Any, proto: Any, inputs: list[Value], output: Value, numbers: tuple[int, ...], file: str
+) -> tuple[dict[str, Any], int, int]:
+    """Random inputs that the model takes, how many rows they have, and the length of their free sides."""
     free = any(isinstance(side, str) for one in inputs for side in (one.shape or ())[1:])
     problem: Exception | None = None
-    for side in SIDES if free else SIDES[:1]:
+    for rows, side in product(numbers, SIDES if free else SIDES[:1]):
         feed = _random(proto, inputs, rows, side, seed=0)
         try:
-            session.run([output.name], feed)
+            made = session.run([output.name], feed)[0]
         except Exception as error:  # of its own kinds
             problem = problem or error
-        else:
-            return feed, side
+            continue
+        if len(numbers) > 1 and rows != numbers[0] and made.shape[:1] != (rows,):
+            raise ModelError(
+                f"expected a row of {output.name!r} for each row of the inputs in {file}, but onnxruntime makes "
+                f"{list(made.shape)} of {rows} rows, and fails with {numbers[0]}: several rows are one input. Write a "
+                "torch.nn.Module that takes one row for each input, makes all of its rows and calls the network"
+            )
+        return feed, rows, side
     assert problem is not None
     raise ModelError(
         f"expected onnxruntime to run {file} on random inputs, to compare with, but: {_reason(problem)}"
@@ -95,12 +106,7 @@ def _feed(
 
 def _random(proto: Any, inputs: list[Value], rows: int, side: int, seed: int) -> dict[str, Any]:
     generator = np.random.default_rng(seed)
-    sizes = {one.name: one.dims[0] for one in proto.graph.initializer if one.dims}
-    tables = {
-        node.input[1]: sizes[node.input[0]]
-        for node in proto.graph.node
-        if node.op_type == "Gather" and node.input[0] in sizes
-    }
+    ranges = _ranges(proto)
     feed = {}
     for one in inputs:
         assert one.shape is not None
@@ -109,8 +115,27 @@ def _random(proto: Any, inputs: list[Value], rows: int, side: int, seed: int) ->
         if "float" in kind:
             feed[one.name] = generator.standard_normal(shape).astype(kind)
         else:
-            feed[one.name] = generator.integers(0, tables.get(one.name, 2), shape).astype(kind)
+            feed[one.name] = generator.integers(0, ranges.get(one.name, 2), shape).astype(kind)
     return feed
+
+
+def _ranges(proto: Any) -> dict[str, int]:
+    """How many values the integers of an input have, by the tables and lists that the graph looks them up in."""
+    constants = {one.name: one for one in proto.graph.initializer if one.dims}
+    origins = {one.name: one.name for one in proto.graph.input}
+    found: dict[str, int] = {}
+    for node in proto.graph.node:
+        if node.op_type in MOVED and node.input[0] in origins:
+            origins[node.output[0]] = origins[node.input[0]]
+        elif node.op_type == "Gather" and node.input[1] in origins and node.input[0] in constants:
+            found[origins[node.input[1]]] = constants[node.input[0]].dims[0]
+        elif node.op_type == "Equal":  # with every value that there is: one of them alone marks what is left out
+            for one, other in (node.input, node.input[::-1]):
+                if one in origins and other in constants:
+                    values = need("onnx.numpy_helper", "onnx").to_array(constants[other])
+                    if values.size > 1 and values.dtype.kind == "i":
+                        found.setdefault(origins[one], int(values.max()) + 1)
+    return found
 
 
 def _run(network: Network, feed: dict[str, Any], file: str) -> Any:
