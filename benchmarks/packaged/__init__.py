@@ -1,0 +1,1 @@
+"""Networks that come inside packages of PyPI: one loader each, for `packages.py`."""
