@@ -1,9 +1,10 @@
-"""A score at every position: the map ``[N, *positions]`` of any method that is made from logits or predictions.
+"""A score at every position: the map ``[N, *positions]`` of a method of logits, predictions or gradients.
 
     logits [N, *positions, C]  ─►  rows [N · P, C], some at a time  ─►  the method  ─►  a map [N, *positions]
 
 A position is one more input to a method, so none of them has a line of its own here. The rows are taken a few at a
-time, on the model's device: beyond the logits a map takes little more memory than itself.
+time, on the model's device: beyond the logits a map takes little more memory than itself. Gradients are those of the
+last layer, in closed form (`nescio.dense.head`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from torch import Tensor
 
 from nescio import inputs
 from nescio._common.chunking import at_once, in_chunks
+from nescio.dense.gradient_maps import kept, refuse, table
+from nescio.dense.head import Head, find, watched
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting
-from nescio.quantities import Logits, Request
+from nescio.quantities import GradientNorms, Logits, Request
 from nescio.quantities.base import Budget
 from nescio.scores import Method
+from nescio.scores.gradients import GradientScore
 from nescio.types import InputError
 
 CPU_NUMBERS, GPU_NUMBERS = 2**18, 2**23
@@ -36,7 +40,7 @@ class PositionMap(Request):
     """Request the map of a method, float64 ``[N, *positions]`` on the CPU.
 
     Args:
-        method: The method, which needs logits or predictions alone.
+        method: The method, which needs logits, predictions or norms of gradients alone.
 
     Examples:
         >>> network = torch.nn.Conv2d(3, 5, 1)
@@ -64,14 +68,34 @@ class PositionMap(Request):
         cls, requests: Sequence[Any], classifier: Classifier, x: Inputs, budget: Budget
     ) -> Sequence[Tensor]:
         """Compute the maps of several methods from one forward pass over the batch, in chunks."""
+        last = any(isinstance(one, GradientNorms) for request in requests for one in request.method.needs)
 
         def step(start: int, stop: int) -> list[Tensor]:
-            logits = classifier.logits(inputs.take(x, slice(start, stop)))
-            return [by_position(request.method, logits, budget.memory_gb) for request in requests]
+            part = inputs.take(x, slice(start, stop))
+            if not last:
+                logits, head = classifier.logits(part), None
+            else:
+                with watched(classifier) as calls:
+                    logits = classifier.logits(part)
+                head = find(classifier, calls, logits)
+            return [request._read(logits, head, classifier, budget.memory_gb) for request in requests]
 
         with predicting(classifier):
             chunks = in_chunks(inputs.size(x), at_once(x, budget.chunk), step)
         return [torch.cat(parts) for parts in zip(*chunks, strict=True)]
+
+    def _read(self, logits: Tensor, head: Head | None, classifier: Classifier, memory_gb: float | None) -> Tensor:
+        """The map from the logits ``[N, *positions, C]`` of one forward pass, and its last layers."""
+        wanted = self.method.needs[0]
+        if head is None or not isinstance(wanted, GradientNorms):
+            return by_position(self.method, logits, memory_gb)
+        names = head.names(wanted.layers)
+        chosen = kept(names, wanted)
+        sizes = head.sizes(wanted.layers, wanted.norm)[..., chosen]
+        names, binary = tuple(names[at] for at in chosen), classifier.output == "binary"
+        if isinstance(self.method, GradientScore):  # the strength of a multiple is that multiple of it: layers first
+            sizes, names = self.method.strength(sizes)[..., None], ("+".join(names),)
+        return by_position(lambda z, own: self.method(table(z, own, names, wanted, binary)), logits, memory_gb, sizes)
 
     def answer_from_predictions(self, p: Tensor) -> Tensor:
         """Compute the map from the probabilities ``[S, N, *positions, C]`` of a posterior."""
@@ -79,7 +103,7 @@ class PositionMap(Request):
         def rows(part: Tensor) -> Tensor:
             return self.method(*(request.answer_from_predictions(part) for request in self.method.needs))
 
-        return p.new_empty(0) if p.shape[1] == 0 else _in_parts(rows, p, 1, None)
+        return _in_parts(rows, [p], 1, None)
 
 
 @dataclass(frozen=True)
@@ -123,21 +147,26 @@ def mapped(methods: Mapping[str, Method], posterior: bool = False) -> dict[str, 
         (PositionMap(method=Entropy()),)
     """
     for key, one in () if posterior else methods.items():
-        if strange := [request for request in one.needs if not isinstance(request, Logits)]:
+        for request in one.needs:
+            if isinstance(request, GradientNorms):
+                refuse(key, request)
+        if strange := [request for request in one.needs if not isinstance(request, Logits | GradientNorms)]:
             raise InputError(
-                f"expected a method that answers at every position, which is made from logits alone (entropy, energy, "
-                f"gen, max_probability, max_logit, ...), got '{key}', which needs {type(strange[0]).__name__}"
+                f"expected a method that answers at every position, which is made from logits (entropy, energy, gen, "
+                f"max_logit, ...) or from gradients (exgrad, regrad, evengrad, gradnorm, ...), got '{key}', which "
+                f"needs {type(strange[0]).__name__}"
             )
     return {key: Mapped(one) for key, one in methods.items()}
 
 
-def by_position(method: Callable[..., Tensor], logits: Tensor, memory_gb: float | None = None) -> Tensor:
+def by_position(method: Callable[..., Tensor], logits: Tensor, memory_gb: float | None = None, *more: Tensor) -> Tensor:
     """Compute what a method says at every position.
 
     Args:
         method: A function from logits ``[M, C]`` to float64 ``[M]``.
         logits: ``[N, *positions, C]``.
         memory_gb: About how much memory the method may take; None chooses.
+        more: What else the method gets of each position, ``[N, *positions, ...]``.
 
     Returns:
         Its map, float64 ``[N, *positions]`` on the CPU.
@@ -146,20 +175,30 @@ def by_position(method: Callable[..., Tensor], logits: Tensor, memory_gb: float 
         >>> by_position(nescio.scores.Entropy(), torch.zeros(1, 2, 2, 5)).shape
         torch.Size([1, 2, 2])
     """
-    return _in_parts(lambda part: method(part.to(torch.float64)), logits, 0, memory_gb)
+
+    def rows(z: Tensor, *own: Tensor) -> Tensor:
+        return method(z.to(torch.float64, memory_format=torch.contiguous_format), *own)
+
+    maps = [_in_parts(rows, [value[i : i + 1] for value in (logits, *more)], 0, memory_gb) for i in range(len(logits))]
+    return torch.cat(maps)  # one by one: where the classes are no last dimension, all inputs together would be copied
 
 
-def _in_parts(method: Callable[[Tensor], Tensor], values: Tensor, before: int, memory_gb: float | None) -> Tensor:
+def _in_parts(method: Callable[..., Tensor], values: Sequence[Tensor], before: int, memory_gb: float | None) -> Tensor:
     """The map of a method of rows, some rows at a time; `before`: dimensions before that of the inputs, 0 or 1."""
-    shape, rows = values.shape[before:-1], values.flatten(before, -2)
-    numbers = GPU_NUMBERS if values.is_cuda else CPU_NUMBERS
+    shape, rows = values[0].shape[before:-1], [value.flatten(before, -2) for value in values]
+    numbers = GPU_NUMBERS if values[0].is_cuda else CPU_NUMBERS
     if memory_gb is not None:
         numbers = min(numbers, int(memory_gb * 1e9 / _COPIES))
-    size = max(1, numbers // (rows.shape[-1] * (rows.shape[0] if before else 1)))
-    parts = in_chunks(rows.shape[before], size, lambda a, b: method(rows.narrow(before, a, b - a)))
-    for part in parts[:1]:
-        if not isinstance(part, Tensor) or part.shape != (min(size, rows.shape[before]),):
+    count = rows[0].shape[before]
+    size = max(1, numbers // (rows[0].shape[-1] * (rows[0].shape[0] if before else 1)))
+
+    def step(start: int, stop: int) -> Tensor:
+        part = method(*(row.narrow(before, start, stop - start) for row in rows))
+        if not isinstance(part, Tensor) or part.shape != (stop - start,):
             raise InputError(
-                f"expected one float64 for each row of logits, got {inputs.describe(part)}; mend the method"
+                f"expected one float64 for each of {stop - start} positions, got {inputs.describe(part)}; mend its "
+                "__call__"
             )
-    return torch.cat(parts).to("cpu", torch.float64).reshape(shape)
+        return part
+
+    return torch.cat(in_chunks(count, size, step)).to("cpu", torch.float64).reshape(shape)

@@ -133,6 +133,8 @@ class GradientScore(Score):
 
     def strength(self, norms: Tensor) -> Tensor:
         """‖g‖ for every input and row, from the norms by layer [N, R, L]."""
+        if norms.shape[-1] == 1:  # its weight is 1
+            return norms.squeeze(-1)
         steps = torch.arange(1 - norms.shape[-1], 1, dtype=torch.float64, device=norms.device)
         weights = (steps * (self.layer_decay or 0.0)).exp()
         if self.norm == 1 or self.variant == "literal":
