@@ -130,7 +130,7 @@ def score(
             for key, one in methods.items():
                 values = _on_one_device([answers[request] for request in one.needs])
                 block_scores = _checked(one(*values), key, inputs.size(block), done, isinstance(one, Mapped))
-                collected[key].add(one, values, block_scores)
+                collected[key].add(one, values if report else [], block_scores)
             done += inputs.size(block)
             shown.update(inputs.size(block))
     results: dict[str, Any] = {key: one.whole() for key, one in collected.items()}
@@ -288,9 +288,9 @@ class _Collected:
         self.checks: list[Check] = []
 
     def add(self, method: Method, values: list[Any], block_scores: Tensor) -> None:
-        """Take in the scores of a block, and the values that they were made from."""
+        """Take in the scores of a block, and the values that they were made from; none: their error is not wanted."""
         self.scores.append(block_scores.cpu())
-        estimate_error = getattr(method, "error", None)
+        estimate_error = getattr(method, "error", None) if values else None
         error = estimate_error(*values) if callable(estimate_error) else None
         self.errors.append(None if error is None else error.cpu())
         self.checks += [value.check for value in values if isinstance(value, NormTable) and value.check is not None]

@@ -129,6 +129,7 @@ class NormTable:
         layers: Their names in forward order.
         spread: The standard error of what was estimated, ``[N, R, L]``; None when all is exact.
         check: How that compared with exact values; None when all is exact.
+        logits: The inputs' logits ``[N, C]``, in the type of the model, for what needs nothing else of a forward pass.
 
     Examples:
         >>> NormTable(torch.ones(5, 3, 1), torch.full((5, 3), 1 / 3), ("fc",)).cpu().layers
@@ -140,11 +141,13 @@ class NormTable:
     layers: tuple[str, ...]
     spread: Tensor | None = None
     check: Check | None = None
+    logits: Tensor | None = None
 
     def cpu(self) -> NormTable:
         """Return the table in the memory of the CPU."""
-        spread = None if self.spread is None else self.spread.cpu()
-        return replace(self, norms=self.norms.cpu(), probabilities=self.probabilities.cpu(), spread=spread)
+        spread, logits = (None if t is None else t.cpu() for t in (self.spread, self.logits))
+        norms, probabilities = self.norms.cpu(), self.probabilities.cpu()
+        return replace(self, norms=norms, probabilities=probabilities, spread=spread, logits=logits)
 
 
 @dataclass(frozen=True)

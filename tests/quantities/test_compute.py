@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import nescio
 from nescio import trace
 from nescio.models import Classifier
 from nescio.quantities import (
     AttackedLogits,
     DropoutLogits,
+    Features,
     GradientNorms,
     Logits,
     NoisyInputLogits,
@@ -145,3 +147,33 @@ def test_a_model_that_draws_and_counts_is_left_as_it_was(request_: Any) -> None:
     model, state = Restless(), torch.get_rng_state()
     compute(Classifier(model), torch.rand(3, 4, generator=torch.Generator()), [request_])
     assert model.count == 0 and model.training and torch.equal(torch.get_rng_state(), state)
+
+
+FIVE = ["regrad", "evengrad", "entropy", "energy", "gen"]
+
+
+@pytest.mark.parametrize("count", [3, 7])  # by the loop, and by the engine
+def test_five_scores_take_the_passes_of_one(model: Counting, x: Tensor, count: int) -> None:
+    def passes(method: str | list[str]) -> tuple[int, int, Any]:
+        backward: list[int] = []
+        own, before = torch.autograd.grad, model.calls
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.autograd, "grad", lambda *a, **k: (backward.append(1), own(*a, **k))[1])
+            result = nescio.score(model, x[:count], method)
+        return model.calls - before, len(backward), result
+
+    alone = {name: nescio.score(model, x[:count], name) for name in FIVE}
+    forward, backward, together = passes(FIVE)
+    assert (forward, backward) == passes("regrad")[:2]
+    assert forward > 0 and backward > 0
+    for name in FIVE:
+        torch.testing.assert_close(together[name], alone[name], rtol=1e-12, atol=0.0)
+
+
+def test_logits_beside_gradients_are_those_of_a_forward_pass(model: Counting, x: Tensor) -> None:
+    classifier, norms = Classifier(model.float()), GradientNorms("classes")
+    answers = compute(classifier, x, [Logits(), norms], chunk=4)
+    assert list(answers) == [Logits(), norms]
+    assert answers[Logits()].dtype == torch.float64 and not answers[Logits()].requires_grad
+    torch.testing.assert_close(answers[Logits()], compute(classifier, x, [Logits()])[Logits()], rtol=1e-5, atol=1e-6)
+    assert compute(classifier, x, [Logits(), Features(), norms])[Features()].shape == (7, 6)  # these need their own

@@ -3,7 +3,8 @@
 A request names a quantity and knows how to compute it (`nescio.quantities.base`); one file holds one quantity.
 `compute` answers a list of requests for one batch. Equal requests are answered once. Requests with equal `shared_work`
 are answered together: logits, features and activations share a forward pass, and requests for gradient norms that
-differ in their rows alone share their forward and backward passes.
+differ in their rows alone share their forward and backward passes. Logits beside gradient norms come from the passes of
+those.
 
 In the place of a model there may be a posterior: it answers `Predictions`, and as `Logits` the logarithm of its mean
 probabilities.
@@ -110,9 +111,15 @@ def compute(
     groups: dict[Hashable, list[Request]] = {}
     for request in requests:
         groups.setdefault(request.shared_work, []).append(request)
+    forward = groups.get(ForwardRequest, [])
+    if forward and GradientNorms in map(type, requests) and not any(request.listens_at for request in forward):
+        del groups[ForwardRequest]  # the passes that give gradients give the logits too
     answers: dict[Request, Any] = {}
     with preserved(source, again=False):
+        budget = Budget(chunk, memory_gb, on_device)
         for group in groups.values():
-            together = group[0].answer_together(group, source, x, Budget(chunk, memory_gb, on_device))
-            answers |= zip(group, together, strict=True)
+            answers |= zip(group, group[0].answer_together(group, source, x, budget), strict=True)
+    if ForwardRequest not in groups and forward:
+        table = next(answers[request] for request in requests if type(request) is GradientNorms)
+        answers |= {request: request.read(ForwardPass(table.logits, {}, {}, on_device)) for request in forward}
     return {request: answers[request] for request in requests}

@@ -140,7 +140,7 @@ def _tables(
         powers = _norms(passes, wanted, block, p, request.norm) ** request.norm
         sums = p.new_zeros((*powers.shape[:2], len(table.names))).index_add_(2, layer, powers)
         norms = (sums.sqrt() if request.norm == 2 else sums) * block.scale.T.unsqueeze(2)
-        tables[row] = NormTable(norms, p, table.names)
+        tables[row] = NormTable(norms, p, table.names, logits=z)
     return tables
 
 

@@ -79,7 +79,7 @@ class TableBuilder:
         if self.chunk is None:  # chunks of one size: a pass that was recorded serves for all
             size = -(-inputs.size(x) // -(-inputs.size(x) // size))
         chunks: list[dict[str, Tensor]] = []
-        probabilities: list[Tensor] = []
+        each_logits: list[Tensor] = []
         start = 0
         while start < inputs.size(x):
             part = inputs.take(x, slice(start, start + size))
@@ -95,14 +95,17 @@ class TableBuilder:
                 continue
             start += inputs.size(part)
             chunks.append({row: n.transpose(0, 1) for row, n in norms.items()})
-            probabilities.append(logits.double().softmax(1))
-        p = _joined(probabilities)
+            each_logits.append(logits)
+        z = _joined(each_logits)
+        p = z.double().softmax(1)
         if any("spread" in chunk for chunk in chunks):  # a chunk whose copies were taken in parts is exact
             chunks = [{"spread": torch.zeros_like(chunk["classes"])} | chunk for chunk in chunks]
         joined = {name: _joined([chunk[name] for chunk in chunks]) for name in chunks[0]}
         spread = joined.pop("spread", None)
         names = self.survey.table.names
-        return {row: NormTable(n, p, names, spread if row == "classes" else None) for row, n in joined.items()}
+        return {
+            row: NormTable(n, p, names, spread if row == "classes" else None, logits=z) for row, n in joined.items()
+        }
 
     def _sizes(self, cut: Cut | None) -> tuple[int, Settings]:
         """Inputs at a time, and the settings with the number of cotangents at a time."""
