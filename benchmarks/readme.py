@@ -1,8 +1,13 @@
-"""The README's tables, made from what is committed: `python benchmarks/readme.py` writes them between their markers."""
+"""The numbers of README and documentation, made from what is committed: `python benchmarks/readme.py` writes them.
+
+Each stands between two comments, <!-- name:begin --> and <!-- name:end -->, in one of the files of `PAGES`.
+"""
 
 from __future__ import annotations
 
 import json
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ from nescio_papers.runner.compare import table
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+BLOB = "https://github.com/nescio-uq/nescio/blob/main"
 NAMES = {"cnn": "the papers' CNN, 28²", "resnet18": "ResNet18, CIFAR stem, 32²", "vit": "small ViT, 32²"}
 
 
@@ -107,6 +113,91 @@ def _average(values: list[float | None]) -> str:
     return f"{sum(known) / len(known):.1f}" if known and len(known) == len(values) else ""
 
 
+def _guard() -> tuple[list[Any], dict[str, dict[str, float]]]:
+    """The parts of the guard's study, and the AUROC of every score on every pair, in percent."""
+    result = reproduce.load(ROOT / "papers" / "results" / "guard-quick-1.json")
+    parts = [table(part, result["scale"]) for part in result["parts"]]
+    found: dict[str, dict[str, float]] = {}
+    for part, made in zip(result["parts"], parts, strict=True):
+        if part["title"].endswith("AUROC of foreign pictures"):
+            for line in made.lines:
+                pairs = {f"{part['title']} {column}": value.mean for (column, _), value in line.values.items()}
+                found.setdefault(line.label, {}).update(
+                    {pair: mean for pair, mean in pairs.items() if mean is not None}
+                )
+    return list(zip(result["parts"], parts, strict=True)), found
+
+
+def _of_part(parts: list[Any], title: str) -> dict[str, list[float]]:
+    (made,) = (made for part, made in parts if part["title"] == title)
+    return {line.label: [value.mean for value in line.values.values()] for line in made.lines}
+
+
+def guard_summary() -> dict[str, float]:
+    """What is said of the guard in one paragraph, from `papers/results/guard-quick-1.json`."""
+    parts, found = _guard()
+    means = {name: _mean(list(pairs.values())) for name, pairs in found.items()}
+    singles = {name: mean for name, mean in means.items() if name != "guard"}
+    best = {pair: max(found[name][pair] for name in singles) for pair in found["guard"]}
+    sizes = _of_part(parts, "Size of the reference: mean AUROC")
+    wrong = _of_part(parts, "Wrong answers told from right ones: AUROC")
+    near = next(pair for pair in best if pair.startswith("CIFAR-100") and pair.endswith("cifar10"))
+    return {
+        "pairs": len(best),
+        "guard": means["guard"],
+        "best single": max(singles.values()),
+        "vim": means["vim"],
+        **{name: means[name] for name in ("knn", "gen", "regrad", "entropy")},
+        "near": sum(found["guard"][pair] >= best[pair] - 0.5 for pair in best),
+        "loss at 100": _mean(sizes["2,000 pictures"]) - _mean(sizes["100 pictures"]),
+        **{f"near {name}": found[name][near] for name in ("guard", "gen", "regrad")},
+        **{f"wrong {name}": _mean(wrong[name]) for name in ("guard", "max_probability")},
+    }
+
+
+def guard() -> str:
+    """The paragraph of the README on how good the guard is."""
+    n = guard_summary()
+    assert n["best single"] == n["vim"], "the best single score is not ViM any more: the sentence says so"
+    return wrapped(
+        f"Over {n['pairs']:.0f} pairs of networks and foreign sets (MNIST, SVHN, CIFAR-10, CIFAR-100; CNN, ResNet18, "
+        f"ViT; three seeds) its mean AUROC is **{n['guard']:.2f}**; of the single scores the best, ViM, which needs "
+        f"labelled training data, has {n['vim']:.2f}, KNN {n['knn']:.2f}, GEN {n['gen']:.2f}, REGrad "
+        f"{n['regrad']:.2f}. It is within half a point of the best single score of each pair, or above it, on "
+        f"{n['near']:.0f} of {n['pairs']:.0f}; with 100 reference pictures it loses {n['loss at 100']:.1f} points on "
+        "the mean over networks. It is worse on pictures that look *more* typical than the known ones (CIFAR-10 for a "
+        f"network of CIFAR-100: {n['near guard']:.1f}, GEN {n['near gen']:.1f}, REGrad {n['near regrad']:.1f}), and at "
+        f"telling wrong answers from right ones, another question ({n['wrong guard']:.1f}; the largest probability "
+        f"{n['wrong max_probability']:.1f}). [All numbers]({BLOB}/papers/results/guard.md): `nescio reproduce guard`."
+    )
+
+
+def figure() -> str:
+    """What the picture of the first screen shows, with the count of all that were judged."""
+    result = json.loads((ROOT / "docs" / "figures" / "first-screen.json").read_text())
+    rows, level = result["rows"], result["level"]
+    photographs, others = ([row for row in rows if row["photograph"] is kind] for kind in (True, False))
+    passed = sum(not row["foreign"] for row in photographs)
+    caught = sum(row["foreign"] for row in others)
+    return wrapped(
+        "*A network of ImageNet that nobody here trained, and a guard that has seen crops of "
+        f"{len(result['photographs'])} photographs. Beside each picture: the map of its doubt; below: the verdict at "
+        f"{100 * level:.0f} %, the p-value, what the network answers and how sure it is. Of all pictures that were "
+        f"tried {passed} of {len(photographs)} photographs pass, and {caught} of {len(others)} others are caught: "
+        f"{len(result['photographs'])} photographs are a small reference, and the retina passes.* "
+        f"[How it is made]({BLOB}/docs/building/first_screen.py)."
+    )
+
+
+def wrapped(text: str) -> str:
+    """The text in lines of at most 119 characters."""
+    return "\n".join(textwrap.wrap(text, 119, break_long_words=False, break_on_hyphens=False))
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
 def fill(text: str, marker: str, block: str) -> str:
     """The text with what stands between the marker's two comments replaced."""
     before, _, rest = text.partition(f"<!-- {marker}:begin -->")
@@ -114,11 +205,20 @@ def fill(text: str, marker: str, block: str) -> str:
     return f"{before}<!-- {marker}:begin -->\n{block}\n<!-- {marker}:end -->{after}"
 
 
-def render(text: str) -> str:
-    """The README with its tables up to date."""
-    blocks = {"methods": nescio.methods().to_markdown().strip(), "kinds": kinds(), "truth": truth(), "speed": speed()}
-    for marker, block in blocks.items():
-        text = fill(text, marker, block)
+PAGES: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {"figure": figure, "guard": guard},
+    "docs/choose.md": {"methods": lambda: nescio.methods().to_markdown().strip()},
+    "docs/measured.md": {"guard": guard, "truth": truth, "kinds": kinds, "speed": speed},
+    "docs/index.md": {"figure": figure},
+}
+"""Which numbers stand on which page."""
+
+
+def render(text: str, page: str) -> str:
+    """The text of a page with its numbers up to date."""
+    for marker, block in PAGES[page].items():
+        assert text.count(f"<!-- {marker}:begin -->") == text.count(f"<!-- {marker}:end -->") == 1, (page, marker)
+        text = fill(text, marker, block())
     return text
 
 
@@ -150,5 +250,5 @@ def _device(machine: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(render(readme.read_text()))
+    for page in PAGES:
+        (ROOT / page).write_text(render((ROOT / page).read_text(), page))

@@ -13,7 +13,21 @@ def run(name, capsys):
 
 
 def test_none_is_forgotten():
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"own_model", "several_methods", "preprocessing"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {
+        "quickstart",
+        "own_model",
+        "several_methods",
+        "preprocessing",
+    }
+
+
+def test_quickstart(capsys):
+    out = run("quickstart", capsys)
+    shares = [int(share) for share in re.findall(r"(\d+)% foreign", out)]
+    assert shares[0] <= 12 and min(shares[1:]) > 80  # 300 new digits at a level of 5 %
+    assert re.findall(r"^(\w+) +p = ", out, re.MULTILINE) == ["fine", "foreign", "foreign"]
+    doubts = [float(u) for u in re.search(r"doubt: \[(.+)\]", out)[1].split(", ")]
+    assert min(doubts[1:]) > doubts[0] > 0
 
 
 def test_own_model(capsys):

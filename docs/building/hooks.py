@@ -11,6 +11,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
+import commands
 import formulas
 import notebook
 import tables
@@ -19,7 +20,7 @@ _done: dict[tuple[str, str], notebook.Executed] = {}  # `mkdocs serve` builds ag
 
 
 def on_files(files: Files, *, config: Any, **_: Any) -> Files:
-    """Add the page, the pictures and the notebook of every tutorial, and the page of the command line."""
+    """Add the page, the pictures and the notebook of every tutorial."""
     folder = Path(config["docs_dir"]) / "tutorials"
     for path in sorted(folder.glob("*.py")):
         key = (path.name, path.read_text(encoding="utf-8"))
@@ -33,12 +34,12 @@ def on_files(files: Files, *, config: Any, **_: Any) -> Files:
         made |= {f"{name}-{at}.png": picture for at, picture in enumerate(executed.pictures, 1)}
         for file, content in made.items():
             files.append(File.generated(config, f"tutorials/{file}", content=content))
-    files.append(File.generated(config, "command-line.md", content=tables.command_line()))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Put tables where a page asks for them (a name that is not known is an error), and set formulas."""
+    """Put tables and help where a page asks for them (a name that is not known is an error), and set formulas."""
+    markdown = commands.with_help(markdown)
     markdown = re.sub(r"<!-- table: (\w+) -->", lambda found: tables.TABLES[found[1]](), markdown)
     return (
         formulas.raised(markdown)

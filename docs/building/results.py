@@ -1,0 +1,76 @@
+"""Numbers of the committed results, by study, row and column: what the page of evidence is made of."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nescio_papers import reproduce
+from nescio_papers.runner.compare import table
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "papers" / "results"
+
+
+@cache
+def parts(name: str) -> tuple[tuple[dict[str, Any], Any], ...]:
+    """The parts of a study, with the tables made of them; runs of one study are joined."""
+    runs = [reproduce.load(path) for path in sorted(RESULTS.glob(f"{name}-quick-*.json"))]
+    (result,) = reproduce.joined(runs)
+    return tuple((part, table(part, result["scale"])) for part in result["parts"])
+
+
+def lines(name: str, row: str, part: int | None = None) -> list[Any]:
+    """The lines of a row in all parts, or in one."""
+    found = parts(name) if part is None else parts(name)[part : part + 1]
+    return [line for _, made in found for line in made.lines if line.label == row]
+
+
+def cell(name: str, row: str, column: str, metric: str = "auroc", part: int | None = None) -> Any:
+    """One value: its mean over seeds, and the paper's."""
+    (value,) = (
+        line.values[column, metric]
+        for line in lines(name, row, part)
+        if (column, metric) in line.values
+    )
+    return value
+
+
+def pair(
+    name: str,
+    row: str,
+    columns: tuple[str, ...],
+    digits: int = 1,
+    paper: bool = False,
+    **where: Any,
+) -> str:
+    """Values of some columns, between slashes."""
+    values = [cell(name, row, column, **where) for column in columns]
+    return " / ".join(f"{(value.paper if paper else value.mean):.{digits}f}" for value in values)
+
+
+def average(
+    name: str, row: str, metric: str = "auroc", paper: bool = False, both: bool = True
+) -> float:
+    """The mean over the columns that were run and, where both is asked for, that the paper has too."""
+    values = [
+        v
+        for line in lines(name, row)
+        for (_, m), v in line.values.items()
+        if m == metric and v.mean is not None
+    ]
+    values = [value for value in values if value.paper is not None or not both]
+    return sum(value.paper if paper else value.mean for value in values) / len(values)
+
+
+def rank(name: str, row: str, part: int = 0) -> str:
+    """The rank among the paper's methods that were run, as in "2 of 12"."""
+    made = parts(name)[part][1]
+    return f"{lines(name, row, part)[0].rank_among} of {sum(line.rank_among is not None for line in made.lines)}"
+
+
+def measured(name: str) -> Any:
+    """A file of the benchmarks."""
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
