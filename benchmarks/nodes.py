@@ -57,18 +57,18 @@ def command(rows: int, out: str, *more: str) -> list[str]:
 
 def disturbed(folder: Path, rows: int, nodes: int, kills: int, *, replaced: bool) -> dict[str, Any]:
     """Score on so many machines, of which some are killed meanwhile."""
-    from patient import wait_longer
+    from patient import patience
     from ray.cluster_utils import Cluster
 
     from nescio.data import read_table
 
-    wait_longer()
-
     name = "replaced" if replaced else "fewer"
     parts, out = -(-rows // PART), folder / f"{name}.parquet"
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    with patience():
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
-        there = [cluster.add_node(num_cpus=1) for _ in range(nodes)]
+        with patience():
+            there = [cluster.add_node(num_cpus=1) for _ in range(nodes)]
         engine = ["--engine", "ray", "--workers", str(nodes), "--address", cluster.address]
         said, began, lost = (folder / f"{name}.said").open("w"), time.perf_counter(), []
         asked = command(rows, out.name, *engine)
@@ -79,7 +79,8 @@ def disturbed(folder: Path, rows: int, nodes: int, kills: int, *, replaced: bool
                 cluster.remove_node(there.pop(0), allow_graceful=False)
                 lost.append({"parts_before": kept, "machines_left": len(there)})
                 if replaced:
-                    there.append(cluster.add_node(num_cpus=1))
+                    with patience():
+                        there.append(cluster.add_node(num_cpus=1))
             time.sleep(0.05)
         said.close()
     finally:
@@ -105,7 +106,7 @@ def disturbed(folder: Path, rows: int, nodes: int, kills: int, *, replaced: bool
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """Run alone, run while machines go, compare, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=8_000)
+    parser.add_argument("--rows", type=int, default=3_000)
     parser.add_argument("--seconds", type=float, default=0.005, help="how long the model takes for a row")
     parser.add_argument("--machines", type=int, default=3)
     parser.add_argument("--kills", type=int, default=2)

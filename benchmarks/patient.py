@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 import ray
@@ -32,16 +34,21 @@ class Slow(ModuleType):
         return time.time() / 10
 
 
-def wait_longer() -> None:
-    """Let machines, and what runs on them, start slowly; before Ray starts."""
-    node.time = cluster_utils.time = Slow("time")
+@contextmanager
+def patience() -> Iterator[None]:
+    """Let machines, and what runs on them, start slowly within the block."""
     os.environ |= {"RAY_agent_register_timeout_ms": "300000", "RAY_worker_register_timeout_seconds": "600"}
+    node.time = cluster_utils.time = Slow("time")
+    try:
+        yield
+    finally:
+        node.time = cluster_utils.time = time
 
 
 if __name__ == "__main__":
-    wait_longer()
     start = ray.init
-    ray.init = lambda *given, **more: start(*given, **({"num_cpus": 4} | more if more["address"] == "local" else more))
+    ray.init = lambda *given, **more: start(*given, **({"num_cpus": 4} | more))
     from nescio.cli import main
 
-    sys.exit(main(sys.argv[1:]))
+    with patience():
+        sys.exit(main(sys.argv[1:]))

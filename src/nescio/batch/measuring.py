@@ -130,22 +130,23 @@ def _own_threads() -> list[str]:
     return [f"self/task/{task.name}" for task in tasks.iterdir()] if tasks.is_dir() else []
 
 
-def _import(times: int = 2) -> _Timed:
-    """What a process takes to start, to import all that a run needs, and to end; the mean of some."""
+def _import(times: int = 3) -> _Timed:
+    """What a process takes to start, to import all that a run needs, and to end; the least of some."""
     code = (
         "import sys, time, nescio.batch.run, nescio.scores\n"
         "from nescio.batch.measuring import waiting\n"
         "try:\n    import pyarrow.parquet\nexcept ImportError:\n    pass\n"
         "print(time.time() - float(sys.argv[1]) - waiting('self'), time.process_time())"
     )
-    other, told, before = 0.0, 0.0, _children()
-    for _ in range(times):
-        given = [sys.executable, "-c", code, str(time.time())]
+
+    def timed() -> _Timed:
+        before, given = _children(), [sys.executable, "-c", code, str(time.time())]
         done = subprocess.run(given, check=True, capture_output=True, text=True)
-        began, spent = map(float, done.stdout.split())
-        other, told = other + max(0.0, began - spent), told + spent
-    cpu = max(told, _children() - before)  # the end is in the second alone; not every system counts it
-    return _Timed((other + cpu) / times, cpu / times)
+        seconds, spent = map(float, done.stdout.split())
+        cpu = max(spent, _children() - before)  # the end is in the second alone; not every system counts it
+        return _Timed(max(0.0, seconds - spent) + cpu, cpu)
+
+    return min(timed() for _ in range(times))
 
 
 def _children() -> float:
