@@ -17,6 +17,7 @@ has more at the end than when the first part was there.
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import os
 import subprocess
@@ -148,11 +149,11 @@ def _each_once(out: Path, rows: int) -> bool:
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """Keep, join, run, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", type=int, nargs="+", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--ray", type=int, nargs="*", default=[500, 2_000, 8_000], help="parts on Ray")
+    parser.add_argument("--parts", type=int, nargs="*", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--ray", type=int, nargs="*", default=[500, 2_000], help="parts on Ray")
     parser.add_argument("--folder", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    load, keeping, ray = os.getloadavg()[0], [], []
+    keeping, ray = [], []
     with tempfile.TemporaryDirectory(prefix="growth-") as name:
         (Path(name) / "growing.py").write_text(MODEL)
         for count in options.parts:
@@ -162,7 +163,11 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         for count in options.ray:
             ray.append(on_ray(count, Path(name)))
             print(ray[-1], flush=True)
-    result = {"rows_in_a_part": SIZE, "load_before": round(load, 1), "keeping": keeping, "ray": ray}
+    result = {"rows_in_a_part": SIZE, "load_after": round(os.getloadavg()[0], 1), "keeping": keeping, "ray": ray}
+    file = options.folder / "growth.json"
+    if file.exists():  # what was not asked for stays as it was
+        before = json.loads(file.read_text())
+        result |= {name: before[name] for name in ("keeping", "ray") if not result[name]}
     save("growth", {"machine": machine(torch.device("cpu")), **result}, options.folder)
     return result
 
