@@ -111,7 +111,7 @@ def on_ray(count: int, folder: Path) -> dict[str, Any]:
     rows, out = count * SIZE, folder / f"ray{count}"
     np.savez(folder / f"{rows}.npz", x=np.random.default_rng(0).normal(size=(rows, 4)).astype(np.float32))
     given = ["--model", "growing:small", "--data", f"{rows}.npz", "--method", "entropy", "--batch-size", str(SIZE)]
-    given += ["--part-rows", str(SIZE), "--engine", "ray", "--workers", "2", "--out", f"{out}/"]
+    given += ["--part-rows", str(SIZE), "--engine", "ray", "--workers", "2", "--fresh", "--out", f"{out}/"]
     run = subprocess.Popen(
         [sys.executable, "-m", "patient", "score", *given], cwd=folder, env=surroundings(),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -125,7 +125,7 @@ def on_ray(count: int, folder: Path) -> dict[str, Any]:
         time.sleep(0.5)
     there = [look for look in looks if look[0]]
     if run.returncode or len(there) < 2:
-        raise SystemExit(f"the command ended with {run.returncode}, or too soon to be watched")
+        raise RuntimeError(f"the command ended with {run.returncode}, or too soon to be watched")
     (begun, low, before), (done, high, after) = there[0], there[-1]
     spent = {kind: (after[kind] - before[kind]) / (done - begun) * 1e3 for kind in after}
     return {
@@ -161,7 +161,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
                 keeping.append(fresh.submit(kept, count, name).result())
             print(keeping[-1], flush=True)
         for count in options.ray:
-            ray.append(on_ray(count, Path(name)))
+            from patient import tried  # it needs Ray
+
+            ray.append(tried(lambda now=count: on_ray(now, Path(name))))
             print(ray[-1], flush=True)
     result = {"rows_in_a_part": SIZE, "load_after": round(os.getloadavg()[0], 1), "keeping": keeping, "ray": ray}
     file = options.folder / "growth.json"

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,18 +57,22 @@ def command(rows: int, out: str, *more: str) -> list[str]:
 
 def disturbed(folder: Path, rows: int, nodes: int, kills: int, *, replaced: bool) -> dict[str, Any]:
     """Score on so many machines, of which some are killed meanwhile."""
-    from patient import patience
+    from patient import patience, tried
     from ray.cluster_utils import Cluster
 
     from nescio.data import read_table
 
     name = "replaced" if replaced else "fewer"
     parts, out = -(-rows // PART), folder / f"{name}.parquet"
-    with patience():
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    try:
+
+    def started(work: Callable[[], Any]) -> Any:
         with patience():
-            there = [cluster.add_node(num_cpus=1) for _ in range(nodes)]
+            return tried(work)
+
+    head = {"num_cpus": 0, "include_dashboard": False}
+    cluster = started(lambda: Cluster(initialize_head=True, head_node_args=head))
+    try:
+        there = [started(lambda: cluster.add_node(num_cpus=1)) for _ in range(nodes)]
         engine = ["--engine", "ray", "--workers", str(nodes), "--address", cluster.address]
         said, began, lost = (folder / f"{name}.said").open("w"), time.perf_counter(), []
         asked = command(rows, out.name, *engine)
@@ -79,8 +83,7 @@ def disturbed(folder: Path, rows: int, nodes: int, kills: int, *, replaced: bool
                 cluster.remove_node(there.pop(0), allow_graceful=False)
                 lost.append({"parts_before": kept, "machines_left": len(there)})
                 if replaced:
-                    with patience():
-                        there.append(cluster.add_node(num_cpus=1))
+                    there.append(started(lambda: cluster.add_node(num_cpus=1)))
             time.sleep(0.05)
         said.close()
     finally:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import TypeVar
 
 import ray
 from ray import cluster_utils
 from ray._private import node
 
+Result = TypeVar("Result")
+
 
 class Slow(ModuleType):
-    """The module `time`, by whose clock a tenth of the time passes."""
+    """The module `time`, by whose clock half of the time passes."""
 
     def __getattr__(self, name: str) -> object:
         return getattr(time, name)
@@ -26,12 +29,12 @@ class Slow(ModuleType):
     @staticmethod
     def monotonic() -> float:
         """Seconds since some moment."""
-        return time.monotonic() / 10
+        return time.monotonic() / 2
 
     @staticmethod
     def time() -> float:
         """Seconds since some moment."""
-        return time.time() / 10
+        return time.time() / 2
 
 
 @contextmanager
@@ -43,6 +46,16 @@ def patience() -> Iterator[None]:
         yield
     finally:
         node.time = cluster_utils.time = time
+
+
+def tried(work: Callable[[], Result], times: int = 6) -> Result:
+    """Do what starts a Ray, again and again if need be: on busy cores its parts may not find each other in time."""
+    for _ in range(times - 1):
+        try:
+            return work()
+        except Exception as error:
+            print(f"again, since {str(error)[-300:]}", flush=True)
+    return work()
 
 
 if __name__ == "__main__":

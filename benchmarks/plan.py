@@ -119,7 +119,7 @@ def ran(folder: Path, model: str, rows: int, workers: int | None) -> dict[str, A
             if not first and any((folder / "out").glob("part-*")):
                 first = alone.seconds
     if run.returncode:
-        raise SystemExit(f"the command ended with {run.returncode}: {(folder / 'said').read_text()[-2000:]}")
+        raise RuntimeError(f"the command ended with {run.returncode}: {(folder / 'said').read_text()[-2000:]}")
     return {
         "seconds": round(time.perf_counter() - began, 2),
         "quiet": round(alone.seconds, 2),
@@ -182,6 +182,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
+    from patient import tried  # it needs Ray
+
     found: dict[tuple[str, int, int | None], list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory(prefix="plan-") as name:
         folder = Path(name)
@@ -193,11 +195,12 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             for model, rows in product(options.models, options.rows):
                 known = measured(folder, model, rows)
                 for workers in (None, *options.workers):
-                    run = ran(folder, model, rows, workers) | foretold(planned(known, rows, workers))
+                    run = tried(lambda now=(folder, model, rows, workers): ran(*now))
+                    run |= foretold(planned(known, rows, workers))
                     run["start"] = round(max(0.0, run.pop("first") - run["planned_part"]), 2)
                     found.setdefault((model, rows, workers), []).append(run)
                     print(model, rows, workers, run, flush=True)
-            _save(found, options)
+                    _save(found, options)
     return _save(found, options)
 
 

@@ -85,3 +85,15 @@ def test_time_that_was_spent_waiting_for_a_core_is_counted_and_sleep_is_not():
     others.start()
     assert waiting(*measuring._own_threads()) >= before
     others.join()
+
+
+def test_names_of_files_grow_with_the_rows_and_what_a_list_takes_of_its_own_does_not_count(folder):
+    from PIL import Image
+
+    np.savez("many.npz", x=np.zeros((5000, 4), dtype=np.float32))
+    assert measuring._row_bytes(job("many.npz").open()) == 0  # numbers have no names, and lie on the disk
+    (folder / "pictures").mkdir()
+    for number in range(200):
+        Image.new("L", (2, 2)).save(folder / "pictures" / f"a-name-of-some-length-{number:06d}.png")
+    each = measuring._row_bytes(job("pictures").open())
+    assert 50 < each < 1000

@@ -47,6 +47,9 @@ LEAST, MOST = 3, 30
 MANY = 8
 """Batches in the larger of the two parts that are written to tell what a row costs from what a part does."""
 
+MANY_ROWS = 100_000
+"""Rows beside which what a list takes of its own is nothing."""
+
 
 class _Timed(NamedTuple):
     """How long something took, and how many seconds of a processor."""
@@ -296,11 +299,15 @@ def _resident() -> float:
 
 
 def _row_bytes(ready: Ready) -> float:
-    """What the list of rows takes for each of them: names of files, labels."""
+    """What the list of rows takes for each of them: names of files, labels; not what any list takes."""
     tracemalloc.start()
     try:
         rows = open_rows(ready.job.data, ready.source)
         _ = rows.labels, rows.names
-        return tracemalloc.get_traced_memory()[0] / max(1, len(rows))
+        many = max(1, len(rows))
+        if many > MANY_ROWS:
+            return tracemalloc.get_traced_memory()[0] / many
+        places = tracemalloc.take_snapshot().statistics("lineno")
+        return sum(place.size for place in places if place.count >= many or place.size >= 4 * many * place.count) / many
     finally:
         tracemalloc.stop()
