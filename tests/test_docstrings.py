@@ -28,6 +28,7 @@ COMPLETE = (
     "decide",
     "dense",
     "evaluate",
+    "findings",
     "guard",
     "limits",
     "mitigate",

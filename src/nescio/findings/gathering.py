@@ -88,6 +88,20 @@ def gather(
 
     Returns:
         What the page shows, as values that JSON can hold, but for pictures and maps.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from nescio.data.sources import open_data
+        >>> from nescio.models import Classifier
+        >>> from nescio.models.sources import Source
+        >>> network = Source(Classifier(torch.nn.Linear(4, 3)), None, "a linear model")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.savez(Path(folder, "x.npz"), x=np.eye(4, dtype="float32"))
+        ...     rows = open_data(Path(folder, "x.npz"))
+        ...     found = gather(network, rows, methods=[nescio.scores.get("entropy")], maps=False, examples=1)
+        >>> list(found["scores"])
+        ['entropy']
     """
     _check(rows, labels, guard, level, most=most, examples=examples, batch=batch, seed=seed)
     data = _measured(
@@ -233,7 +247,18 @@ def _examples(
 
 
 def plain(result: Any) -> Any:
-    """The same without the arrays of pictures and maps, as JSON can hold it."""
+    """Leave out the arrays of pictures and maps, so that JSON can hold the rest.
+
+    Args:
+        result: What `gather` found, or anything in it.
+
+    Returns:
+        The same without them.
+
+    Examples:
+        >>> plain({"examples": [{"row": 3, "picture": np.zeros((8, 8))}]})
+        {'examples': [{'row': 3}]}
+    """
     if isinstance(result, Mapping):
         return {key: plain(value) for key, value in result.items() if key not in ("picture", "maps")}
     return [plain(value) for value in result] if isinstance(result, list) else result
@@ -250,9 +275,20 @@ def _first(rows: Rows, places: Sequence[int]) -> Any:
 
 
 def usual(model: Any, samples: int = 2) -> tuple[list[Method], str]:
-    """The methods where nobody chose any, and why these.
+    """Choose the methods where nobody chose any.
 
-    samples: those of a posterior; a calibrated network has one, which agrees with itself.
+    Args:
+        model: The network or posterior.
+        samples: How many members a posterior has; a calibrated network has one, which agrees with itself.
+
+    Returns:
+        The methods, of which the first leads, and in words why it does.
+
+    Examples:
+        >>> from nescio.models import Classifier
+        >>> methods, why = usual(Classifier(torch.nn.Linear(4, 3)))
+        >>> methods[0].name == nescio.scores.default_method()[0]
+        True
     """
     first, why = scores.default_method()
     beside = BESIDE if isinstance(model, Classifier) else OF_POSTERIORS[1:] if samples == 1 else OF_POSTERIORS
