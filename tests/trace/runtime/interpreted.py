@@ -178,6 +178,23 @@ def patches(channels: int, size: tuple[int, int], dtype: torch.dtype = torch.flo
     return apart(ours, wanted.permute(0, 3, 2, 1).flatten(2))
 
 
+def depthwise(channels: int, size: tuple[int, int], dtype: torch.dtype = torch.float32, **geometry: Any) -> float:
+    """The convolution and its data gradient."""
+    side = geometry.pop("side", (3, 3))
+    x, weight = torch.randn(2, channels, *size).to(dtype), torch.randn(channels, 1, *side).to(dtype)
+    root = x.double().requires_grad_()
+    y = F.conv2d(root, weight.double(), groups=channels, **geometry)
+    g = torch.randn(y.shape).to(dtype)
+    (wanted,) = torch.autograd.grad(y, root, g.double())
+    each = [geometry.get(name, default) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))]
+    lists = [[v, v] if isinstance(v, int) else list(v) for v in each]
+    ours = kernels(x).depthwise(to_last(x), weight, *lists, y.shape[2:], False)
+    back = kernels(x).depthwise(to_last(g), weight, *lists, x.shape[2:], True)
+    assert ours.dtype == back.dtype == dtype
+    assert ours.is_contiguous(memory_format=CHANNELS_LAST) and back.is_contiguous(memory_format=CHANNELS_LAST)
+    return max(apart(ours, y.detach()), apart(back, wanted))
+
+
 def last(t: Tensor) -> Tensor:
     """Channels last in memory, whatever the number of dimensions."""
     return t.movedim(1, -1).contiguous().movedim(-1, 1)
@@ -249,6 +266,16 @@ KERNELS: dict[str, Callable[[], float]] = {
     "patches, bfloat16": lambda: patches(5, (6, 5), HALF, padding=(1, 1)),
     "patches, other sides": lambda: patches(3, (9, 8), kernel=(3, 2), stride=(2, 1), padding=(1, 0), dilation=(2, 1)),
     "patches, wide": lambda: patches(300, (3, 3), kernel=(2, 2), stride=(2, 2), padding=(1, 1)),
+    "depthwise": lambda: depthwise(5, (6, 7), padding=1),
+    "depthwise, more channels than a tile": lambda: depthwise(35, (3, 4), padding=1),
+    "depthwise, strided": lambda: depthwise(3, (9, 8), stride=2, padding=1),
+    "depthwise, strided, what is left over": lambda: depthwise(3, (8, 9), stride=(3, 2)),
+    "depthwise, dilated, other sides": lambda: depthwise(
+        3, (9, 8), side=(3, 2), stride=(2, 1), padding=(2, 0), dilation=(2, 3)
+    ),
+    "depthwise, wider than the picture": lambda: depthwise(4, (3, 2), side=(7, 7), padding=3),
+    "depthwise, one position": lambda: depthwise(4, (1, 1), side=(1, 1)),
+    "depthwise, bfloat16": lambda: depthwise(5, (6, 7), HALF, padding=1),
     "layer norm": lambda: layer_norm((2, 11), 13, 2, 2, False),
     "layer norm, bfloat16": lambda: layer_norm((2, 5), 13, 2, 2, False, HALF),
     "layer norm, weighted": lambda: layer_norm((2, 11), 13, 2, 2, True),
@@ -481,6 +508,13 @@ def long() -> Subject:
     return model, torch.randn(1, 129, 6)
 
 
+def separable(bias: bool) -> Subject:
+    """A convolution by channel, with a stride, between two of all channels, as in mobile networks."""
+    wide, deep = nn.Conv2d(2, 6, 1, bias=False), nn.Conv2d(6, 6, 3, 2, 1, groups=6, bias=bias)
+    body = nn.Sequential(wide, nn.BatchNorm2d(6), nn.SiLU(), deep, nn.BatchNorm2d(6), nn.SiLU(), nn.Conv2d(6, 3, 1))
+    return Model(lambda m, x: m.head(m.body(x).mean((2, 3))), body=body, head=nn.Linear(3, 2)), torch.randn(3, 2, 5, 7)
+
+
 BN, LN, ATTENTION, GRAM = {"affine"}, {"layer_norm"}, {"attention"}, {"contracted"}
 
 
@@ -506,6 +540,8 @@ def to_last(t: Any) -> Any:
 
 CASES: dict[str, Case] = {
     "residual, channels last": Case(residual, BN | {"times", "patches"}, prepare=to_last),
+    "separable, channels last": Case(lambda: separable(False), BN | {"depthwise"}, prepare=to_last, repeat=True),
+    "separable, with a bias, channels last": Case(lambda: separable(True), BN | {"depthwise"}, prepare=to_last),
     "short": Case(short, BN | {"times"}, repeat=True),
     "short, not in place": Case(lambda: short(inplace=False), BN | {"times"}),
     "single, frozen": Case(frozen, BN),
@@ -569,7 +605,7 @@ HALVES: dict[str, tuple[Callable[[], Subject], torch.dtype]] = {
 def counted() -> Iterator[dict[str, int]]:
     """How often each kernel runs."""
     module = sys.modules["nescio.trace.runtime.kernels"]
-    calls = dict.fromkeys(("times", "affine", "patches", "layer_norm", "contracted", "attention"), 0)
+    calls = dict.fromkeys(("times", "affine", "patches", "depthwise", "layer_norm", "contracted", "attention"), 0)
 
     def spy(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **named: Any) -> Any:

@@ -100,8 +100,14 @@ def test_half_precision_keeps_the_order(results: dict[str, Any], name: str) -> N
 def test_each_norm_reads_its_gradient_once(results: dict[str, Any]) -> None:
     """The rule's pass makes the data gradient too, and the backward pass takes it."""
     calls = {name: found(results["models"][name])["repeated"] for name in ("short", "encoder")}
-    assert calls["short"] == {"times": 1, "affine": 2, "patches": 2, "layer_norm": 0, "contracted": 0, "attention": 0}
-    assert calls["encoder"] == {"times": 1, "affine": 0, "patches": 0, "layer_norm": 2, "contracted": 0, "attention": 1}
+    ran = {name: {kernel: times for kernel, times in each.items() if times} for name, each in calls.items()}
+    assert ran["short"] == {"times": 1, "affine": 2, "patches": 2}
+    assert ran["encoder"] == {"times": 1, "layer_norm": 2, "attention": 1}
+
+
+def test_a_convolution_by_channel_is_computed_once_each_way(results: dict[str, Any]) -> None:
+    """Forward, and back for all cotangents together."""
+    assert found(results["models"]["separable, channels last"])["repeated"]["depthwise"] == 2
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])

@@ -28,6 +28,7 @@ from nescio.trace.probe.graph import Graph
 from nescio.trace.probe.leaves import leaf
 from nescio.trace.probe.plan import Plan, find_plan, part_of, with_vmap_tried
 from nescio.trace.probe.proofs import prove_own
+from nescio.trace.runtime import cudnn
 from nescio.types import ModelError
 
 PROBED = 3
@@ -72,7 +73,8 @@ def forward(classifier: Classifier, x: Any, check: bool = True, wanted: Collecti
             try:
                 # a rule is told from a wrong one by more digits than TF32 has
                 before = tf32()
-                with full_products(), nullcontext() if classifier.module in CHECKPOINTED else CorrectedOps():
+                corrected = nullcontext() if classifier.module in CHECKPOINTED else CorrectedOps()
+                with full_products(), cudnn.looking(), corrected:
                     again = logits.is_cuda and tf32() != before
                     own = _trace(classifier, x, check, wanted) if again else (logits, graph)
                     plan = _with_zeros_replaced(classifier, x, check, wanted, find_plan(classifier, x, *own))

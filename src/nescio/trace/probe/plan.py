@@ -32,6 +32,7 @@ from nescio.trace.probe.graph import Graph, Use, summable
 from nescio.trace.probe.parameter_gradients import carried_through, gradient_blocks
 from nescio.trace.probe.proofs import prove_steady
 from nescio.trace.runtime import autograd_names as names
+from nescio.trace.runtime import cudnn
 
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 5e-2}
 """How far a rule may be from autograd, relative to the gradient (and a thousandth of it relative to the largest
@@ -107,10 +108,11 @@ def _truth(classifier: Classifier, x: Any, logits: Tensor, parameters: Mapping[s
     """
     generic, zero = _generic(logits), logits.new_zeros((), dtype=torch.float64)
     norms: dict[int, Tensor] = {}
-    for i, alone in prove_steady(classifier, x, logits):
-        if parameters:
-            own = torch.autograd.grad(alone, list(parameters.values()), generic.unsqueeze(0), allow_unused=True)
-            norms[i] = torch.stack([zero if g is None else _norm(g).to(zero.device) for g in own])
+    with cudnn.spared(logits.dtype, cudnn.most_groups(classifier.module), always=logits.is_cuda):
+        for i, alone in prove_steady(classifier, x, logits):
+            if parameters:
+                own = torch.autograd.grad(alone, list(parameters.values()), generic.unsqueeze(0), allow_unused=True)
+                norms[i] = torch.stack([zero if g is None else _norm(g).to(zero.device) for g in own])
     rows = torch.stack([norms[i] for i in sorted(norms)], 1).tolist() if norms else ()
     return dict(zip(parameters, rows, strict=True))
 

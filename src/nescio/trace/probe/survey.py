@@ -23,7 +23,7 @@ from nescio.trace.probe.layers import Layers, find_layers
 from nescio.trace.probe.linear_head import head_layers
 from nescio.trace.probe.passes import PROBED, Pass, forward
 from nescio.trace.probe.plan import Plan
-from nescio.trace.runtime import replay
+from nescio.trace.runtime import cudnn, replay
 from nescio.trace.runtime.fingerprint import fingerprint
 from nescio.types import InputError, ModelError, NormSettings
 
@@ -119,7 +119,7 @@ def begin(
         # the precision of that
         few = noisy(inputs.take(y, slice(0, PROBED)))
         few = inputs.take(few, [i % inputs.size(few) for i in range(PROBED if inputs.size(few) > 1 else 1)])
-        with full_products():
+        with full_products(), cudnn.looking():
             result = survey(classifier, few, request, key, last)
         known[key] = replace(result, first=None)
         return y, known[key]

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from nescio.trace.backward.pull import folded
+from nescio.trace.runtime import cudnn
+from nescio.trace.runtime.gpu import kernels
 
 
 class DataConvolution(torch.autograd.Function):
@@ -25,8 +27,15 @@ class DataConvolution(torch.autograd.Function):
     def forward(
         x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
     ) -> Tensor:
+        if (own := _depthwise(x, weight, groups)) is not None:
+            reach = zip(x.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
+            size = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in reach]
+            y: Tensor = own(x, weight, stride, padding, dilation, size, False)
+            return y if bias is None else y.add_(bias.view(-1, 1, 1))
         none = [0] * (x.dim() - 2)
-        return torch.ops.aten.convolution(x, weight, bias, stride, padding, dilation, False, none, groups)
+        with cudnn.spared(x.dtype, groups):
+            y = torch.ops.aten.convolution(x, weight, bias, stride, padding, dilation, False, none, groups)
+        return y.contiguous(memory_format=torch.channels_last) if _last(x) else y
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -38,17 +47,40 @@ class DataConvolution(torch.autograd.Function):
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
 
+        own = _depthwise(x, weight, ctx.geometry[-1])
+
         def transposed(delta: Tensor) -> Tensor:
-            return data_gradient(delta, weight, x.shape[2:], *ctx.geometry)
+            if own is not None:
+                result: Tensor = own(delta, weight, *ctx.geometry[:-1], x.shape[2:], True)
+                return result
+            with cudnn.spared(x.dtype, ctx.geometry[-1]):
+                return data_gradient(delta, weight, x.shape[2:], *ctx.geometry)
 
         def run(g: Tensor) -> tuple[Tensor]:
             rows = g.flatten(0, 1)
-            if x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
+            if own is not None or _last(x):
                 rows = rows.contiguous(memory_format=torch.channels_last)
             return (transposed(rows).unflatten(0, g.shape[:2]),)
 
-        grad = folded(deltas[0], run)[0] if x.is_cuda and x.dim() == 4 else transposed(deltas[0])
+        grad = folded(deltas[0], run)[0] if own or (x.is_cuda and x.dim() == 4) else transposed(deltas[0])
         return grad, None, None, None, None, None, None
+
+
+def _last(x: Tensor) -> bool:
+    """Whether channels are last in memory, of pictures on a GPU."""
+    return x.is_cuda and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+
+
+def _depthwise(x: Tensor, weight: Tensor, groups: int) -> Any:
+    """The GPU kernel for these, where every channel has a kernel of its own and channels are last; else None."""
+    if (
+        x.dim() != 4
+        or not 1 < groups == x.shape[1] == weight.shape[0]
+        or not x.is_contiguous(memory_format=torch.channels_last)
+    ):
+        return None
+    found = kernels(x, weight)
+    return None if found is None else found.depthwise
 
 
 def data_gradient(

@@ -8,16 +8,19 @@ the next one once, and take what the rules need (sums over positions) on the way
 * `affine`          g[k] · s by channel with Σ g x̂ and Σ g over positions: batch norm as an affine map;
 * `layer_norm`      the data gradient of layer norm, with the same two sums for each input;
 * `patches`         the patches of a picture under a convolution's positions, side by side;
+* `depthwise`       convolutions in which every channel has a kernel of its own, and their data gradients;
 * `contracted`      ⟨d dᵀ, a aᵀ⟩ for each gradient d, without ever writing d dᵀ;
 * `attention`       the data gradients of softmax attention with heads of at most 64: up to 128 positions in one tile,
                     more of them tile by tile.
 
 Triton comes with PyTorch's CUDA builds. Where it is missing (`ready` is False) every caller has a form in plain PyTorch
-operations. Each kernel keeps its sums in float32. Sizes are not specialised on, so that each kernel is compiled once.
+operations. Each kernel keeps its sums in float32. Sizes are not specialised on, so that few variants of a kernel are
+compiled for all networks. Triton keeps them on disk (`~/.triton/cache`): a second process has nothing to compile.
 """
 
 from nescio.trace.runtime.kernels.attention import attention
 from nescio.trace.runtime.kernels.base import ready
+from nescio.trace.runtime.kernels.depthwise import depthwise
 from nescio.trace.runtime.kernels.single_pass import affine, contracted, layer_norm, patches, times
 
-__all__ = ["affine", "attention", "contracted", "layer_norm", "patches", "ready", "times"]
+__all__ = ["affine", "attention", "contracted", "depthwise", "layer_norm", "patches", "ready", "times"]

@@ -49,8 +49,9 @@ def affine(
     last = not x.is_contiguous()  # channels
     out = torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device)
     sums = g.new_empty((2, k, b, c), dtype=torch.float32)
-    wide = min(triton.next_power_of_2(c), 64 if last else 16)
-    long = min(max(triton.next_power_of_2(space), 4), 16 if last else 256)
+    # few sizes of tiles: each is compiled by itself
+    wide = (32 if c <= 32 else 64) if last else 16
+    long = 16 if last or space <= 16 else 64 if space <= 64 else 256
     step, feature = (c, 1) if last else (1, space)
     _affine[(k * b * triton.cdiv(c, wide),)](
         g, x, x if gate is None else gate, mean, rstd, scale, out, sums[0], sums[1],
@@ -71,8 +72,8 @@ def patches(
     batch, channels, height, width = x.shape
     found = x.new_empty((batch, out[0] * out[1], kernel[0] * kernel[1] * channels))
     rows = batch * out[0] * out[1] * kernel[0] * kernel[1]
-    wide = min(triton.next_power_of_2(channels), 256)
-    tall = max(1, 2048 // wide)
+    wide = 4 if channels <= 4 else 64
+    tall = 2048 // wide
     _patches[(triton.cdiv(rows, tall),)](
         x, found, rows, channels, height, width, out[0], out[1], *kernel, *stride, *padding, *dilation, tall, wide
     )
@@ -165,7 +166,12 @@ if triton is not None:
         tl.store(products + place, product, mask=known)
         tl.store(sums + place, total, mask=known)
 
-    @triton.jit(do_not_specialize=["rows"])
+    @triton.jit(
+        do_not_specialize=[
+            "rows", "height", "width", "tall_out", "wide_out", "tall_kernel", "wide_kernel",
+            "down", "right", "pad_top", "pad_left", "apart_down", "apart_right",
+        ]
+    )  # fmt: skip
     def _patches(
         x, out, rows, channels, height, width, tall_out, wide_out,
         tall_kernel, wide_kernel, down, right, pad_top, pad_left, apart_down, apart_right,

@@ -1,0 +1,76 @@
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
+"""Convolutions in which every channel has a kernel of its own, and their data gradients.
+
+cuDNN compiles a kernel of its own for every shape of them, which takes up to a second each; this one takes all shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nescio.trace.runtime.kernels.base import tl, triton
+
+
+def depthwise(
+    x: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    size: Sequence[int],
+    back: bool,
+) -> Tensor:
+    """The convolution [B, C, *size] of x [B, C, H, W] with a weight [C, 1, h, w], or ``back`` the gradient at an input
+    of this size, where x is that at the output; both with channels last in memory.
+    """
+    batch, channels = x.shape[:2]
+    out = torch.empty(
+        (batch, channels, *size), dtype=x.dtype, device=x.device, memory_format=torch.channels_last
+    )  # fmt: skip
+    rows, tall, wide = batch * size[0] * size[1], 32, 32
+    taps = weight.detach().flatten(1).t().contiguous()
+    _depthwise[(triton.cdiv(rows, tall), triton.cdiv(channels, wide))](
+        x, taps, out, rows, channels, *x.shape[2:], *size, *weight.shape[2:], *stride, *padding, *dilation,
+        back, tall, wide,
+    )  # fmt: skip
+    return out
+
+
+if triton is not None:
+
+    @triton.jit(
+        do_not_specialize=[
+            "rows", "height", "width", "tall_out", "wide_out", "tall_kernel", "wide_kernel",
+            "down", "right", "pad_top", "pad_left", "apart_down", "apart_right",
+        ]
+    )  # fmt: skip
+    def _depthwise(
+        x, weight, out, rows, channels, height, width, tall_out, wide_out,
+        tall_kernel, wide_kernel, down, right, pad_top, pad_left, apart_down, apart_right,
+        back: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr,
+    ) -> None:  # fmt: skip
+        row = tl.program_id(0) * tall + tl.arange(0, tall)
+        c = tl.program_id(1) * wide + tl.arange(0, wide)
+        known = c < channels
+        b, i, j = row // (tall_out * wide_out), row // wide_out % tall_out, row % wide_out
+        total = tl.zeros([tall, wide], dtype=tl.float32)
+        for tap in range(tall_kernel * wide_kernel):
+            if back:
+                y = i + pad_top - tap // wide_kernel * apart_down
+                z = j + pad_left - tap % wide_kernel * apart_right
+                inside = (y >= 0) & (z >= 0) & (y % down == 0) & (z % right == 0)
+                y, z = y // down, z // right
+            else:
+                y = i * down - pad_top + tap // wide_kernel * apart_down
+                z = j * right - pad_left + tap % wide_kernel * apart_right
+                inside = (y >= 0) & (z >= 0)
+            inside = inside & (y < height) & (z < width) & (row < rows)
+            start = ((b * height + y) * width + z).to(tl.int64) * channels
+            value = tl.load(x + start[:, None] + c[None, :], mask=inside[:, None] & known[None, :], other=0.0)
+            factor = tl.load(weight + tap * channels + c, mask=known, other=0.0)
+            total += value.to(tl.float32) * factor.to(tl.float32)[None, :]
+        place = row.to(tl.int64)[:, None] * channels + c[None, :]
+        tl.store(out + place, total.to(out.dtype.element_ty), mask=(row[:, None] < rows) & known[None, :])
