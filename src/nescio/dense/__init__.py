@@ -5,13 +5,15 @@
     scores.summary("quantile")                                   # one number for each picture, [N]
     y, u, right = nescio.dense.flatten(labels, maps, labels == predicted, ignore_index=255)
     nescio.evaluate.raulc(u, right)                              # any metric, over positions
+    nescio.dense.read(language_model, tokens).perplexity         # what it thought of every token
 
 A model that answers at every position is a classifier of positions: its logits are ``[N, *positions, C]``
 (`nescio.Classifier`), and each method gets them row by row.
 """
 
+from nescio.dense.language import Reading, read
 from nescio.dense.maps import PositionMap, by_position
 from nescio.dense.sampling import Positions, labelled_positions
 from nescio.dense.summaries import DenseScores, flatten
 
-__all__ = ["DenseScores", "flatten", "labelled_positions", "Positions", "PositionMap", "by_position"]
+__all__ = ["DenseScores", "flatten", "labelled_positions", "Positions", "PositionMap", "by_position", "read", "Reading"]

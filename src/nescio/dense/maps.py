@@ -68,17 +68,9 @@ class PositionMap(Request):
         cls, requests: Sequence[Any], classifier: Classifier, x: Inputs, budget: Budget
     ) -> Sequence[Tensor]:
         """Compute the maps of several methods from one forward pass over the batch, in chunks."""
-        last = any(isinstance(one, GradientNorms) for request in requests for one in request.method.needs)
 
         def step(start: int, stop: int) -> list[Tensor]:
-            part = inputs.take(x, slice(start, stop))
-            if not last:
-                logits, head = classifier.logits(part), None
-            else:
-                with watched(classifier) as calls:
-                    logits = classifier.logits(part)
-                head = find(classifier, calls, logits)
-            return [request._read(logits, head, classifier, budget.memory_gb) for request in requests]
+            return maps_of(requests, classifier, inputs.take(x, slice(start, stop)), budget.memory_gb)[1]
 
         with predicting(classifier):
             chunks = in_chunks(inputs.size(x), at_once(x, budget.chunk), step)
@@ -127,6 +119,36 @@ class Mapped:
         """Return the map as it is."""
         result: Tensor = values[0]
         return result
+
+
+def maps_of(
+    requests: Sequence[PositionMap], classifier: Classifier, x: Inputs, memory_gb: float | None
+) -> tuple[Tensor, list[Tensor]]:
+    """Return the logits ``[N, *positions, C]`` of one forward pass, on its device, and the map of each request.
+
+    Args:
+        requests: Which maps.
+        classifier: A model that answers at every position.
+        x: A batch that fits into memory.
+        memory_gb: About how much memory the methods may take; None chooses.
+
+    Returns:
+        The logits, and a map for each request.
+
+    Examples:
+        >>> classifier = nescio.Classifier(torch.nn.Conv2d(3, 5, 1), output="dense")
+        >>> wanted = [PositionMap(nescio.scores.Entropy())]
+        >>> logits, (entropy,) = maps_of(wanted, classifier, torch.rand(2, 3, 8, 8), None)
+        >>> logits.shape, entropy.shape
+        (torch.Size([2, 8, 8, 5]), torch.Size([2, 8, 8]))
+    """
+    if not any(isinstance(one, GradientNorms) for request in requests for one in request.method.needs):
+        logits, head = classifier.logits(x), None
+    else:
+        with watched(classifier) as calls:
+            logits = classifier.logits(x)
+        head = find(classifier, calls, logits)
+    return logits, [request._read(logits, head, classifier, memory_gb) for request in requests]
 
 
 def mapped(methods: Mapping[str, Method], posterior: bool = False) -> dict[str, Method]:
