@@ -175,7 +175,7 @@ def test_arrays_become_tensors_of_the_same_numbers(array):
         (["a", "b"], "got an object of type str as batch 0"),
         ([torch.zeros(1, 2), None], "got None as batch 1"),
         ([()], r"got a tuple of 0 items as batch 0"),
-        ([[0.5, 0.5]], "got an object of type float as the first item of batch 0"),
+        ([0.5, 0.5], "got a list of 2 numbers, which is one input at most"),
         ([((torch.zeros(1), torch.zeros(1)), 0)], "several inputs a mapping of argument names to tensors"),
         ({"ids": [[1, 2], [3, 4]]}, r"as the input\['ids'\]; make it a tensor first: .*return_tensors='pt'"),
         ({}, "without any entry; put the model's keyword arguments in it"),

@@ -115,17 +115,30 @@ _HOME = {
 _ROOMS = frozenset(__all__) - {*_HOME, "__version__"}
 
 
+WITHOUT_TORCH = "PyTorch is not installed here, and nescio needs it: pip install torch (https://pytorch.org for a GPU)"
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
+        value = getattr(_room(_HOME[name]), name)
     elif name in _ROOMS:
-        value = import_module(f"nescio.{name}")
+        value = _room(f"nescio.{name}")
     elif name == "reproduce":
         value = import_module("nescio.plugins").lent("nescio.reproduce")
     else:
         raise AttributeError(f"module 'nescio' has no attribute {name!r}; it has {', '.join(__all__)}")
     globals()[name] = value  # the next access finds it without coming here
     return value
+
+
+def _room(name: str) -> Any:
+    """A part of nescio; where PyTorch is not there, a sentence that says so."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            raise ImportError(WITHOUT_TORCH) from None
+        raise
 
 
 def __dir__() -> list[str]:

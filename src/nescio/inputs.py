@@ -25,7 +25,11 @@ _EXPECTED = "expected a tensor [N, ...] or a mapping of names to tensors with a 
 
 
 def as_inputs(x: object, what: str = "the input") -> Inputs:
-    """A batch, checked: numpy arrays become tensors, a mapping becomes a plain dict; anything else is an InputError."""
+    """A batch, checked: arrays, tables and nested lists become tensors, a mapping becomes a plain dict.
+
+    Anything else is an InputError.
+    """
+    x = plain(x)
     if isinstance(x, Mapping):
         if not x:
             raise InputError(f"{_EXPECTED}, got {what} without any entry; put the model's keyword arguments in it")
@@ -45,9 +49,61 @@ def describe(x: object) -> str:
     if isinstance(x, Mapping):
         entries = ", ".join(f"{name!r}: {describe(value)}" for name, value in list(x.items())[:6])
         return f"a mapping {{{entries}{', ...' if len(x) > 6 else ''}}}"
+    if (names := columns(x)) is not None:
+        return f"a {type(x).__name__} of {len(x)} rows and {len(names)} columns"  # type: ignore[arg-type]
     if isinstance(x, tuple | list):
         return f"a {type(x).__name__} of {len(x)} items" + (f", the first {describe(x[0])}" if x else "")
     return "None" if x is None else f"an object of type {type(x).__name__}"
+
+
+def columns(x: object) -> list[str] | None:
+    """The names of the columns, if x is a table such as a DataFrame of pandas or polars; else None."""
+    names = getattr(x, "columns", None)
+    return [str(name) for name in names] if names is not None and hasattr(x, "to_numpy") else None
+
+
+def plain(data: object) -> Any:
+    """A table, or a list of rows of numbers, as an array; a pair of such things as a pair; anything else as it is.
+
+    Whole numbers in a table are features, and become real ones.
+    """
+    if isinstance(data, tuple) and len(data) == 2:
+        return tuple(plain(one) for one in data)
+    if isinstance(data, list) and data and isinstance(data[0], list | tuple) and _numbers(data[0]):
+        try:
+            return np.array(data)
+        except ValueError:
+            raise InputError(
+                f"{_EXPECTED}, got a list of {len(data)} rows of different lengths; give all rows one length (pad them)"
+            ) from None
+    if not hasattr(data, "to_numpy"):
+        return data
+    array = np.asarray(data.to_numpy())
+    names = columns(data)
+    if names is None or not len(array):
+        return array
+    odd = [name for at, name in enumerate(names) if not _are_numbers(array[:, at])]
+    if odd:
+        listing = ", ".join(map(repr, odd[:6])) + (" …" if len(odd) > 6 else "")
+        raise InputError(
+            f"{_EXPECTED}, got {describe(data)}, of which {listing} hold no numbers; give the columns that the model "
+            f"takes: table.drop(columns={odd[:6]!r}), or table[names]"
+        )
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
+def _numbers(row: object) -> bool:
+    """Whether a list, or the first of its lists, begins with a number."""
+    while isinstance(row, list | tuple) and row:
+        row = row[0]
+    return isinstance(row, int | float | np.number)
+
+
+def _are_numbers(column: Any) -> bool:
+    try:
+        return column.dtype.kind in "fiub" or bool(np.isfinite(column.astype(np.float64)).all())
+    except (TypeError, ValueError):
+        return False
 
 
 def apply(x: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
@@ -126,9 +182,10 @@ def repeat(x: Inputs, copies: int) -> Inputs:
 def batches(data: object) -> Iterator[Inputs]:
     """The batches of a data source, one after another.
 
-    A tensor, a numpy array or a mapping is one batch. Any other iterable gives batches; where it gives tuples or
-    lists, as a data loader does, the first item of each is the input.
+    A tensor, an array, a table, a list of rows of numbers or a mapping is one batch. Any other iterable gives batches;
+    where it gives tuples or lists, as a data loader does, the first item of each is the input.
     """
+    data = plain(data)
     if isinstance(data, Tensor | np.ndarray | Mapping):
         yield as_inputs(data)
         return
@@ -152,6 +209,7 @@ def labelled(data: object) -> Iterator[tuple[Inputs, Tensor]]:
 
     Labels are whole numbers from 0, one for each input, and come out as int64 on the CPU.
     """
+    data = plain(data)
     pair = isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Tensor | np.ndarray | Mapping)
     wanted = "expected a pair (inputs, labels) or an iterable of such pairs"
     count = 0
@@ -190,6 +248,10 @@ def _iterable(data: object) -> Iterable[Any]:
             f"{wanted}, got the dataset {type(data).__name__}, which gives single examples; "
             "wrap it: torch.utils.data.DataLoader(dataset, batch_size=64)"
         )
+    if isinstance(data, list) and data and isinstance(data[0], int | float):
+        raise InputError(
+            f"{wanted}, got a list of {len(data)} numbers, which is one input at most; a batch of one is [numbers]"
+        )
     if isinstance(data, tuple) and len(data) == 2 and _labels(data[1], data[0]):
         raise InputError(
             f"{wanted}, got a pair of {describe(data[0])} and {describe(data[1])} that looks like inputs with their "
@@ -227,6 +289,10 @@ def _tensor(value: object, what: str) -> Tensor:
         remedy = "; give a model with several inputs a mapping of argument names to tensors"
         if value and isinstance(value[0], int | float | list):
             remedy = "; make it a tensor first: torch.tensor(...), or return_tensors='pt' for a tokenizer"
+    elif isinstance(value, str):
+        remedy = "; make numbers of texts with a tokenizer (return_tensors='pt'), or use nescio.pipeline"
+    elif type(value).__module__.startswith("PIL."):
+        remedy = "; make it a tensor first, as the model was trained: torchvision.transforms.v2, or the model's own"
     raise InputError(f"{_EXPECTED}, got {describe(value)} as {what}{remedy}")
 
 

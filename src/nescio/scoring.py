@@ -25,7 +25,7 @@ from nescio.quantities import Request, compute
 from nescio.scores import Method, Score
 from nescio.scores.base import must_be_fitted
 from nescio.scores.registry import choose
-from nescio.types import Check, InputError, ModelError, NormTable, Posterior, Scored
+from nescio.types import Check, InputError, ModelError, NormTable, Posterior, Scored, refuse_estimator
 
 Output = Literal["logits", "probabilities", "binary", "dense"]
 MethodLike = str | Method | type[Score]
@@ -238,6 +238,7 @@ def _fitted(
 
 def _source(model: Any, output: Output | None, dense: bool = False) -> Classifier | Posterior:
     """A posterior as it is, anything else as a Classifier; a module is a model, also if it has a `predict`."""
+    refuse_estimator(model)
     if isinstance(model, Posterior) and not isinstance(model, nn.Module | Classifier | type):
         if output is not None:
             raise InputError(f"expected no output= beside a posterior, which gives probabilities, got {output!r}")

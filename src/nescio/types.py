@@ -314,3 +314,29 @@ class Posterior(Protocol):
 
     def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
         """Predict probabilities, float64 ``[S, N, C]`` on the CPU; x is a batch or an iterable of batches."""
+
+
+def refuse_estimator(model: object) -> None:
+    """Raise a ModelError for an estimator of scikit-learn, which has a `predict` too, but gives classes by it.
+
+    Args:
+        model: What was given in the place of a model.
+
+    Raises:
+        ModelError: It is an estimator. The message says what to write instead.
+
+    Examples:
+        >>> refuse_estimator(torch.nn.Linear(4, 3))
+    """
+    if callable(model) or isinstance(model, type) or not hasattr(model, "fit") or not hasattr(model, "get_params"):
+        return
+    name = type(model).__name__
+    if hasattr(model, "module_"):
+        raise ModelError(f"expected a PyTorch model, got the estimator {name}; give the module in it: model.module_")
+    remedy = "give the PyTorch module that it is made of"
+    if hasattr(model, "predict_proba"):
+        remedy = (
+            "it has no layers or gradients to look into, but scores of its probabilities can be had: nescio.score("
+            "lambda x: torch.from_numpy(model.predict_proba(x.numpy())), x, 'entropy', output='probabilities')"
+        )
+    raise ModelError(f"expected a PyTorch model, got the estimator {name} of scikit-learn; {remedy}")

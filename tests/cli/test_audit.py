@@ -64,6 +64,12 @@ def test_words_page_and_table(folder: Path, capsys: pytest.CaptureFixture[str]) 
     )  # fmt: skip
     assert text.startswith(expected.text())
     assert "age +" in text and "(proven)" in text and "ungrad still rises, from" in text and "(measured)" in text
+    assert f"What to do:\n- {expected.advice()[0]}" in text
+    page = html.unescape(Path("a.html").read_text(encoding="utf-8"))
+    assert page.index("The nearest directions") < page.index("What the scores do on the way")
+    assert all(f'<tr><th scope="row">{row.direction}</th>' in page for row in expected.nearest())
+    assert "RANGES = {\n    'age': (" in page
+    assert "nescio guard --model audited_models:build --reference HELD-OUT --out guard" in page
     table = data.read_table("a.json")
     assert table["direction"].tolist() == [row.direction for row in expected.rows]
     assert table["limit"].tolist() == [row.limit for row in expected.rows]

@@ -105,7 +105,7 @@ def test_the_curve_is_drawn(folder, name, start):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"extra": []}, "one of the arguments --labels --label --correct --keep is required"),
+        ({"extra": []}, "expected the true classes, but scores.csv has no column 'label'"),
         ({"extra": ["--labels", "y.npz", "--keep", "0.9"]}, "not allowed with argument"),
         ({"scores": "none.csv"}, "expected a table at none.csv, but there is none"),
         ({"scores": "y.npz", "extra": ["--keep", "0.9"]}, "ends in .parquet, .csv, .json, but got 'y.npz'"),
@@ -244,3 +244,32 @@ def test_help_shows_examples(capsys, command):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert f"nescio {command} --" in capsys.readouterr().out
+
+
+def test_the_labels_that_score_wrote_are_found(folder, capsys):
+    assert make("--label", "label", scores="labelled.parquet", out="named.json") == 0
+    capsys.readouterr()
+    assert make("--label", "target", scores="labelled.parquet", out="other.json") == 0
+    error = capsys.readouterr().err
+    assert "labelled.parquet has no column 'target'; the labels are taken from 'label'" in error
+    assert make(scores="labelled.parquet", out="none.json") == 0
+    assert capsys.readouterr().err == ""
+    policies = [Path(f"{name}.json").read_text() for name in ("named", "other", "none")]
+    assert policies[0] == policies[1] == policies[2]
+    fails(capsys, make, "expected the true classes, but scores.csv has no column 'label'", "--keep SHARE")
+    fails(capsys, lambda: make("--label", "target"), "expected the column 'target' in scores.csv")
+
+
+def test_decide_reads_what_score_wrote(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("tiny_decided.py").write_text(
+        "import torch\ndef build():\n    torch.manual_seed(0)\n    return torch.nn.Linear(2, 3)\n"
+    )
+    random = np.random.default_rng(0)
+    x = random.normal(size=(60, 2))
+    write_table("data.csv", {"a": x[:, 0], "b": x[:, 1], "target": random.integers(0, 3, 60)})
+    score = ["score", "--model", "tiny_decided:build", "--data", "data.csv", "--x", "a,b", "--method", "entropy"]
+    assert main([*score, "--label", "target", "--out", "scores.csv"]) == 0
+    assert make("--label", "target", "--risk", "0.9") == 0
+    assert make("--risk", "0.9", out="same.json") == 0
+    assert Path("policy.json").read_text() == Path("same.json").read_text()

@@ -195,7 +195,7 @@ def test_no_inputs_give_a_table_without_rows(folder):
         ({"extra": ["--method", "regard"]}, "did you mean 'regrad'?"),
         ({"extra": ["--batch-size", "0"]}, "expected a whole number of at least 1, got 0"),
         ({"extra": ["--device", "warp"]}, "--device: cannot use 'warp' here"),
-        ({"extra": ["--outputs", "logits"]}, "unrecognized arguments"),
+        ({"extra": ["--outputs", "logits"]}, "there is no option --outputs; did you mean --output?"),
         ({"extra": ["--method", "knn"]}, "expected training data for 'knn', got none"),
         ({"extra": ["--fit", "x.npz"]}, "expected a method that has to be fitted beside training data, got 'regrad'"),
         ({"extra": ["--fit", "no.npz"]}, "expected a data file at no.npz"),

@@ -3,8 +3,10 @@
 import math
 import re
 
+import numpy as np
 import pytest
 
+from nescio.report.audit_advice import Advice, NearDirection, direction_picture
 from nescio.report.audit_page import audit_page
 from nescio.types import InputError
 from tests.report.test_comparison_page import Reader
@@ -77,6 +79,34 @@ def test_figures_have_words(text: str) -> None:
         f"regrad {about}, measured, {many} and 1 still rise",
     ]
     assert "certain in the end (2 of 3)" in text
+
+
+def test_max_probability_is_never_without_its_gloss() -> None:
+    rows = [row("a", "max_probability", (0.25, 0.1, 0.01, 0.0)), row("a", "entropy", (0.25, 0.1, 0.01, 0.0))]
+    text = audit_page(rows, DISTANCES, {"a": "100 % sure."}, ["."], {})
+    words = re.sub(r"<[^>]*>", "", text) + " ".join(attrs["aria-label"] for attrs in Reader(text).all("svg"))
+    assert words.count("max_probability") == words.count("max_probability (one minus the largest probability") > 1
+
+
+def test_the_nearest_directions_and_what_to_do_about_them() -> None:
+    rows = [row("<a> +", "entropy", (0.25, 0.1, 0.01, 0.0))]
+    picture = direction_picture("<a> +", np.linspace(-1, 1, 4).reshape(1, 2, 2))
+    near = [
+        NearDirection("<a> +", "<a> ↑, b ↓ and 3 more", "cow", "3.25", "1.5", "<b>"),
+        NearDirection("c -", "", "cat", "–", "2", "", picture),
+    ]
+    advice = Advice(near, ["Check <it>, 5 % of all."], "RANGES = {'<a>': (0, 1)}", ["nescio guard --model '<m>'"])
+    text = audit_page(rows, DISTANCES, {"<a> +": "."}, ["."], {}, advice, ["ox", "cat", "cow"])
+    read = Reader(text)
+    assert "<a>" not in text and "<it>" not in text and "'<m>'" not in text
+    table = text[text.index('<table class="nearest">') :]
+    table = table[: table.index("</table>")]
+    assert "&lt;a&gt; ↑, b ↓ and 3 more" in table and "(&lt;b&gt;)" in table and "<td>cow</td><td>3.25</td>" in table
+    assert read.all("img")[0]["alt"] == "the direction <a> + as a picture"
+    assert "What to do" in text and "RANGES = {" in text and "nescio guard --model" in text
+    assert "grey stays as it is" in text
+    assert ">cow</td>" in text[text.index('<table class="sortable"') :]  # class 2, in the table of all directions
+    assert "There are none" in audit_page(rows, DISTANCES, {"<a> +": "."}, ["."], {}, Advice([], ["."], "", []))
 
 
 def test_rows_that_do_not_fit_are_refused() -> None:

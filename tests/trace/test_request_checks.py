@@ -24,7 +24,7 @@ ERRORS: dict[str, tuple[Any, Any, type[Exception], str]] = {
     "no parameters": (nn.Flatten, pictures, ModelError, "gradients need parameters, and Flatten has none; use a score"),
     "a function": (lambda: len, pictures, ModelError, "gradients need an nn.Module with parameters; got len"),
     "infinite logits": (lambda: net(lambda z: z / 0), pictures, ModelError, "expected finite logits, got NaN or inf"),
-    "wrong shape": (net, lambda: torch.randn(2, 3, 4, 4), InputError, r"could not take a tensor.*\[2, 3, 4, 4\]"),
+    "wrong shape": (net, lambda: torch.randn(2, 3, 4, 4), InputError, r"could not take inputs.*\[N, 3, 4, 4\]"),
     "rows lost": (lambda: net(lambda z: z[:1]), pictures, ModelError, "one row for each input, in order"),
     "text": (net, lambda: "picture.png", InputError, "expected a tensor"),
     "a list": (net, lambda: [1.0, 2.0], InputError, r"make it a tensor first: torch.tensor"),

@@ -28,7 +28,7 @@ from nescio.posteriors import inserted
 from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.masks import Masks
 from nescio.posteriors.sampled import SampledWeights
-from nescio.types import InputError, Posterior
+from nescio.types import InputError, Posterior, refuse_estimator
 
 Enter = Callable[[Inputs], AbstractContextManager[object]]
 Layer = Callable[[Tensor], Tensor]
@@ -76,6 +76,7 @@ class Member:
 
 def distribution(given: Any, data: Any, output: str | None) -> tuple[Any, str]:
     """The distribution to explain, and what it is in words: for a single network one is put around it."""
+    refuse_estimator(given)
     single = isinstance(given, nn.Module | Classifier) or not isinstance(given, Posterior)
     if not single:
         if data is not None or output is not None:

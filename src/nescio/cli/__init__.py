@@ -16,10 +16,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
-from nescio import __version__, progress
+from nescio import WITHOUT_TORCH, __version__, progress
 from nescio.cli import interrupting, plugged
+from nescio.cli.argument_parser import Parser
 from nescio.plugins import PluginError
 
 COMMANDS = (
@@ -61,14 +62,6 @@ EXAMPLES = """examples:
 `nescio COMMAND --help` says more about a command."""
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser that says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with status 2."""
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
 def main(arguments: Sequence[str] | None = None, extra: Mapping[str, Any] | None = None) -> int:
     """Run a command.
 
@@ -100,6 +93,9 @@ def main(arguments: Sequence[str] | None = None, extra: Mapping[str, Any] | None
             raise
         if isinstance(error, PluginError):
             print(f"nescio: {error}", file=sys.stderr)
+            return 2
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            print(f"nescio: {WITHOUT_TORCH}", file=sys.stderr)
             return 2
         from nescio.types import NescioError
 

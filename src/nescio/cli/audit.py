@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from nescio.cli.options import Commands
     from nescio.limits import Audit
+    from nescio.report.audit_advice import Advice
     from nescio.specs import DataSpec, Rows, Source
 
 DIRECTIONS = ("features", "random", "towards", "away")
@@ -120,6 +121,7 @@ def run(args: argparse.Namespace) -> int:
         count=args.count,
         features=args.features,
         names=_names(args, rows),
+        classes=source.classes,
         radius=args.radius,
         exact=True if args.exact else False if args.measured else None,
         fit=None if args.fit is None else _training(data_spec(args, args.fit), source, args.batch_size),
@@ -127,8 +129,9 @@ def run(args: argparse.Namespace) -> int:
         batch=args.batch_size,
     )
     print(audit.text(SHOWN))
+    print("\nWhat to do:", *audit.advice(), sep="\n- ")
     if args.out is not None:
-        page = _page(audit, args, len(x))
+        page = _page(audit, args, rows)
         with replacing(args.out) as part:
             part.write_text(page, encoding="utf-8")
         print(f"\nWrote {args.out}: all {len(audit.sentences())} directions, with figures and a table to sort.")
@@ -169,7 +172,7 @@ def _table(audit: Audit) -> dict[str, NDArray[Any]]:
     return columns
 
 
-def _page(audit: Audit, args: argparse.Namespace, count: int) -> str:
+def _page(audit: Audit, args: argparse.Namespace, rows: Rows) -> str:
     import dataclasses
     import platform
 
@@ -180,8 +183,39 @@ def _page(audit: Audit, args: argparse.Namespace, count: int) -> str:
 
     settings = {
         "command": command_line("audit", vars(args), ("directions", "score")),
-        "data": f"{count} inputs, {audit.starts} of them to start from",
+        "data": f"{audit.inputs} inputs, {audit.starts} of them to start from",
         "versions": f"nescio {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
     }
-    rows = [dataclasses.asdict(row) for row in audit.rows]
-    return audit_page(rows, audit.distances, audit.sentences(), audit.summary(), settings)
+    table = [dataclasses.asdict(row) for row in audit.rows]
+    advice = _advice(audit, args, _names(args, rows) is not None)
+    return audit_page(table, audit.distances, audit.sentences(), audit.summary(), settings, advice, audit.classes)
+
+
+def _advice(audit: Audit, args: argparse.Namespace, named: bool) -> Advice:
+    """The nearest directions and what to do about them, in words for the page."""
+    from nescio.limits import advice, moves, words
+    from nescio.report.audit_advice import Advice, NearDirection, direction_picture
+
+    near = []
+    for row in audit.nearest():
+        move = audit.moves[row.direction]
+        changes = ", ".join(change.replace(" ", "\N{NO-BREAK SPACE}") for change in move.changes) + (
+            f" and {move.others} more" if move.others else ""
+        )
+        near.append(
+            NearDirection(
+                row.direction,
+                changes,
+                words.class_name(row.answer, audit.classes) if row.answer >= 0 else "depends on the start",
+                advice.spreads(row.sure_from),
+                advice.spreads(move.leaves),
+                "" if moves.EVERY in audit.ranges else move.first,
+                None if move.picture is None else direction_picture(row.direction, move.picture),
+            )
+        )
+    known = {name: getattr(args, name) for name in ("model", "weights", "size", "crop", "mean", "std", "output")}
+    commands = [
+        command_line("guard", {**known, "reference": "HELD-OUT", "out": "guard"}),
+        command_line("check", {"guard": "guard", "data": "NEW", "out": "verdicts.csv"}),
+    ]
+    return Advice(near, audit.advice(), advice.code(audit.nearest(), audit.moves, audit.ranges, named), commands)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nescio.cli.messages import say
 from nescio.cli.options import add_class_names, add_command
 from nescio.cli.paths import check_apart
 
@@ -16,18 +17,23 @@ if TYPE_CHECKING:
 
     from nescio.cli.options import Commands
 
+WRITTEN = "label"
+"""The column in which `nescio score` writes labels, whatever they were called in the data."""
 PICTURES = (".png", ".svg", ".pdf")
 EXAMPLES = """examples:
-  nescio decide --scores scores.csv --column regrad --labels held-out.npz --out policy.json
-  nescio decide --scores scores.csv --column regrad --label y --risk 0.02 --confidence 0.95 --out policy.json
-  nescio decide --scores scores.csv --column entropy --correct right --out policy.json --plot risk-coverage.png
+  nescio decide --scores scores.csv --column regrad --out policy.json
+  nescio decide --scores scores.csv --column regrad --risk 0.02 --confidence 0.95 --out policy.json
+  nescio decide --scores scores.csv --column regrad --labels held-out.npz --out policy.json --plot errors.png
   nescio decide --scores scores.csv --column regrad --keep 0.95 --out policy.json        (without labels)
 
-The table is one that `nescio score` wrote for held-out inputs. Whether an answer is right comes from its column
-'predicted' and the true classes, in a column of the table (--label) or in the array y of a .npz file (--labels), or
-from a column of True and False, or 1 and 0 (--correct). The policy promises that at most the share RISK of the
-accepted answers is wrong, with this confidence, for inputs like these. Where no threshold can promise it, the policy
-says so and accepts nothing; that is no error, and the exit status is 0."""
+The scores are those of inputs that the model was not trained on, as `nescio score` writes them. An answer is right
+where the column 'predicted' has the true class. True classes are in the column label, where `nescio score` puts those
+of the data; or name another column (--label), or a file (--labels). Or name a column of True and False, or 1 and 0
+(--correct).
+
+The policy promises that of the answers that it accepts at most the share RISK is wrong, with this confidence, for
+inputs like these. Where no threshold can promise that, it says so and accepts nothing; that is no error, and the exit
+status is 0."""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -37,21 +43,38 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         common,
         "decide",
         help="find from which score on an answer should not be used, with a promise",
-        description="Makes a policy from the scores of held-out inputs: up to which score an answer is accepted.",
+        description="Finds up to which score an answer can be accepted, from held-out inputs whose true classes are "
+        "known, and keeps that rule (the policy) for `nescio apply`, `nescio serve` and `nescio app`.",
         examples=EXAMPLES,
     )
-    command.add_argument("--scores", required=True, metavar="FILE", help="the table: .parquet, .csv or .json")
-    command.add_argument("--column", required=True, metavar="METHOD", help="the column of scores, higher = less sure")
-    truth = command.add_mutually_exclusive_group(required=True)
-    truth.add_argument("--labels", metavar="FILE.npz", help="the true classes: the array y")
-    truth.add_argument("--label", metavar="COLUMN", help="the true classes: a column of the table")
-    truth.add_argument("--correct", metavar="COLUMN", help="whether the answer is right: a column of the table")
-    truth.add_argument("--keep", type=float, metavar="SHARE", help="no labels: accept this share of inputs like these")
-    command.add_argument("--labels-key", metavar="NAME", help="another array of the .npz file (default: y)")
-    command.add_argument("--risk", type=float, metavar="SHARE", help="of wrong answers, at most (default: 0.05)")
-    command.add_argument("--confidence", type=float, metavar="SHARE", help="of the promise (default: 0.9)")
-    command.add_argument("--out", required=True, metavar="FILE", help="the policy, as JSON")
-    command.add_argument("--plot", metavar="FILE", help="risk–coverage curve: .png, .svg or .pdf; needs labels")
+    command.add_argument(
+        "--scores", required=True, metavar="FILE", help="what `nescio score` wrote: .parquet, .csv or .json"
+    )
+    command.add_argument(
+        "--column", required=True, metavar="METHOD", help="the score to decide by: a column, higher = less sure"
+    )
+    truth = command.add_mutually_exclusive_group()
+    truth.add_argument(
+        "--label", metavar="COLUMN",
+        help="the column with the true classes (default: label, where `nescio score` writes them)",
+    )  # fmt: skip
+    truth.add_argument("--labels", metavar="FILE.npz", help="or a file with the true classes, in its array y")
+    truth.add_argument("--correct", metavar="COLUMN", help="or a column that says whether each answer is right")
+    truth.add_argument("--keep", type=float, metavar="SHARE", help="or no labels: accept this share of such inputs")
+    command.add_argument(
+        "--labels-key", metavar="NAME", help="the array of the .npz file with the true classes (default: y)"
+    )
+    command.add_argument(
+        "--risk", type=float, metavar="SHARE",
+        help="at most this share of the accepted answers is to be wrong (default: 0.05)",
+    )  # fmt: skip
+    command.add_argument(
+        "--confidence", type=float, metavar="SHARE", help="how sure the promise is to be (default: 0.9)"
+    )
+    command.add_argument("--out", required=True, metavar="FILE", help="where to write the policy, as JSON")
+    command.add_argument(
+        "--plot", metavar="FILE", help="draw how errors grow with the share of accepted answers: .png, .svg or .pdf"
+    )
     add_class_names(command)
     command.set_defaults(run=run)
 
@@ -61,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from nescio import decide, evaluate, plots
     from nescio._common.lazy_imports import need
     from nescio.data import check_writable, replacing
-    from nescio.data.tables import read_table
+    from nescio.data.tables import check_columns, read_table
 
     _check(args)
     check_apart({"--scores": args.scores, "--labels": args.labels, "--out": args.out, "--plot": args.plot})
@@ -69,9 +92,11 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         check_writable(args.plot)
         need("matplotlib.figure", "demo")
+    table = read_table(args.scores)
+    args.label = _label_column(args, table)
     predicted = "predicted" if args.label or args.labels else None
     wanted = (args.column, args.label, args.correct, predicted)
-    table = read_table(args.scores, [column for column in wanted if column is not None])
+    check_columns(table, [column for column in wanted if column is not None], args.scores)
     scores, about = numbers(table, args.column, args.scores), {"score": args.column}
     if args.keep is not None:
         policy = decide.quantile(scores, args.keep, about=about)
@@ -88,6 +113,26 @@ def run(args: argparse.Namespace) -> int:
     print(policy)
     print(f"Wrote {args.out}" + (f" and {args.plot}" if args.plot is not None else ""))
     return 0
+
+
+def _label_column(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> str | None:
+    """The column of the true classes: as it was said, or the one that `nescio score` writes."""
+    from nescio.types import InputError
+
+    if args.label is None and all(one is None for one in (args.labels, args.correct, args.keep)):
+        if WRITTEN not in table:
+            raise InputError(
+                f"expected the true classes, but {args.scores} has no column '{WRITTEN}'; give --labels FILE.npz, "
+                "--label COLUMN or --correct COLUMN, or without labels --keep SHARE"
+            )
+        return WRITTEN
+    if args.label is not None and args.label not in table and WRITTEN in table:
+        say(
+            f"nescio: {args.scores} has no column '{args.label}'; the labels are taken from '{WRITTEN}', where nescio "
+            "score writes them"
+        )
+        return WRITTEN
+    return None if args.label is None else str(args.label)
 
 
 def numbers(table: Mapping[str, NDArray[Any]], column: str, path: str) -> NDArray[Any]:

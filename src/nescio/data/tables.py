@@ -128,10 +128,21 @@ def read_table(path: str | Path, columns: Sequence[str] = ()) -> dict[str, NDArr
         raise InputError(
             f"expected text in UTF-8 in {path}, but it is none ({error.reason}); is it {ending}?"
         ) from error
+    check_columns(table, columns, path)
+    return table
+
+
+def check_columns(table: Columns, columns: Sequence[str], path: str | Path) -> None:
+    """Raise an InputError for a column that a table does not have.
+
+    Args:
+        table: The columns by their names.
+        columns: Names of columns that must be there.
+        path: Where the table came from, for the message.
+    """
     missing = [name for name in columns if name not in table]
     if missing:
         raise InputError(f"expected the column {missing[0]!r} in {path}, but it has: {', '.join(table) or 'none'}")
-    return table
 
 
 def _parquet(path: Path, columns: Columns) -> None:

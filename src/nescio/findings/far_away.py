@@ -13,11 +13,16 @@ from nescio.report.findings_types import AuditFacts
 
 ROWS = 128
 """So many at most, spread evenly."""
-Audit = Callable[[Any, Tensor, Sequence[str] | None, int], AuditFacts]
-"""From a model, inputs ``[N, ...]``, names of features and a seed to plain values, as `nescio.limits.reported` does."""
+Audit = Callable[[Any, Tensor, Sequence[str] | None, int, Sequence[str] | None], AuditFacts]
+"""From a model, inputs ``[N, ...]``, names of features, a seed and names of classes to plain values.
+
+`nescio.limits.reported` does that.
+"""
 
 
-def audited(audit: Audit | None, model: Any, rows: Rows, places: Sequence[int], seed: int) -> AuditFacts:
+def audited(
+    audit: Audit | None, model: Any, rows: Rows, places: Sequence[int], seed: int, classes: Sequence[str] | None = None
+) -> AuditFacts:
     """Audit the model far away from the data.
 
     Args:
@@ -26,6 +31,7 @@ def audited(audit: Audit | None, model: Any, rows: Rows, places: Sequence[int], 
         rows: The data.
         places: The rows that were sampled; some of them are where the audit starts.
         seed: Of the random directions.
+        classes: What the classes are called; None numbers them.
 
     Returns:
         What the audit found; or in `left_out` why there is none.
@@ -41,4 +47,4 @@ def audited(audit: Audit | None, model: Any, rows: Rows, places: Sequence[int], 
         return {"left_out": "It takes at least two inputs that are arrays of numbers."}
     columns = rows.store._x if isinstance(rows.store, TableRows) else []
     names = columns if len(columns) > 1 and len(columns) == x[0].numel() else None
-    return audit(model, x if x.is_floating_point() else x.float(), names, seed)
+    return audit(model, x if x.is_floating_point() else x.float(), names, seed, classes)

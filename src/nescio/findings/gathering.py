@@ -132,7 +132,7 @@ def gather(
         if foreign is None or data.other is None
         else sections.against(known, data.other, foreign, most=most, level=level, seed=seed),
         "examples": _examples(data, foreign, examples, maps, progress),
-        "limits": far_away.audited(audit, source.model, rows, data.places, seed),
+        "limits": far_away.audited(audit, source.model, rows, data.places, seed, data.class_names),
         "repeat": {**(repeat or {}), "seed": str(seed), **facts.origin(source, rows)},
         "summary": [],
     }

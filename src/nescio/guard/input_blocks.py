@@ -44,6 +44,7 @@ def form(x: Inputs) -> tuple[int, ...] | None:
 
 def _pairs(data: Any) -> Iterator[tuple[Inputs, Tensor | None]]:
     """Batches with labels where there are some."""
+    data = inputs.plain(data)
     if isinstance(data, Rows):
         for batch in data.batches(64):
             yield batch.inputs, batch.labels

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nescio import notebook
-from nescio.limits import words
+from nescio.limits import advice, words
+from nescio.limits.moves import Move, Ranges
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,10 @@ class Audit:
         distances: 0, 1, 2, 4 … radius: multiples of the spread.
         starts: From how many inputs each direction starts.
         reason: Why the probabilities were measured; empty where they are proven.
+        classes: What the classes are called; empty where nobody said.
+        moves: What each direction changes, and where it leaves the range of the data.
+        ranges: The lowest and highest value of each feature; of pictures, of all their numbers.
+        inputs: How many inputs the ranges are of.
 
     Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
@@ -76,6 +82,10 @@ class Audit:
     distances: tuple[float, ...]
     starts: int
     reason: str
+    classes: tuple[str, ...] = ()
+    moves: Mapping[str, Move] = field(default_factory=dict)
+    ranges: Ranges = field(default_factory=dict)
+    inputs: int = 0
 
     @property
     def radius(self) -> float:
@@ -89,7 +99,16 @@ class Audit:
 
     def sentences(self) -> dict[str, str]:
         """What happens along each direction, in words; those first that are certain from most starts, and soonest."""
-        return words.sentences(self.rows, self.starts, not self.reason)
+        return words.sentences(self.rows, self.starts, not self.reason, self.classes)
+
+    def nearest(self, most: int = 10) -> list[AuditRow]:
+        """The directions along which it is certain from most starts, those first along which it is so soonest."""
+        first = {row.direction: row for row in reversed(self.rows)}
+        return [first[way] for way in self.sentences() if first[way].certain >= words.MOST_STARTS][:most]
+
+    def advice(self) -> list[str]:
+        """What to do about the nearest directions: how far a check of ranges goes, and what it leaves to the guard."""
+        return advice.lines(self.nearest(), self.moves, self.ranges, self.inputs)
 
     def summary(self) -> list[str]:
         """What holds over all directions, in words."""

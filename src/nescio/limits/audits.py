@@ -24,6 +24,7 @@ from nescio.limits.audit_table import Audit, AuditRow
 from nescio.limits.directions import KINDS
 from nescio.limits.directions import directions as ways_from
 from nescio.limits.members import check_work, members
+from nescio.limits.moves import moves, ranges
 from nescio.limits.rays import Ray, ray
 from nescio.limits.settling import SCORES
 from nescio.posteriors import DeepEnsemble, Deterministic
@@ -31,7 +32,7 @@ from nescio.progress import growing
 from nescio.scores import get as method
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score as measure
-from nescio.types import InputError, ModelError, Posterior
+from nescio.types import InputError, ModelError, Posterior, refuse_estimator
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def audit(
     count: int = 8,
     features: int = 32,
     names: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
     within: float = 0.01,
     radius: float = 1024.0,
     exact: bool | None = None,
@@ -79,7 +81,8 @@ def audit(
         starts: From how many inputs each direction starts.
         count: How many random directions, and how many inputs to go towards.
         features: At most so many, those that vary most.
-        names: What the features are called.
+        names: What the features are called; None takes the columns of a DataFrame, or numbers them.
+        classes: What the classes are called; None numbers them.
         within: How near to its limit a score is settled (relative to the largest value that was met, for a score that
             is measured and not made of probabilities).
         radius: How far away is measured, in multiples of the spread of the data.
@@ -100,7 +103,7 @@ def audit(
         >>> len(table.sentences())
         4
     """
-    data = _checked(x)
+    data, names = _checked(x), inputs.columns(x) if names is None else names
     number("radius", radius, above=2.0)
     number("within", within, above=0.0, below=1.0)
     for name, value in (("starts", starts), ("count", count), ("features", features), ("batch", batch)):
@@ -109,6 +112,7 @@ def audit(
     ways = ways_from(data, begin, directions, names, features, count, seed)
     source = DeepEnsemble(model, output=output) if isinstance(model, list | tuple) and len(model) > 1 else model
     source = source[0] if isinstance(source, list | tuple) and source else source
+    refuse_estimator(source)
     single = not isinstance(source, Posterior) or callable(source)
     chosen = _chosen(scores, single)
     distances = (0.0, *(2.0**k for k in range(math.ceil(math.log2(radius)))), float(radius))
@@ -129,7 +133,10 @@ def audit(
         for name in chosen
     }
     rows = _rows(list(ways), curves, rest, *_certainty(rays, measured, len(ways), distances))
-    return Audit(rows, distances, len(begin), reason)
+    return Audit(
+        rows, distances, len(begin), reason, tuple(classes or ()), moves(data, begin, ways, names),
+        ranges(data, names), len(data),
+    )  # fmt: skip
 
 
 def _checked(x: Any) -> Tensor:

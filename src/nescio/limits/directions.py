@@ -40,14 +40,13 @@ def directions(
                 f"expected directions among {', '.join(KINDS)}, or a mapping of names to them, got {kind!r}"
             )
     flat, mean = data.flatten(1), data.flatten(1).mean(0)
-    deviation = flat.std(0, correction=0)
+    deviation = deviations(flat)
     if not bool((deviation > 0).any()):
         raise InputError("expected data that differ, got inputs that are all the same; give more of them")
-    deviation = torch.where(deviation > 0, deviation, deviation.mean())
     random = torch.Generator().manual_seed(seed)
     named: dict[str, Tensor] = {}
     if "features" in which:
-        named |= _features(deviation, starts, names, features)
+        named |= _features(deviation, starts, feature_names(data, names), features)
     if "random" in which:
         for at in range(count):
             u = torch.randn(flat.shape[1], dtype=torch.float64, generator=random)
@@ -60,20 +59,39 @@ def directions(
     return named
 
 
-def _features(deviation: Tensor, starts: Tensor, names: Sequence[str] | None, most: int) -> dict[str, Tensor]:
-    """The features that vary most, both ways."""
-    if names is not None and len(names) != len(deviation):
-        raise InputError(f"expected {len(deviation)} names of features, got {len(names)}")
-    if names is not None and len(set(names)) < len(names):
+def deviations(flat: Tensor) -> Tensor:
+    """The standard deviation of each feature of data ``[N, D]``; where one does not vary, the mean of all."""
+    deviation = flat.std(0, correction=0)
+    return torch.where(deviation > 0, deviation, deviation.mean())
+
+
+def feature_names(data: Tensor, names: Sequence[str] | None) -> list[str]:
+    """What each number of an input is called: as it was said, or by its place."""
+    count = data[0].numel()
+    if names is None:
+        shape = data.shape[1:]
+        if len(shape) != 3:
+            return [f"feature {at}" for at in range(count)]
+        channels = [f" of channel {at}" if shape[0] > 1 else "" for at in range(shape[0])]
+        return [
+            f"pixel ({row}, {column}){of}" for of in channels for row in range(shape[1]) for column in range(shape[2])
+        ]
+    if len(names) != count:
+        raise InputError(f"expected {count} names of features, got {len(names)}")
+    if len(set(names)) < len(names):
         raise InputError("expected names of features that differ, got one twice")
+    return list(names)
+
+
+def _features(deviation: Tensor, starts: Tensor, names: Sequence[str], most: int) -> dict[str, Tensor]:
+    """The features that vary most, both ways."""
     chosen = deviation.argsort(descending=True, stable=True)[:most].sort().values.tolist()
     directions = {}
     for at in chosen:
         d = torch.zeros_like(deviation)
         d[at] = deviation[at]
-        name = f"feature {at}" if names is None else names[at]
         for sign, word in ((1.0, "+"), (-1.0, "-")):
-            directions[f"{name} {word}"] = (sign * d).view(starts.shape[1:]).expand_as(starts)
+            directions[f"{names[at]} {word}"] = (sign * d).view(starts.shape[1:]).expand_as(starts)
     return directions
 
 

@@ -17,12 +17,14 @@ SMALL = 64
 """Inputs of at most so many numbers are also left along single features."""
 
 
-def reported(model: Any, x: Tensor, names: Sequence[str] | None = None, seed: int = 0) -> AuditFacts:
+def reported(
+    model: Any, x: Tensor, names: Sequence[str] | None = None, seed: int = 0, classes: Sequence[str] | None = None
+) -> AuditFacts:
     """Along which directions the model is certain far away from x ``[N, ...]``; or in `left_out` why nobody can say."""
     kinds = ("features", "random", "towards", "away") if x[0].numel() <= SMALL else ("random", "towards", "away")
     settings: dict[str, Any] = {"starts": STARTS, "count": COUNT, "features": FEATURES, "radius": RADIUS, "seed": seed}
     try:
-        table = audit(model, x, kinds, names=names, batch=64, **settings)
+        table = audit(model, x, kinds, names=names, classes=classes, batch=64, **settings)
     except NescioError as error:
         return {"left_out": str(error)}
     return {
@@ -32,5 +34,6 @@ def reported(model: Any, x: Tensor, names: Sequence[str] | None = None, seed: in
         "sentences": table.sentences(),
         "summary": table.summary(),
         "measured_because": table.reason,
+        "classes": list(table.classes),
         "settings": settings | {"directions": list(kinds), "inputs": len(x)},
     }

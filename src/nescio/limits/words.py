@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nescio._common.formatting import number, percent
+from nescio._common.score_names import glossed
 
 if TYPE_CHECKING:
     from nescio.limits.audit_table import AuditRow
@@ -14,13 +15,16 @@ if TYPE_CHECKING:
 CERTAIN = 0.99
 """A limit confidence above this is called certain."""
 
+MOST_STARTS = 0.5
+"""A direction is called certain when so many of its starts are."""
+
 _STAYS = 0.01  # a change below this, relative to the larger of the two, is none
 
 
 def summary(rows: Sequence[AuditRow], starts: int, radius: float, reason: str) -> list[str]:
     """Along how many directions the model is certain, and where each score ends."""
     ways = _by_direction(rows)
-    sure = sum(own[0].certain >= 0.5 for own in ways.values())
+    sure = sum(own[0].certain >= MOST_STARTS for own in ways.values())
     points = "the starting point" if starts == 1 else f"at least half of {starts} starting points"
     lines = [
         f"Far away from the data the model is certain along {sure} of {len(ways)} directions "
@@ -32,17 +36,17 @@ def summary(rows: Sequence[AuditRow], starts: int, radius: float, reason: str) -
         rising, fallen = sum(row.rises for row in own), sum(trend(row) == "falls" for row in own)
         how = "proven" if own[0].proven else f"measured up to {radius:g} spreads"
         lines.append(
-            f"{name} ({how}): ends lower than at the data along {fallen} of {len(own)} directions, "
+            f"{glossed(name, how)}: ends lower than at the data along {fallen} of {len(own)} directions, "
             f"still rises along {rising}."
         )
     return lines
 
 
-def sentences(rows: Sequence[AuditRow], starts: int, proven: bool) -> dict[str, str]:
+def sentences(rows: Sequence[AuditRow], starts: int, proven: bool, classes: Sequence[str] = ()) -> dict[str, str]:
     """One for each direction, those first that are certain from most starts, and soonest."""
     ways = _by_direction(rows)
     order = sorted(ways, key=lambda way: (-ways[way][0].certain, ways[way][0].sure_from, -ways[way][0].confidence))
-    return {way: _sentence(ways[way], starts, proven) for way in order}
+    return {way: _sentence(ways[way], starts, proven, classes) for way in order}
 
 
 def trend(row: AuditRow) -> str:
@@ -60,8 +64,13 @@ def _by_direction(rows: Sequence[AuditRow]) -> dict[str, list[AuditRow]]:
     return by_direction
 
 
-def _sentence(rows: Sequence[AuditRow], starts: int, proven: bool) -> str:
-    clauses, last = [_certainty(rows[0], starts) + _mark(proven)], ""
+def class_name(answer: int, classes: Sequence[str] = ()) -> str:
+    """What a class is called, or its number."""
+    return classes[answer] if 0 <= answer < len(classes) else f"class {answer}"
+
+
+def _sentence(rows: Sequence[AuditRow], starts: int, proven: bool, classes: Sequence[str]) -> str:
+    clauses, last = [_certainty(rows[0], starts, classes) + _mark(proven)], ""
     for row in rows:
         if row.score == "max_probability":  # one minus the confidence, of which the first clause tells
             continue
@@ -79,11 +88,11 @@ def _sentence(rows: Sequence[AuditRow], starts: int, proven: bool) -> str:
     return "; ".join(clauses) + "."
 
 
-def _certainty(row: AuditRow, starts: int) -> str:
+def _certainty(row: AuditRow, starts: int, classes: Sequence[str]) -> str:
     count = round(row.certain * starts)
     if not count:
         return f"not certain: its confidence tends to {percent(row.confidence, digits=2, most_digits=5)}"
-    whom = f"class {row.answer}" if row.answer >= 0 else "a class that depends on the start"
+    whom = class_name(row.answer, classes) if row.answer >= 0 else "a class that depends on the start"
     where = f"from {number(row.sure_from)} spreads on"
     if row.sure_from == 0:
         where = "from the data on"

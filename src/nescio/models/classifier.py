@@ -25,7 +25,7 @@ from nescio.models.outputs import Closing, listed
 from nescio.models.structure import compiled_call, parameter_places, refuse_coupled, refuse_unready, replaced, unwrap
 from nescio.modes import eager
 from nescio.modes.stopping import stop_where_wanted
-from nescio.types import InputError, ModelError
+from nescio.types import InputError, ModelError, refuse_estimator
 
 TWICE = {
     "logits": "every row lies in [0, 1] and sums to 1. If the model ends in a softmax say output='probabilities', for "
@@ -271,6 +271,7 @@ def _check_model(model: object) -> None:
         raise ModelError(f"expected a model, got the class {model.__name__}; make one: {model.__name__}(...)")
     if callable(model):
         return
+    refuse_estimator(model)
     remedy = "give a torch.nn.Module or a function that returns logits"
     if isinstance(model, str):
         remedy = "load it with nescio.models.load('package.module:factory', weights='file')"

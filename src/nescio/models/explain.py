@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 
 import torch
+from torch import Tensor
 
 from nescio import inputs
-from nescio.inputs import Inputs, describe
+from nescio.inputs import Inputs
 from nescio.types import InputError, ModelError
 
 _TYPES = re.compile(r"dtype|scalar type|not implemented for '|[Ii]nput type .* should be the same")
@@ -26,7 +27,7 @@ def explain(error: Exception, x: Inputs) -> InputError | ModelError | None:
     operation without a gradient; None for other errors.
     """
     message = str(error).strip().rstrip(".")
-    what = f"the model could not take {describe(x)}. It says: {message}. Expected"
+    what = f"the model could not take {_form(x)}. It says: {message}. Expected"
     if isinstance(error, torch.OutOfMemoryError):
         return None
     if "does not support backward" in message:
@@ -47,5 +48,18 @@ def explain(error: Exception, x: Inputs) -> InputError | ModelError | None:
     if "index out of range in self" in message:
         return InputError(f"{what} indices within the model's vocabulary; use the tokenizer that belongs to the model")
     if _SHAPES.search(message):
+        if isinstance(x, Tensor) and x.ndim == 1:
+            return InputError(f"{what} inputs [N, ...], the batch first; one input alone becomes a batch by x[None]")
         return InputError(f"{what} inputs [N, ...] of the shape that the model was trained on, the batch first")
     return None
+
+
+def _form(x: Inputs) -> str:
+    """The inputs in words. Their number is left open: a batch may be a few of many that the user gave."""
+    if isinstance(x, Tensor):
+        return f"inputs of shape {_shape(x)} and type {str(x.dtype).removeprefix('torch.')}"
+    return "inputs " + ", ".join(f"{name!r} of shape {_shape(value)}" for name, value in x.items())
+
+
+def _shape(x: Tensor) -> str:
+    return "[" + ", ".join(["N", *map(str, x.shape[1:])]) + "]"

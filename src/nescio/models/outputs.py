@@ -170,7 +170,9 @@ def check_shape(z: Tensor, count: int, class_dim: int | None = None) -> None:
             f"{expected}, got {describe(z)}; for a model with one logit for two classes say output='binary'"
         )
     if z.ndim == 1:
-        raise ModelError(f"{expected}, got {describe(z)}; keep the first dimension, also for a batch of one input")
+        raise ModelError(
+            f"{expected}, got {describe(z)}; keep the first dimension, also for a batch of one input: x.unsqueeze(0)"
+        )
     if z.ndim > 2:
         message = (
             f"{expected}, got {describe(z)}; a model that classifies every position is for nescio.score, nescio.dense "

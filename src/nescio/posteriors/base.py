@@ -149,6 +149,7 @@ def chunked(
 
 def total(data: object) -> int | None:
     """How many inputs a data source gives, where that is known before it is read: for a progress bar."""
+    data = inputs.plain(data)
     if isinstance(data, Tensor | np.ndarray | Mapping):
         return inputs.size(inputs.as_inputs(data))
     if isinstance(data, DataLoader) and isinstance(data.dataset, Sized) and data.batch_size:

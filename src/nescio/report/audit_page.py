@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nescio._common.formatting import number, percentage
+from nescio._common.score_names import glossed
 from nescio.plots.limits import limits
+from nescio.report.audit_advice import Advice
 from nescio.report.content import Cell, Figure, Row, Table, ascending, descending
 from nescio.report.figure_svg import svg
 from nescio.report.render import render
@@ -41,12 +43,13 @@ class AuditContent:
 
 @dataclass(frozen=True)
 class AuditPage:
-    """The page of an audit: the summary, what is shown, a sentence for each direction, and how to repeat it."""
+    """The page of an audit: the summary, what to do, what is shown, a sentence a direction, and how to repeat it."""
 
     summary: Sequence[str]
     audit: AuditContent
     sentences: Mapping[str, str]
     settings: Mapping[str, str]
+    advice: Advice | None
 
 
 def audit_page(
@@ -55,6 +58,8 @@ def audit_page(
     sentences: Mapping[str, str],
     summary: Sequence[str],
     settings: Mapping[str, str],
+    advice: Advice | None = None,
+    classes: Sequence[str] = (),
 ) -> str:
     """Return an audit as one self-contained HTML page.
 
@@ -64,6 +69,8 @@ def audit_page(
         sentences: One for each direction, in the order in which they are shown.
         summary: What holds over all directions, the most important first.
         settings: What is needed to repeat the audit.
+        advice: The nearest directions, and what to do about them; None leaves both out.
+        classes: What the classes are called; those that are not there go by their number.
 
     Returns:
         The HTML, which opens offline.
@@ -79,16 +86,17 @@ def audit_page(
     scores = list(dict.fromkeys(row["score"] for row in rows))
     if not scores or any(list(own) != scores for own in directions.values()):
         raise InputError("rows: expected the same scores, at least one, along every direction")
-    content = AuditPage(summary, audit_content(directions, distances), sentences, settings)
+    content = AuditPage(summary, audit_content(directions, distances, classes), sentences, settings, advice)
     return render("audit.html.j2", page=content)
 
 
-def audit_content(directions: Directions, distances: Sequence[float]) -> AuditContent:
+def audit_content(directions: Directions, distances: Sequence[float], classes: Sequence[str] = ()) -> AuditContent:
     """Return the figures and the table of an audit.
 
     Args:
         directions: The rows by direction and score.
         distances: How many spreads away from the data the scores were measured.
+        classes: What the classes are called.
 
     Returns:
         The content, for the page of an audit or a section of another page.
@@ -97,12 +105,12 @@ def audit_content(directions: Directions, distances: Sequence[float]) -> AuditCo
     certain = [name for name, own in directions.items() if own[scores[0]]["certain"] >= 0.5]
     evidence = {score: _evidence(directions, score) for score in scores}
     columns = [*ascending("direction"), *descending("confidence"), *ascending("sure of", "sure from")]
-    columns += ascending(*(f"{score}, {how}" for score, how in evidence.items()))
+    columns += ascending(*(f"{glossed(score)}, {how}" for score, how in evidence.items()))
     return AuditContent(
         directions=len(directions),
         certain=len(certain),
         figures=[_figure(directions, score, how, certain, distances) for score, how in evidence.items()],
-        table=Table(columns, [_row(name, own) for name, own in directions.items()]),
+        table=Table(columns, [_row(name, own, classes) for name, own in directions.items()]),
         columns=COLUMNS,
     )
 
@@ -118,17 +126,17 @@ def _figure(
     lower = sum(row["limit"] < row["start"] for row in rows.values())
     rising = sum(row["rises"] for row in rows.values())
     alt = (
-        f"{score} against the distance from the data, 0 to {distances[-1]:g} spreads, {evidence}, a line for each of "
-        f"{len(rows)} directions, of which {lower} end lower than they began and {rising} still rise"
+        f"{glossed(score)} against the distance from the data, 0 to {distances[-1]:g} spreads, {evidence}, "
+        f"a line for each of {len(rows)} directions, of which {lower} end lower than they began and {rising} still rise"
     )
-    lines = {f"{score} ({evidence})": {name: row["values"] for name, row in rows.items()}}
+    lines = {glossed(score, evidence): {name: row["values"] for name, row in rows.items()}}
     return Figure(svg(limits(distances, lines, certain, width=10.2), alt, f"along-{score}"))
 
 
-def _row(direction: str, by_score: Mapping[str, AuditRow]) -> Row:
+def _row(direction: str, by_score: Mapping[str, AuditRow], classes: Sequence[str]) -> Row:
     first = next(iter(by_score.values()))
     ever, answer, start = first["certain"] > 0, first["answer"], first["sure_from"]
-    sure_of = "–" if not ever else "several" if answer < 0 else f"class {answer}"
+    sure_of = "–" if not ever else "several" if answer < 0 else _class(answer, classes)
     sure_from = "–" if not ever else "the end" if math.isinf(start) else number(start)
     floor = math.floor(1000 * first["confidence"] + 1e-6) / 1000  # never rounded up to certainty
     cells = [
@@ -140,3 +148,7 @@ def _row(direction: str, by_score: Mapping[str, AuditRow]) -> Row:
         limit = "0" if abs(row["limit"]) < 1e-6 * abs(row["start"]) else number(row["limit"])
         cells.append(Cell(f"{number(row['start'])} → {limit}{' ↑' if row['rises'] else ''}", row["limit"]))
     return Row(direction, cells)
+
+
+def _class(answer: int, classes: Sequence[str]) -> str:
+    return classes[answer] if answer < len(classes) else f"class {answer}"

@@ -282,6 +282,7 @@ class AuditFacts(TypedDict, total=False):
     sentences: dict[str, str]
     summary: list[str]
     measured_because: str
+    classes: list[str]
     settings: dict[str, Any]
 
 

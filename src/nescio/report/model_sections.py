@@ -275,7 +275,7 @@ def limits(result: Findings) -> Limits | None:
     for row in own["rows"]:
         endless = {key: math.inf if row[key] is None else row[key] for key in ("reached", "sure_from")}
         directions.setdefault(row["direction"], {})[row["score"]] = {**row, **endless}
-    return Limits(own["summary"], audit_content(directions, own["distances"]))
+    return Limits(own["summary"], audit_content(directions, own["distances"], own.get("classes", ())))
 
 
 def _histogram(values: Sequence[float], label: str, **look: Any) -> Any:

@@ -117,8 +117,12 @@ def _checked(given: Any) -> Tensor:
 def _tensor(given: Any, wanted: str) -> Tensor:
     if isinstance(given, Tensor):
         return given
+    if hasattr(given, "to_numpy"):  # a table
+        given = given.to_numpy()
     if not isinstance(given, np.ndarray | list | tuple):
         remedy = "; give what its predict(x) returns" if hasattr(given, "predict") else ""
+        if not remedy and callable(given):
+            remedy = "; a model has to answer first: nescio.decompose(nescio.posteriors.MCDropout(model).predict(x))"
         raise InputError(f"{wanted}, got an object of type {type(given).__name__}{remedy}")
     try:
         array = np.asarray(given)

@@ -40,6 +40,7 @@ class Feed(Protocol):
 
 def feed(data: Any, device: torch.device, dtype: torch.dtype, batch_size: int, what: str, raw: bool) -> Feed:
     """The data as a `Feed`; raw says that whole numbers of a byte, such as pictures, are turned to floats later."""
+    data = inputs.plain(data)
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Tensor | np.ndarray | Mapping):
         return _Pair(data, device, dtype, batch_size, what, raw)
     return _Loader(data, device, dtype, what, raw)
