@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-import nescio
+from nescio._common.without_torch import WITHOUT_TORCH
 
 BLOCKED = """
 import sys
@@ -27,15 +27,15 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 def test_the_first_use_says_so(code: str) -> None:
     done = run(code)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"ImportError: {nescio.WITHOUT_TORCH}"
-    assert "pip install torch" in nescio.WITHOUT_TORCH
+    assert done.stderr.splitlines()[-1] == f"ImportError: {WITHOUT_TORCH}"
+    assert "pip install torch" in WITHOUT_TORCH
 
 
 @pytest.mark.parametrize("command", [["methods"], ["score", "--model", "a:b", "--data", "x", "--out", "y.csv"]])
 def test_a_command_says_so_in_one_line(command: list[str]) -> None:
     done = run(f"from nescio.cli import main; sys.exit(main({command!r}))")
     assert done.returncode == 2
-    assert done.stderr == f"nescio: {nescio.WITHOUT_TORCH}\n"
+    assert done.stderr == f"nescio: {WITHOUT_TORCH}\n"
     assert done.stdout == ""
 
 

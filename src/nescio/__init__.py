@@ -115,9 +115,6 @@ _HOME = {
 _ROOMS = frozenset(__all__) - {*_HOME, "__version__"}
 
 
-WITHOUT_TORCH = "PyTorch is not installed here, and nescio needs it: pip install torch (https://pytorch.org for a GPU)"
-
-
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(_room(_HOME[name]), name)
@@ -137,7 +134,7 @@ def _room(name: str) -> Any:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name == "torch":
-            raise ImportError(WITHOUT_TORCH) from None
+            raise ImportError(import_module("nescio._common.without_torch").WITHOUT_TORCH) from None
         raise
 
 

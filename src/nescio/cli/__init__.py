@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TextIO
 
-from nescio import WITHOUT_TORCH, __version__, progress
+from nescio import __version__, progress
+from nescio._common.without_torch import WITHOUT_TORCH
 from nescio.cli import interrupting, plugged
 from nescio.cli.argument_parser import Parser
 from nescio.plugins import PluginError
