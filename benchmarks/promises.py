@@ -7,9 +7,10 @@
 *threshold*: scores uniform on [0, 1] (or on eight values), and an error rate η(s) of which R(t) = P(wrong | score ≤
 t) is known exactly; a repetition holds when R(threshold) ≤ risk, or when nothing is promised. η is a multiple of the
 risk asked for: sharp and weak scores, a useless one just above the risk, one that is turned round, one whose R
-crosses the risk many times. *quantile* and *conformal*: the probability of acceptance, and of the true class in the
-set, on average over repetitions. *monitor*: the share of streams that ever raise an alarm, without drift; and inputs
-until the alarm after a change. *guard*: the share of known inputs that is not flagged (`guard_promise.py`).
+crosses the risk many times. *quantile* and *conformal*: the probability of acceptance, and of the true class in
+the set, on average over repetitions. *risk control*: one minus the expected loss of a new picture. *monitor*: the share
+of streams that ever raise an alarm, without drift; and inputs until the alarm after a change. *guard*: the share of
+known inputs that is not flagged (`guard_promise.py`).
 """
 
 from __future__ import annotations
@@ -101,6 +102,29 @@ def conformal_case(kind: Any, n: int, coverage: float, repetitions: int, new: in
     return {**row, "size": float(np.mean(sizes))}
 
 
+def risk_case(kind: Any, n: int, risk: float, repetitions: int, new: int = 20, size: int = 60) -> Row:
+    """Pictures of so many positions, whose errors come together: each has a difficulty of its own."""
+    rng = np.random.default_rng([6, len(kind), n, round(1000 * risk)])
+    losses, sizes = [], []
+    for _ in range(repetitions):
+        hard = rng.exponential(size=(n + new, 1, 1))
+        logits = 2 * rng.normal(size=(n + new, size, 4))
+        true = _softmax((logits / (0.5 + 2 * hard)).reshape(-1, 4)).reshape(logits.shape)  # too sure where it is hard
+        labels = (true.cumsum(2) < rng.random((n + new, size, 1))).sum(2).clip(max=3)
+        p = _softmax(logits.reshape(-1, 4)).reshape(logits.shape)
+        more = {"sought": 0} if kind == "misses" else {}
+        policy = decide.risk_control(p[:n], labels[:n], risk, kind, **more)
+        if kind == "misses":
+            there, found = labels[n:] == 0, policy.found(p[n:]).numpy()
+            losses.append(float(((there & ~found).sum(1) / there.sum(1).clip(min=1)).mean()))
+        else:
+            held = np.take_along_axis(policy.sets(p[n:]).numpy(), labels[n:, :, None], 2)
+            losses.append(float(1 - held.mean()))
+        sizes.append(policy.size)
+    row = _mean_row({"part": "risk control", "case": kind, "n": n, "promised": 1 - risk}, [1 - v for v in losses])
+    return {**row, "size": float(np.mean(sizes))}
+
+
 def monitor_case(kind: str, n: int, factor: float, repetitions: int, error: float = 0.05, length: int = 1000) -> Row:
     """`factor` multiplies the odds of high scores after half of the stream; 1 is no drift."""
     rng = np.random.default_rng([3, len(kind), n, round(10 * factor)])
@@ -182,8 +206,19 @@ def rows(repetitions: int) -> Iterator[Row]:
         yield batch_case(n, m, False, 0.5, repetitions)
 
 
-PARTS: dict[str, Callable[[int], Iterator[Row]]] = {"decide": lambda count: rows(count), "guard": guard_rows}
-"""What can be run alone."""
+def risk_rows(repetitions: int) -> Iterator[Row]:
+    """The cases of risk control."""
+    for n, risk in ((9, 0.1), (50, 0.1), (50, 0.05), (200, 0.02)):
+        for kind in ("miscoverage", "misses"):
+            yield risk_case(kind, n, risk, repetitions)
+
+
+PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
+    "decide": lambda count: rows(count),
+    "risk control": risk_rows,
+    "guard": guard_rows,
+}
+"""What can be run alone; rows say which part of nescio.decide they are from."""
 
 
 def broken(row: Row) -> bool:
@@ -248,9 +283,11 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     file = options.folder / "promises.json"
     found = json.loads(file.read_text()) if file.exists() else {"machines": {}, "rows": []}
     for part in PARTS if options.part is None else (options.part,):
-        others = [row for row in found["rows"] if (row["part"] == "guard") != (part == "guard")]
-        own = list(PARTS[part](options.repetitions))
-        found["rows"] = [*others, *own] if part == "guard" else [*own, *others]
+        groups: dict[str, list[Row]] = {name: [] for name in PARTS}
+        for row in found["rows"]:
+            groups[row["part"] if row["part"] in PARTS else "decide"].append(row)
+        groups[part] = list(PARTS[part](options.repetitions))
+        found["rows"] = [row for group in groups.values() for row in group]
         found["machines"][part] = machine(torch.device("cpu"))
     result = found["rows"]
     print(table(result))

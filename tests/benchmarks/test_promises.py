@@ -25,16 +25,18 @@ def test_it_runs_from_end_to_end(
         promises.drift_case(50, 2.0, 2),
         promises.batch_case(50, 20, True, 0.0, 3),
     ]
+    risks = [promises.risk_case(kind, 20, 0.1, 3, new=5) for kind in ("misses", "miscoverage")]
+    monkeypatch.setitem(promises.PARTS, "risk control", lambda repetitions: iter(risks))
     guards = guard_promise.guard_rows(40, 2, new=10) + guard_promise.guard_rows(40, 2, harmless=True, new=10)
     monkeypatch.setitem(promises.PARTS, "guard", lambda repetitions: iter(guards))
     monkeypatch.setattr(promises, "rows", lambda repetitions: iter(cases))
-    assert promises.main(["--repetitions", "3", "--folder", str(tmp_path)]) == [*cases, *guards]
+    assert promises.main(["--repetitions", "3", "--folder", str(tmp_path)]) == [*cases, *risks, *guards]
     assert "promised" in capsys.readouterr().out
     monkeypatch.setitem(promises.PARTS, "guard", lambda repetitions: iter(guards[:3]))
-    assert promises.main(["--part", "guard", "--folder", str(tmp_path)]) == [*cases, *guards[:3]]
+    assert promises.main(["--part", "guard", "--folder", str(tmp_path)]) == [*cases, *risks, *guards[:3]]
     found = json.loads((tmp_path / "promises.json").read_text())
-    assert found["rows"] == [*cases, *guards[:3]]
-    assert set(found["machines"]) == {"decide", "guard"}
+    assert found["rows"] == [*cases, *risks, *guards[:3]]
+    assert set(found["machines"]) == {"decide", "risk control", "guard"}
     assert (tmp_path / "promises.png").stat().st_size > 1000
     assert cases[3]["detected"] == cases[4]["detected"] == 1.0
 
@@ -62,7 +64,7 @@ def test_the_committed_result_has_no_broken_promise() -> None:
 
     rows = json.loads((BENCHMARKS / "results" / "promises.json").read_text())["rows"]
     parts = {row["part"] for row in rows}
-    assert parts == {"threshold", "quantile", "conformal", "monitor", "drift", "drift test", "guard"}
+    assert parts == {"threshold", "quantile", "conformal", "risk control", "monitor", "drift", "drift test", "guard"}
     assert all(row["repetitions"] >= (200 if row["part"] == "guard" else 500) for row in rows)
     assert not any(promises.broken(row) for row in rows)
 
@@ -71,5 +73,5 @@ def test_the_committed_result_has_no_broken_promise() -> None:
 def test_every_promise_holds() -> None:
     import promises
 
-    broken = [row for row in promises.rows(100) if promises.broken(row)]
+    broken = [row for row in (*promises.rows(100), *promises.risk_rows(100)) if promises.broken(row)]
     assert broken == []

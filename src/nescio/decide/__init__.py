@@ -12,12 +12,14 @@ from nescio.decide.explain import Explanation, explain
 from nescio.decide.loading import load
 from nescio.decide.monitor import Monitor, Verdict, monitor
 from nescio.decide.policy import Policy
+from nescio.decide.risk_control import RiskPolicy, risk_control
 from nescio.decide.selective import quantile, threshold
 
 __all__ = [
     "threshold",
     "quantile",
     "conformal",
+    "risk_control",
     "explain",
     "monitor",
     "drift",
@@ -25,6 +27,7 @@ __all__ = [
     "load",
     "Policy",
     "ConformalPolicy",
+    "RiskPolicy",
     "Explanation",
     "Monitor",
     "Verdict",
