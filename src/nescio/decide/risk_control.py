@@ -221,7 +221,8 @@ def _truths(p: Floats, y: np.ndarray[Any, np.dtype[np.int64]]) -> Floats:
 
 
 def _absence(p: Floats, sought: tuple[int, ...]) -> Floats:
-    return 1.0 - p[:, list(sought)].sum(1)
+    result: Floats = 1.0 - p[:, list(sought)].sum(1)
+    return result
 
 
 def _images(

@@ -17,8 +17,14 @@ from nescio.dense.sampling import Positions, labelled_positions
 from nescio.dense.summaries import DenseScores, flatten
 from nescio.dense.whole_network import whole_network
 
-<<<<<<< HEAD
-__all__ = ["DenseScores", "flatten", "labelled_positions", "Positions", "PositionMap", "by_position", "read", "Reading"]
-=======
-__all__ = ["DenseScores", "flatten", "labelled_positions", "Positions", "PositionMap", "by_position", "whole_network"]
->>>>>>> f317624 (dense.whole_network: one gradient score for each input over all layers, from cotangents that sum over the positions)
+__all__ = [
+    "DenseScores",
+    "flatten",
+    "labelled_positions",
+    "Positions",
+    "PositionMap",
+    "by_position",
+    "read",
+    "Reading",
+    "whole_network",
+]

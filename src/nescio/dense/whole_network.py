@@ -72,7 +72,7 @@ def whole_network(
         ModelError: The model has no gradients that could be computed.
 
     Examples:
-        >>> network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Tanh(), torch.nn.Conv2d(4, 5, 1))
+        >>> network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ELU(), torch.nn.Conv2d(4, 5, 1))
         >>> nescio.dense.whole_network(network, torch.rand(2, 3, 8, 8), "exgrad").shape
         torch.Size([2])
     """
