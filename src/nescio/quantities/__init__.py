@@ -111,7 +111,7 @@ def compute(
     groups: dict[Hashable, list[Request]] = {}
     for request in requests:
         groups.setdefault(request.shared_work, []).append(request)
-    forward = groups.get(ForwardRequest, [])
+    forward = [request for request in groups.get(ForwardRequest, []) if isinstance(request, ForwardRequest)]
     if forward and GradientNorms in map(type, requests) and not any(request.listens_at for request in forward):
         del groups[ForwardRequest]  # the passes that give gradients give the logits too
     answers: dict[Request, Any] = {}
