@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -60,11 +61,11 @@ class Loose:
                     found.append((at, name, tensors))
             self._before.append(kept)
         self._base = self._before
-        self._shapes = [
-            None if any(inside for _, inside in kept.values()) else _shape(held)
-            for held, kept in zip(self._held, self._before, strict=True)
-        ]
-        """Names and numbers of all that a module holds, where it holds no dict or list."""
+        holding = [any(inside for _, inside in kept.values()) for kept in self._before]
+        self._nested = [at for at, inside in enumerate(holding) if inside]
+        self._flat = [held for held, inside in zip(self._held, holding, strict=True) if not inside]
+        """What the modules hold that have no dict or list among it, and `_numbers` of it."""
+        self._numbers = _numbers(self._flat)
         self._paused = False
         self.looked_at: set[int] = set()
         """Numbers of modules that were looked at, in which nothing changes while they are traced."""
@@ -86,11 +87,11 @@ class Loose:
         nothing is put back: a network may count its calls.
         """
         wanted = self._before if start else self._base
-        shapes = self._shapes if wanted is self._before else [None] * len(wanted)
-        each = zip(self._held, wanted, shapes, strict=True)
-        if not self._paused and any(
-            (shape is None or shape != _shape(held)) and _touched(held, kept) for held, kept, shape in each
-        ):
+        if self._paused:
+            return
+        same = wanted is self._before and self._numbers == _numbers(self._flat)
+        looked = self._nested if same else range(len(wanted))
+        if any(_touched(self._held[at], wanted[at]) for at in looked):
             for held, kept in zip(self._held, wanted, strict=True):
                 _put(held, kept)
 
@@ -186,9 +187,9 @@ def _same(now: Any, then: Any) -> bool:
     return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
 
 
-def _shape(held: dict[str, Any]) -> tuple[list[str], list[int]]:
-    """The names and numbers of all that a module holds: if they are the same, nothing came, went or was replaced."""
-    return list(held), list(map(id, held.values()))
+def _numbers(held: Sequence[dict[str, Any]]) -> tuple[list[str], list[int]]:
+    """The names and numbers of all that modules hold: if they are the same, nothing came, went or was replaced."""
+    return list(chain.from_iterable(held)), list(map(id, chain.from_iterable(map(dict.values, held))))
 
 
 def _touched(held: dict[str, Any], kept: dict[str, Kept]) -> bool:

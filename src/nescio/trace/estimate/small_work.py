@@ -96,18 +96,16 @@ def _logits(classifier: Classifier, x: Any) -> Tensor:
 def _own(classifier: Classifier, x: Any, z: Tensor, together: bool) -> bool:
     """Whether logits are the same in another call, and whatever else is in the batch.
 
-    As in the engine it is looked at once for a model, and where inputs differ in how much of them is not zero.
+    As in the engine it is looked at once for a model, and where inputs differ in how much of them is not zero. If all
+    went through the model together, it is looked at for the last of them, or the one with least.
     """
     kind, proved = min(len(z), 2), _PROVED.setdefault(classifier.module, set())
-    chosen = list(range(len(z)))
-    if kind in proved:
-        least = None if len(z) == 1 else least_filled(x)
-        if least is None:
-            return True
-        chosen = [least]
+    least = None if len(z) == 1 else least_filled(x)
+    if kind in proved and least is None:
+        return True
     if together:
-        alone = [classifier.functional({}, inputs.take(x, slice(i, i + 1))) for i in chosen]
-        own = not apart(torch.cat(alone), z[chosen])
+        i = len(z) - 1 if least is None else least
+        own = not apart(classifier.functional({}, inputs.take(x, slice(i, i + 1))), z[i : i + 1])
     else:
         own = not apart(classifier.functional({}, x), z)
     if own:
