@@ -222,7 +222,7 @@ def test_what_is_no_classifier_of_transformers_is_told(tmp_path, monkeypatch, te
     config = transformers.BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
     config.architectures = ["BertForMaskedLM"]
     config.save_pretrained(tmp_path / "mlm")
-    with pytest.raises(ModelError, match=r"expected a classifier of images or texts in hf:.*got BertForMaskedLM"):
+    with pytest.raises(ModelError, match=r"expected a classifier in hf:.*got BertForMaskedLM"):
         open_model(f"hf:{tmp_path / 'mlm'}")
     config.architectures = ["BertForSequenceClassification"]
     config.save_pretrained(tmp_path / "bare")

@@ -12,18 +12,21 @@ from torch import Tensor
 
 from nescio.batch import verdict_columns
 from nescio.batch.jobs import Ready
+from nescio.batch.position_files import PositionFiles, counted
 from nescio.batch.verdict_columns import Flagged
 from nescio.data.prefetch import Read
 from nescio.data.sources import Problem
 from nescio.data.sources.arrays import ArrayRows
+from nescio.data.sources.rows import Batch
 from nescio.guard import Verdict
-from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.quantities import Logits, Request
 from nescio.scoring import score
 from nescio.types import InputError, Scored
 
 Column = NDArray[Any]
+MOST = "_max"
+"""After a method's name: its largest value over positions."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class Scores:
 
     Args:
         columns: index, name (where rows have one), the methods, predicted, probability, and where they are known
-            predicted_class, label and label_class; a guard has columns of its own (`verdict_columns`).
+            predicted_class, label and label_class; a guard has columns of its own (`verdict_columns`). Of a model that
+            answers at every position: the mean over positions, METHOD_max, the commonest class, its mean probability.
         problems: The rows that could not be used.
         notes: For a method that estimates: the middle and the largest standard error, and on how many inputs that were
             computed exactly too it was off by how much at most. For a guard: what people are told.
@@ -54,6 +58,7 @@ class Gathered:
         self.labels: list[Tensor] = []
         self.scored: dict[str, list[Scored]] = {key: [] for key in (*self.keys, _Predicted.name, _Probability.name)}
         self.verdicts: list[Verdict] = []
+        self.files = None if ready.job.maps is None else PositionFiles(ready.job.maps)
         self.named = len(ready.source.classes or ()) if ready.job.model.class_names is not None else None
         if ready.guard is not None:
             _check_names(self.named, ready.guard.fitted.classes)
@@ -65,19 +70,40 @@ class Gathered:
             return
         batch = read.batch
         if self.ready.guard is None:
-            self._score(batch.inputs)
+            self._score(batch)
         else:
             self.verdicts.append(self.ready.guard.check(batch.inputs, progress=False))
         self.index.append(batch.indices)
         self.names += batch.names
         self.labels += [] if batch.labels is None else [batch.labels]
 
-    def _score(self, x: Inputs) -> None:
+    def _score(self, batch: Batch) -> None:
         model = self.ready.source.model
         methods: list[Any] = [*self.ready.methods, _Predicted(self.named), _Probability()]
         output: Any = model.output if isinstance(model, Classifier) else None
-        for key, one in score(model, x, methods, output=output, progress=False, report=True).items():
-            self.scored[key].append(one)
+        scored = score(model, batch.inputs, methods, output=output, progress=False, report=True)
+        if next(iter(scored.values())).scores.ndim > 1:
+            scored = self._summed_up(batch, {key: one.scores for key, one in scored.items()})
+        elif self.files is not None:
+            raise InputError(
+                "--maps: expected a model that answers at every position, such as one of segmentation, but this one "
+                "has one answer for each input; leave --maps out, or see which parts cause the doubt: nescio explain"
+            )
+        for key, one in scored.items():
+            self.scored.setdefault(key, []).append(one)
+
+    def _summed_up(self, batch: Batch, maps: dict[str, Tensor]) -> dict[str, Scored]:
+        """One number for each input from its maps, which are kept where they are wanted."""
+        if self.files is not None:
+            self.files.write(batch, maps, tuple(self.keys))
+        result: dict[str, Scored] = {}
+        for key in self.keys:
+            scores = counted(maps[key], batch.inputs)
+            result |= {key: Scored(scores.summary("mean")), f"{key}{MOST}": Scored(scores.summary("max"))}
+        predicted = counted(maps[_Predicted.name], batch.inputs)
+        commonest = torch.stack([_commonest(row[~row.isnan()]) for row in predicted.maps.flatten(1)])
+        probability = counted(maps[_Probability.name], batch.inputs).summary("mean")
+        return result | {_Predicted.name: Scored(commonest), _Probability.name: Scored(probability)}
 
     def whole(self) -> Scores:
         """Return all of them as one table."""
@@ -95,6 +121,8 @@ class Gathered:
 
     def _scores(self) -> dict[str, Column]:
         columns = {key: _numbers(self.scored[key]) for key in self.keys}
+        largest = [f"{key}{MOST}" for key in self.keys if f"{key}{MOST}" in self.scored]
+        columns |= {key: _numbers(self.scored[key]) for key in largest}
         predicted = _numbers(self.scored[_Predicted.name]).astype(np.int64)
         columns |= {"predicted": predicted, "probability": _numbers(self.scored[_Probability.name])}
         return columns | _named("predicted_class", predicted, self.ready.source.classes)
@@ -129,6 +157,12 @@ class _Probability:
 
     def __call__(self, logits: Tensor) -> Tensor:
         return logits.softmax(1).max(1).values
+
+
+def _commonest(classes: Tensor) -> Tensor:
+    """The commonest of some classes, the first of those that are equally common; 0 of none."""
+    values, counts = classes.unique(return_counts=True)
+    return values[counts.argmax()] if len(values) else classes.new_zeros(())
 
 
 def _check_names(names: int | None, classes: int) -> None:

@@ -66,6 +66,7 @@ class Job:
         workers: Threads, or processes for a GPU, that read rows; None chooses. It changes no number.
         ramp: Whether the first batches are smaller, so that they can be timed (`nescio.batch.pacing`).
         guard: The guard that judges the rows, in the place of methods.
+        maps: For a model that answers at every position: the folder for the maps of each row; None keeps none.
     """
 
     model: ModelSpec
@@ -76,6 +77,7 @@ class Job:
     workers: int | None = None
     ramp: bool = False
     guard: GuardSpec | None = None
+    maps: str | None = None
 
     def batches(self, places: range) -> Iterator[range]:
         """Cut the places into batches; the first place is one where a batch begins."""
@@ -142,6 +144,7 @@ def identity(job: Job, ready: Ready) -> dict[str, Any]:
         "batch size": f"{job.batch}{FOUND}" if job.ramp else job.batch,
         "classes": None if ready.source.classes is None else _short(ready.source.classes),
         **({} if job.guard is None else {"guard": _guard_identity(job.guard)}),
+        **({} if job.maps is None else {"maps": job.maps}),
     }
 
 

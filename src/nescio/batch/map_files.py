@@ -176,15 +176,25 @@ class MapFiles:
 
     def _stem(self, name: str) -> str:
         """A name of its own for each input: photographs of one name in two folders must not meet."""
-        plain = Path(name).stem if name.lower().endswith(ENDINGS) else Path(name).name
-        plain = "-".join([*Path(name).parts[:-1], plain])
-        wanted = stem = re.sub(r"[^\w.+-]+", "-", plain).strip("-.").encode()[:160].decode(errors="ignore") or "input"
+        wanted = stem = plain_name(name)
         number = 1
         while stem.casefold() in self._used:
             number += 1
             stem = f"{wanted}-{number}"
         self._used.add(stem.casefold())
         return stem
+
+
+def plain_name(name: str) -> str:
+    """Return the name of an input as one that a file can have anywhere, without the ending of a picture.
+
+    Examples:
+        >>> plain_name("cats/my cat.jpg")
+        'cats-my-cat'
+    """
+    plain = Path(name).stem if name.lower().endswith(ENDINGS) else Path(name).name
+    plain = "-".join([*Path(name).parts[:-1], plain])
+    return re.sub(r"[^\w.+-]+", "-", plain).strip("-.").encode()[:160].decode(errors="ignore") or "input"
 
 
 def explanation(name: str, settings: dict[str, Any], vae: str | None = None) -> Any:

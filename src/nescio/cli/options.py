@@ -64,6 +64,11 @@ def add_model(command: argparse.ArgumentParser, required: bool = True, bundled: 
         help="the weights: a .safetensors file, or a file of torch.save; or published weights to download: DEFAULT "
         "(torchvision), pretrained (timm)",
     )  # fmt: skip
+    command.add_argument(
+        "--task", metavar="TASK",
+        help="what a model hf:… is for, where its folder does not say it: image-classification, text-classification, "
+        "token-classification, text-generation or image-segmentation",
+    )  # fmt: skip
     add_class_names(command)
 
 

@@ -27,12 +27,17 @@ EXAMPLES = """examples:
   nescio score --model mymodels:build --data x.npz --method regrad --method exgrad --set regrad.power=1 --out s.csv
   nescio score --model mymodels:build --data x.npz --method mahalanobis --fit train.npz --out scores.csv
   nescio score --model timm:resnet18 --weights resnet18.safetensors --data photos --out s/ --engine ray --device cuda
+  nescio score --model hf:FOLDER --task token-classification --data letters.csv --x text --out scores.csv
+  nescio score --model mymodels:segment --data photos --method entropy --out scores.csv --maps maps
 
 A model of your own comes from a function without arguments, found from the current folder too. Arrays are written by
 numpy.savez("x.npz", x=array): one row for each input, in the form that the model takes. Training data have the class
 indices too: numpy.savez("train.npz", x=array, y=labels). The table has the columns index, name (if rows have names),
 one for each method (higher = more uncertain), predicted (the class) and probability (of that class); and if they are
 known, predicted_class (its name), label and label_class.
+
+A model that answers at every position (segmentation, tokens) has one row for each input too: the mean of each method
+over positions, METHOD_max, the commonest class, and the mean probability. --maps keeps the maps themselves.
 
 Memory does not grow with the data, and no work is lost. Rows are kept in parts, at least every 30 seconds, in the
 folder of --out, or beside its file in FILE.parts, which is removed at the end. After a kill, an interrupt, a full disk
@@ -56,6 +61,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--fit", metavar="PATH", help="labelled training data, such as a .npz file, for the methods that need them"
     )
+    command.add_argument(
+        "--maps", metavar="FOLDER",
+        help="for a model that answers at every position: a picture and the maps of each input go to this folder",
+    )  # fmt: skip
     add_parts(command)
     command.set_defaults(run=run)
 
@@ -73,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     methods = tuple(methods_of(args.method, args.set))
     job = Job(
         model_spec(args), data_spec(args), methods, None if args.fit is None else data_spec(args, args.fit),
-        args.batch_size or SIZES[-1], args.workers if args.engine == "local" else None,
+        args.batch_size or SIZES[-1], args.workers if args.engine == "local" else None, maps=args.maps,
     )  # fmt: skip
     dear = [one.name for one in methods if getattr(one, "requires", "") != "forward"]
     gpu = "a GPU (--device cuda) or more processes (--engine ray --workers N) are faster"

@@ -34,7 +34,7 @@ def model_spec(args: argparse.Namespace) -> ModelSpec:
     name = args.model if folder is None else _guarded_model(args)
     if name is None:
         raise InputError("--model: expected a model, such as timm:resnet18, or a --guard that knows its own")
-    own = ("weights", "base", "class_names", "output", "size", "crop", "mean", "std", "device", "trust_pickle")
+    own = ("weights", "base", "class_names", "output", "size", "crop", "mean", "std", "device", "trust_pickle", "task")
     spec = ModelSpec(name, **{key: given[key] for key in own if key in given})
     kept = None if folder is None else remembered(folder)
     if kept is not None and kept.name == name:

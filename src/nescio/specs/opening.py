@@ -213,7 +213,7 @@ def _opened(spec: ModelSpec) -> Source:
     size, crop, mean, std = changes
     return open_model(
         spec.name, spec.weights, trust_pickle=spec.trust_pickle, output=spec.output, size=size, crop=crop, mean=mean,
-        std=std,
+        std=std, task=spec.task,
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ class ModelSpec:
         std: The standard deviation of each channel; as `mean`.
         device: Where the model runs; None leaves it where its source puts it.
         trust_pickle: Whether files may be opened that can run code.
+        task: What a model of transformers is for, where its folder does not say it.
 
     Examples:
         >>> spec = ModelSpec("timm:resnet18", "resnet18.safetensors", size=224)
@@ -46,6 +47,7 @@ class ModelSpec:
     std: tuple[float, ...] | None = None
     device: str | None = None
     trust_pickle: bool = False
+    task: str | None = None
 
     def filled_from(self, other: ModelSpec) -> ModelSpec:
         """Return this spec with what it leaves open, as the other one says it."""

@@ -7,12 +7,12 @@
     source.about        in words what it is
 
     open_model(spec, weights=None, *, trust_pickle=False, output=None,
-               size=None, crop=None, mean=None, std=None) -> Source
+               size=None, crop=None, mean=None, std=None, task=None) -> Source
 
 spec                      what it is
 ``torchvision:NAME``      a model of torchvision, with the transform of its published weights
 ``timm:NAME``             a model of timm, with its data configuration
-``hf:PATH-OR-ID``         a classifier of images or texts of transformers, with its image processor or tokenizer
+``hf:PATH-OR-ID``         a classifier of images, texts, pixels or tokens of transformers, with its processor
 ``FILE.onnx``             a model of ONNX, compared with onnxruntime first
 ``FILE.pt2``              an archive of torch.export
 ``package.module:name``   a function that makes a model, a Classifier or a module; its ``.transform``, where it has one

@@ -1,4 +1,4 @@
-"""``hf:PATH-OR-ID``: a classifier of images or texts of transformers, with its own image processor or tokenizer.
+"""``hf:PATH-OR-ID``: a classifier of images, texts, pixels or tokens of transformers, with its processor or tokenizer.
 
 A folder is read without the network and without executing code of its own. An id is fetched from the Hugging Face Hub
 or its cache, and from the cache alone where the hub does not answer. `weights` replaces the weights of the folder,
@@ -25,20 +25,24 @@ from nescio.models.sources.texts import Texts
 from nescio.models.weights import fill, read_weights
 from nescio.types import InputError, ModelError
 
+TASKS = {
+    "image-classification": ("ImageClassification", "AutoModelForImageClassification"),
+    "text-classification": ("SequenceClassification", "AutoModelForSequenceClassification"),
+    "token-classification": ("TokenClassification", "AutoModelForTokenClassification"),
+    "text-generation": ("CausalLM", "AutoModelForCausalLM"),
+    "image-segmentation": ("SemanticSegmentation", "AutoModelForSemanticSegmentation"),
+}
+"""What a model is for: the end of the names of such architectures, and what transformers opens them by."""
 
-def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
-    """The model of that folder or id."""
+
+def find(name: str, weights: Weights | None, trust_pickle: bool, task: str | None = None) -> Found:
+    """The model of that folder or id; `task`: what it is for, where its configuration does not say it."""
     transformers = need("transformers", "hf")
     local = _folder(name) or not _answers()
     config = _read(name, local, "its configuration", transformers.AutoConfig)
     names = getattr(config, "architectures", None) or []
-    images = any("ImageClassification" in one for one in names)
-    if not images and not any("SequenceClassification" in one for one in names):
-        raise ModelError(
-            f"expected a classifier of images or texts in hf:{name} (…ForImageClassification or "
-            f"…ForSequenceClassification), got {', '.join(names) or 'a configuration that names no architecture'}"
-        )
-    auto = transformers.AutoModelForImageClassification if images else transformers.AutoModelForSequenceClassification
+    task = _task(name, names, task)
+    images, auto = task.startswith("image"), getattr(transformers, TASKS[task][1])
     if weights is None:
         model = _read(name, local, "its weights", auto)
     else:
@@ -54,10 +58,25 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
         if getattr(model.config, "pad_token_id", None) is None:
             model.config.pad_token_id = tokenizer.pad_token_id
         preprocess = texts_of(tokenizer, model.config, f"hf:{name}")
-    labels = [str(label) for _, label in sorted(config.id2label.items())]
+    labels = [] if task == "text-generation" else [str(label) for _, label in sorted(config.id2label.items())]
     known = None if all(label == f"LABEL_{i}" for i, label in enumerate(labels)) else tuple(labels)
     about = f"hf:{name}, {type(model).__name__}, {size(model)}" + ("" if weights is None else f", weights of {weights}")
     return Found(model, about, preprocess, known)
+
+
+def _task(name: str, architectures: list[str], given: str | None) -> str:
+    """What the model is for, as it was said, or as its configuration says."""
+    if given is not None and given not in TASKS:
+        raise InputError(f"expected a task among {', '.join(TASKS)}, got {given!r}")
+    known = [task for task, (ending, _) in TASKS.items() if any(ending in one for one in architectures)]
+    if given is None and not known:
+        endings = ", ".join(f"…For{ending}" for ending, _ in TASKS.values())
+        named = ", ".join(architectures) or "a configuration that names no architecture"
+        raise ModelError(
+            f"expected a classifier in hf:{name} ({endings}), got {named}; say what it is for, as in --task "
+            "text-classification"
+        )
+    return given or known[0]
 
 
 def _folder(name: str) -> bool:

@@ -17,7 +17,6 @@ from nescio.types import InputError
 KINDS: dict[str, Callable[[str, Weights | None, bool], Found]] = {
     "torchvision": torchvision_models.find,
     "timm": timm_models.find,
-    "hf": huggingface.find,
 }
 FILES: dict[str, Callable[[str, Weights | None, bool], Found]] = {".pt2": exported.find, ".onnx": onnx_models.find}
 FORMS = "package.module:factory, torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.onnx or FILE.pt2"
@@ -33,15 +32,21 @@ def open_model(
     crop: Size | None = None,
     mean: Channels | None = None,
     std: Channels | None = None,
+    task: str | None = None,
 ) -> Source:
     """The model that `spec` names, ready to be run, and what it does to a row of data first.
 
     weights: a file of weights (see `nescio.models.read_weights`), or for torchvision and timm the name of published
     ones. output: what the model returns, as `Classifier` takes it. size, crop, mean, std: pre-processing of pictures
     other than the source's own; size is one side (of the crop too) or (height, width), 0 or () leaves a step out.
+    task: what a model of transformers is for, such as "token-classification", where its folder does not say it.
     """
     kind, colon, name = spec.partition(":")
-    if colon and kind in KINDS:
+    if task is not None and kind != "hf":
+        raise InputError(f"--task: expected it with a model hf:PATH-OR-ID only, got it with {spec!r}; leave it out")
+    if kind == "hf" and colon:
+        opened = huggingface.find(name, weights, trust_pickle, task)
+    elif colon and kind in KINDS:
         opened = KINDS[kind](name, weights, trust_pickle)
     elif Path(spec).suffix in FILES:
         opened = FILES[Path(spec).suffix](spec, weights, trust_pickle)
@@ -71,7 +76,13 @@ def settled(
             )
         if classifier.device is not None:
             step.to(classifier.device)
-        classifier = Classifier(classifier.model, output=classifier.output, preprocess=step, item=classifier.item)
+        classifier = Classifier(
+            classifier.model,
+            output=classifier.output,
+            preprocess=step,
+            item=classifier.item,
+            class_dim=classifier.class_dim,
+        )
     return Source(classifier, preprocess, opened.about, opened.classes)
 
 
