@@ -4,16 +4,19 @@
 
 Rows of numbers are scored into a folder of parts, by a model that sleeps for each row, as a process does that waits for
 a GPU: so it shows how work is divided, whatever the number of cores. 10,000 rows take 10 ms each, 100,000 rows 1 ms
-each. With --models real a small MLP with `exgrad` keeps a core at work: then four workers have two cores. Ray is told
-that it has a core for each worker.
+each. Ray is told that it has a core for each worker.
 
 *planned*: seconds of the plan, from 512 rows measured in the same minutes; *seconds*: of the run, by the clock.
 Other work may share the cores, and a plan is for a machine without: so *quiet* is how long the run would have taken
-alone. Linux counts for each thread how long it ran, and how long it waited for a core. Twice a second both are added up
-over all threads of the run: c seconds ran and w waited in an interval of t, so that p = (c + w)/t threads wanted a core
-on average. Alone they would have had up to as many as there are: (1 − min(p, 1))·t + c/min(max(p, 1), cores), which is
-t itself where nothing else runs. *ratio* is planned ÷ quiet. *cpu*: the seconds of a processor; the plan's beside it.
-*start*: quiet seconds until the first part is there, less the time that the plan has for a part; the plan's beside it.
+alone. Linux counts for each thread how long it ran, and how long it waited for a core. Twice a second:
+
+- while parts come, the time that the threads which run the model waited for a core, on average, is taken away;
+- before and after, where all processes are at work on the start or the end, c seconds ran and w waited over all threads
+  in an interval of t, so that p = (c + w)/t threads wanted a core. Alone they would have had up to as many as there
+  are: (1 − min(p, 1))·t + c/min(max(p, 1), cores).
+
+Both are t itself where nothing else runs. *ratio* is planned ÷ quiet. *start*: of quiet, what is before the first part,
+less the seconds that the plan has for a part; *cpu*: seconds of a processor; the plan's are beside them.
 """
 
 from __future__ import annotations
@@ -21,13 +24,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +60,7 @@ def sleeping(seconds=0.001):
 
 def slowly():
     return sleeping(0.01)
-
-def real():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 """
-METHODS = {"sleeping": "entropy", "real": "exgrad"}
 FEW = 10_000
 """Rows, up to which the model sleeps longer: there are fewer."""
 CORES = len(os.sched_getaffinity(0))
@@ -75,19 +73,26 @@ class Alone:
         self.process, self.at, self.known = process, time.perf_counter(), {}
         self.seconds = self.cpu = 0.0
 
-    def look(self) -> None:
-        """End an interval."""
-        ran, waited, known = 0.0, 0.0, {}
-        for process in [self.process, *_below(self.process)]:
+    def look(self, *, working: bool = False) -> None:
+        """End an interval; working: whether parts come."""
+        ran, waited, known, held = 0.0, 0.0, {}, []
+        processes = [self.process, *_below(self.process)]
+        workers = [one for one in processes if b"MapWorker" in _read(one, "cmdline")] or [self.process]
+        for process in processes:
             for thread in _threads(process):
                 known[thread] = now = _scheduled(process, thread)
                 before = self.known.get(thread, (0.0, 0.0))
                 ran, waited = ran + max(0.0, now[0] - before[0]), waited + max(0.0, now[1] - before[1])
+                if thread == process and process in workers:
+                    held.append(max(0.0, now[1] - before[1]))
         self.known, now = self.known | known, time.perf_counter()
         passed, self.at = now - self.at, now
-        wanted = (ran + waited) / passed
         self.cpu += ran
-        self.seconds += (1 - min(wanted, 1)) * passed + ran / min(max(wanted, 1), CORES)
+        if working and held:
+            self.seconds += max(0.0, passed - statistics.mean(held))
+        else:
+            wanted = (ran + waited) / passed
+            self.seconds += (1 - min(wanted, 1)) * passed + ran / min(max(wanted, 1), CORES)
 
 
 def surroundings() -> dict[str, str]:
@@ -96,27 +101,29 @@ def surroundings() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
 
 
-def asked(model: str, rows: int) -> list[str]:
+def asked(rows: int) -> list[str]:
     """What is to be scored."""
-    factory = "slowly" if model == "sleeping" and rows <= FEW else model
-    return ["--model", f"plan_models:{factory}", "--method", METHODS[model], "--data", f"{rows}.npz"]
+    factory = "slowly" if rows <= FEW else "sleeping"
+    return ["--model", f"plan_models:{factory}", "--method", "entropy", "--data", f"{rows}.npz"]
 
 
-def ran(folder: Path, model: str, rows: int, workers: int | None) -> dict[str, Any]:
+def ran(folder: Path, rows: int, workers: int | None, parts: int) -> dict[str, Any]:
     """Run the command, and watch it."""
     engine = [] if workers is None else ["--engine", "ray", "--workers", str(workers)]
     start = ["-m", "nescio"] if workers is None else ["-m", "patient"]
+    shutil.rmtree(folder / "out", ignore_errors=True)
     load, began = os.getloadavg()[0], time.perf_counter()
     with (folder / "said").open("w") as said:
         run = subprocess.Popen(
-            [sys.executable, *start, "score", *asked(model, rows), *engine, "--fresh", "--out", "out/"],
+            [sys.executable, *start, "score", *asked(rows), *engine, "--out", "out/"],
             cwd=folder, env=surroundings(), stdout=said, stderr=said,
         )  # fmt: skip
         alone, first = Alone(run.pid), 0.0
         while run.poll() is None:
             time.sleep(0.5)
-            alone.look()
-            if not first and any((folder / "out").glob("part-*")):
+            there = len(list((folder / "out").glob("part-*")))
+            alone.look(working=0 < there < parts)
+            if there and not first:
                 first = alone.seconds
     if run.returncode:
         raise RuntimeError(f"the command ended with {run.returncode}: {(folder / 'said').read_text()[-2000:]}")
@@ -129,10 +136,10 @@ def ran(folder: Path, model: str, rows: int, workers: int | None) -> dict[str, A
     }
 
 
-def measured(folder: Path, model: str, rows: int) -> dict[str, Any]:
+def measured(folder: Path, rows: int) -> dict[str, Any]:
     """What `nescio plan` measures of the model."""
     done = subprocess.run(
-        [sys.executable, "-m", "nescio", "plan", *asked(model, rows), "--json"],
+        [sys.executable, "-m", "nescio", "plan", *asked(rows), "--json"],
         cwd=folder, capture_output=True, text=True, check=True, env=surroundings(),
     )  # fmt: skip
     found: dict[str, Any] = json.loads(done.stdout)["measured"]
@@ -155,7 +162,6 @@ def foretold(plan: Any) -> dict[str, Any]:
     return {
         "planned": plan.seconds,
         "planned_start": plan.start,
-        "planned_part": plan.part_seconds,
         "planned_cpu": plan.cpu_seconds,
         "bottleneck": plan.bottleneck,
     }
@@ -178,13 +184,12 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
-    parser.add_argument("--models", nargs="+", default=["sleeping"], choices=list(METHODS))
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     from patient import tried  # it needs Ray
 
-    found: dict[tuple[str, int, int | None], list[dict[str, Any]]] = {}
+    found: dict[tuple[int, int | None], list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory(prefix="plan-") as name:
         folder = Path(name)
         (folder / "plan_models.py").write_text(MODELS)
@@ -192,25 +197,22 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             x = np.random.default_rng(0).normal(size=(rows, 16)).astype(np.float32)
             np.savez(folder / f"{rows}.npz", x=x)
         for _ in range(options.repeats):
-            for model, rows in product(options.models, options.rows):
-                known = measured(folder, model, rows)
+            for rows in options.rows:
+                known = measured(folder, rows)
                 for workers in (None, *options.workers):
-                    run = tried(lambda now=(folder, model, rows, workers): ran(*now))
-                    run |= foretold(planned(known, rows, workers))
-                    run["start"] = round(max(0.0, run.pop("first") - run["planned_part"]), 2)
-                    found.setdefault((model, rows, workers), []).append(run)
-                    print(model, rows, workers, run, flush=True)
+                    plan = planned(known, rows, workers)
+                    run = tried(lambda now=(folder, rows, workers, plan.parts): ran(*now)) | foretold(plan)
+                    run["start"] = round(max(0.0, run.pop("first") - plan.part_seconds), 2)
+                    found.setdefault((rows, workers), []).append(run)
+                    print(rows, workers, run, flush=True)
                     _save(found, options)
     return _save(found, options)
 
 
-def _save(
-    found: dict[tuple[str, int, int | None], list[dict[str, Any]]], options: argparse.Namespace
-) -> dict[str, Any]:
+def _save(found: dict[tuple[int, int | None], list[dict[str, Any]]], options: argparse.Namespace) -> dict[str, Any]:
     runs = [
-        {"model": model, "rows": rows, "engine": "local" if workers is None else "ray", "workers": workers or 1}
-        | middle(repeats)
-        for (model, rows, workers), repeats in found.items()
+        {"rows": rows, "engine": "local" if workers is None else "ray", "workers": workers or 1} | middle(repeats)
+        for (rows, workers), repeats in found.items()
     ]
     off = max(abs(run["ratio"] - 1) for run in runs)
     result = {"cores": CORES, "furthest_off": round(off, 3), "runs": runs}
