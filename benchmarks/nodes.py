@@ -97,6 +97,7 @@ def disturbed(folder: Path, rows: int, nodes: int, kills: int, *, replaced: bool
         "machines": nodes,
         "lost": lost,
         "parts": parts,
+        "given_rows": rows,
         "rows": len(np.unique(index)),
         "doubled": len(index) - len(np.unique(index)),
         "equal": out.read_bytes() == (folder / "alone.parquet").read_bytes(),
@@ -128,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             replaced = case == "replaced"
             cases.append(disturbed(folder, options.rows, options.machines, options.kills, replaced=replaced))
             print(json.dumps(cases[-1]), flush=True)
-    result = {"given_rows": options.rows, "cases": cases, "load_after": round(os.getloadavg()[0], 1)}
+    result = {"cases": cases, "load_after": round(os.getloadavg()[0], 1)}
     save("nodes", {"machine": machine(torch.device("cpu")), **result}, options.folder)
     return result
 

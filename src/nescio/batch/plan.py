@@ -26,7 +26,7 @@ RAY_PART_CPU = 0.02
 """Seconds of a processor that Ray takes for a part, in the driver and a worker together (`benchmarks/growth.py`)."""
 DRIVER_PART = 0.015
 """Seconds that the driver of Ray takes for a part (`benchmarks/growth.py`)."""
-PART_BYTES = {"local": 700, "ray": 8_000}
+PART_BYTES = {"local": 700, "ray": 40_000}
 """Bytes of the driver's memory for a part (`benchmarks/growth.py`)."""
 GOOD_PART = 30.0
 """Seconds that a part should take: what a lost worker, or a kill, can take away."""
