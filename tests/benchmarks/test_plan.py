@@ -1,0 +1,66 @@
+"""What the committed numbers of `benchmarks/plan.py` must show, and its arithmetic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+RESULT = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "plan.json"
+
+
+def test_plans_foretold_the_runs_that_were_measured_within_a_fifth() -> None:
+    result = json.loads(RESULT.read_text())
+    runs = {(run["rows"], run["engine"], run["workers"]): run for run in result["runs"]}
+    assert {(10_000, "local", 1), (100_000, "local", 1)} <= set(runs) and len(runs) == len(result["runs"])
+    for run in result["runs"]:
+        assert run["ratio"] == pytest.approx(run["planned"] / run["quiet"], abs=0.01)
+        assert 0.8 <= run["ratio"] <= 1.2
+        assert run["quiet"] <= run["seconds"] * 1.05
+    assert result["furthest_off"] == max(abs(run["ratio"] - 1) for run in result["runs"])
+
+
+@pytest.mark.parametrize(
+    ("ran", "waited", "alone"),
+    [
+        (2.0, 0.0, 2.0),  # a thread at work, alone
+        (0.5, 0.0, 2.0),  # a thread that mostly sleeps
+        (0.5, 1.5, 0.5),  # a thread that had a core for a quarter of the time
+        (1.0, 3.0, 0.5),  # two threads that had half a core, and would have had two
+        (1.0, 7.0, 0.5),  # four, and there are two cores
+    ],
+)
+def test_the_time_without_other_work_is_found_from_how_long_threads_ran_and_waited(
+    monkeypatch: pytest.MonkeyPatch, ran: float, waited: float, alone: float
+) -> None:
+    import plan
+
+    now, known = [10.0], [(0.0, 0.0)]
+    monkeypatch.setattr(plan.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(plan, "CORES", 2)
+    monkeypatch.setattr(plan, "_below", lambda process: [])
+    monkeypatch.setattr(plan, "_threads", lambda process: [1])
+    monkeypatch.setattr(plan, "_scheduled", lambda process, thread: known[0])
+    watched = plan.Alone(0)
+    now[0], known[0] = 12.0, (ran, waited)
+    watched.look()
+    assert watched.seconds == pytest.approx(alone)
+    assert watched.cpu == ran
+
+
+def test_while_parts_come_only_what_the_thread_of_the_model_waited_is_taken_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import plan
+
+    now, waits = [10.0], {7: 0.0, 8: 0.0}
+    monkeypatch.setattr(plan.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(plan, "_below", lambda process: [])
+    monkeypatch.setattr(plan, "_read", lambda process, what: b"")
+    monkeypatch.setattr(plan, "_threads", lambda process: [7, 8])  # the first is the process itself
+    monkeypatch.setattr(plan, "_scheduled", lambda process, thread: (0.0, waits[thread]))
+    watched = plan.Alone(7)
+    now[0], waits = 12.0, {7: 0.5, 8: 1.9}
+    watched.look(working=True)
+    assert watched.seconds == pytest.approx(1.5)
