@@ -40,8 +40,11 @@ class Slow(ModuleType):
 @contextmanager
 def patience() -> Iterator[None]:
     """Let machines, and what runs on them, start slowly within the block."""
-    os.environ |= {"RAY_agent_register_timeout_ms": "300000", "RAY_worker_register_timeout_seconds": "600"}
-    os.environ["RAY_worker_niceness"] = "0"  # else they stand back behind all other work on the machine
+    os.environ |= {
+        "RAY_agent_register_timeout_ms": "300000",
+        "RAY_worker_register_timeout_seconds": "600",
+        "RAY_worker_niceness": "0",  # else they stand back behind all other work on the machine
+    }
     node.time = cluster_utils.time = Slow("time")
     try:
         yield
