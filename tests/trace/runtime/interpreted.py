@@ -480,6 +480,23 @@ def projected(**call: Any) -> Subject:
     return Model(run, qkv=nn.Linear(6, 24), out=nn.Linear(8, 8), head=nn.Linear(8, 2)), torch.randn(3, 5, 6)
 
 
+def picked() -> Subject:
+    """Attention as in torchvision's window transformers: queries, keys and values picked one by one, and a bias."""
+
+    def run(m: Any, x: Tensor) -> Tensor:
+        b, t, _ = x.shape
+        qkv = m.qkv(m.norm(F.pad(x, (0, 0, 0, 0)))).reshape(b, t, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv[0], qkv[1], qkv[2]
+        weights = (q @ k.transpose(2, 3) + m.bias.weight[m.index].permute(2, 0, 1).unsqueeze(0)).softmax(-1)
+        return m.head(torch.tanh(m.out((weights @ v).transpose(1, 2).reshape(b, t, 8))).mean(1))
+
+    parts = {"norm": nn.LayerNorm(6), "qkv": nn.Linear(6, 24), "out": nn.Linear(8, 8), "head": nn.Linear(8, 2)}
+    model = Model(run, bias=nn.Embedding(9, 2), **parts)
+    steps = torch.arange(5)
+    model.register_buffer("index", steps[:, None] - steps[None, :] + 4)
+    return model, torch.randn(3, 5, 6)
+
+
 def crossed() -> Subject:
     """Two queries look at five keys, with heads before positions in memory."""
 
@@ -586,6 +603,7 @@ CASES: dict[str, Case] = {
     "attention of one projection": Case(projected, ATTENTION | {"times"}),
     "attention of one projection, causal": Case(lambda: projected(is_causal=True), {"times"}),
     "attention of one projection, long": Case(long, ATTENTION | {"times"}),
+    "attention of one projection, picked one by one, with a bias": Case(picked, LN | {"times"}),
     "attention of other lengths": Case(crossed, ATTENTION),
     "vit": Case(
         lambda: (zoo.small_vit(size=8, patch=4, width=8, depth=1, heads=2, classes=2), torch.rand(3, 3, 8, 8)),
