@@ -5,6 +5,8 @@
     scores.summary("quantile")                                   # one number for each picture, [N]
     y, u, right = nescio.dense.flatten(labels, maps, labels == predicted, ignore_index=255)
     nescio.evaluate.raulc(u, right)                              # any metric, over positions
+    guard = nescio.dense.RegionGuard(model).fit(reference)       # which part of a picture does it not know?
+    guard.check(pictures).words()
     nescio.dense.read(language_model, tokens).perplexity         # what it thought of every token
 
 A model that answers at every position is a classifier of positions: its logits are ``[N, *positions, C]``
@@ -13,6 +15,8 @@ A model that answers at every position is a classifier of positions: its logits 
 
 from nescio.dense.language import Reading, read
 from nescio.dense.maps import PositionMap, by_position
+from nescio.dense.region_verdict import RegionVerdict
+from nescio.dense.regions import RegionGuard
 from nescio.dense.sampling import Positions, labelled_positions
 from nescio.dense.summaries import DenseScores, flatten
 from nescio.dense.whole_network import whole_network
@@ -27,4 +31,6 @@ __all__ = [
     "read",
     "Reading",
     "whole_network",
+    "RegionGuard",
+    "RegionVerdict",
 ]
