@@ -64,7 +64,7 @@ SAYS = {
     "decomposition": ["The doubt of 30 inputs", "aleatoric", "epistemic"],
     "maps": ["Where the epistemic doubt comes from, by ua_backprop", "input 5:", "… and 2 more inputs."],
     "parts": ["Where the total doubt comes from", "place: part", "… and 2 more inputs."],
-    "audit": ["What the model says far away from its data", "feature", "… and 14 more directions."],
+    "audit": ["What the model says far away from its data", "pixel (", "… and 14 more directions."],
     "policy": ["Accept an input when its score is at most 90"],
     "methods": ["regrad", "what it is", "Cost: forward passes"],
 }

@@ -231,7 +231,7 @@ def test_the_bar(model: nn.Module, x: Tensor, capsys: pytest.CaptureFixture[str]
     assert "9/9" in capsys.readouterr().err
     nescio.score(model, [x, x], "entropy", progress=True)
     shown = capsys.readouterr()
-    assert "18 input" in shown.err and shown.out == ""
+    assert "18/18" in shown.err and shown.out == ""
 
 
 def test_a_shuffling_loader_leaves_the_generators_as_they_were(model: nn.Module, x: Tensor) -> None:

@@ -115,7 +115,7 @@ def test_models_by_name(folder, capsys, spec):
 
 def test_texts_by_the_default_score(folder, capsys):
     transformers = pytest.importorskip("transformers")
-    from tests.models.test_sources import WORDS, tokenizer
+    from tests.models.examples import WORDS, tokenizer
 
     torch.manual_seed(0)
     config = transformers.BertConfig(

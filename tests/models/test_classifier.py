@@ -164,7 +164,7 @@ def test_inputs_that_overflow_in_the_models_type_are_named():
 @pytest.mark.parametrize(
     ("x", "words"),
     [
-        ([[1.0, 2.0]], r"got a list of 1 items"),
+        ([[1.0, 2.0], [1.0]], "got a list of 2 rows of different lengths"),
         (None, "got None as the input"),
         (torch.zeros(2, 3, device="meta"), "expected inputs with values, got .* on the meta device"),
         (torch.tensor(1.0), "without dimensions"),

@@ -120,8 +120,10 @@ def _tables(
     request: NormSettings,
     passes: Sequence[Tensor],
     parameters: Mapping[str, Tensor],
-) -> dict[str, NormTable]:
+) -> dict[str, NormTable] | None:
     reaches = [Reach(logits, parameters) for logits in passes]
+    if any(reach.blind for reach in reaches):
+        return None  # the engine says of which layers the gradient is lost
     table = find_layers(reaches[0], parameters, request.layers, request.select, request.exclude)
     step = len(passes[0])
     for start, reach in zip(range(0, inputs.size(x), step), reaches, strict=True):

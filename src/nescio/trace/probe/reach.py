@@ -22,11 +22,14 @@ class Reach:
         seen: set[Node] = set()
         todo = [] if logits.grad_fn is None else [logits.grad_fn]
         self._norms: list[Node] = []
+        self.blind = False
+        """Whether an operation without a derivative lies on a path: what is below it has lost a part of its gradient."""
         while todo:
             node = todo.pop()
-            number = node._sequence_nr()
-            if node.name() == names.BATCH_NORM:
+            number, name = node._sequence_nr(), node.name()
+            if name == names.BATCH_NORM:
                 self._norms.append(node)
+            self.blind |= names.BLIND in name
             for child, _ in node.next_functions:
                 if child is None:
                     continue
