@@ -215,7 +215,8 @@ class Decomposition:
 
     def _repr_html_(self) -> str:
         """The most doubtful inputs, for a notebook."""
-        means = [kind.flatten(1).mean(1) if kind.dim() > 1 else kind for kind in (self.total, self.aleatoric, self.epistemic)]
+        kinds = self.total, self.aleatoric, self.epistemic
+        means = [kind.flatten(1).mean(1) if kind.dim() > 1 else kind for kind in kinds]
         order = means[0].argsort(descending=True, stable=True)[: notebook.MOST].tolist()
         largest = max((float(means[0][i]) for i in order), default=0.0) or 1.0
         rows: list[list[str | notebook.Cell]] = []

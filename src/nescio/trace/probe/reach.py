@@ -23,7 +23,7 @@ class Reach:
         todo = [] if logits.grad_fn is None else [logits.grad_fn]
         self._norms: list[Node] = []
         self.blind = False
-        """Whether an operation without a derivative lies on a path: what is below it has lost a part of its gradient."""
+        """Whether a path leads through an operation without a derivative: what is below has lost gradients."""
         while todo:
             node = todo.pop()
             number, name = node._sequence_nr(), node.name()
