@@ -146,7 +146,7 @@ def auroc(known: Floats, foreign: Floats) -> float:
 def program(job: Job) -> Made:
     """Train or read every network, listen to the witnesses, score, and set it all side by side."""
     scale = job.parts.scale
-    sizes = SIZES[scale.name]
+    sizes = size_of(SIZES, scale)
     networks = NETWORKS[:1] if scale.bundled else NETWORKS
     cells: list[list[dict[str, Any]]] = [[] for _ in PARTS]
     models: list[dict[str, Any]] = []

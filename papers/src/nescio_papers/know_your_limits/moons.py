@@ -90,7 +90,7 @@ PART = Part(
 
 def program(job: Job) -> Made:
     """Train, measure, draw."""
-    size = SIZES[job.parts.scale.name]
+    size = size_of(SIZES, job.parts.scale)
     cells: list[dict[str, Any]] = []
     models: list[dict[str, Any]] = []
     drawn: list[Figure] = []

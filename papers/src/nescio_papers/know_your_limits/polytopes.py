@@ -124,7 +124,7 @@ def zoomed(factor: float) -> Window:
 
 def program(job: Job) -> Made:
     """Train, walk from region to region, draw."""
-    size = SIZES[job.parts.scale.name]
+    size = size_of(SIZES, job.parts.scale)
     seeds = job.seeds or size.seeds
     first = Networks(job, size, seeds[0])
     rows: list[list[draw.Regions]] = [[], []]

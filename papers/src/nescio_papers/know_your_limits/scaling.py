@@ -134,7 +134,7 @@ def scaled(x: Tensor, feature: int, factor: float) -> Tensor:
 
 def program(job: Job) -> Made:
     """Train, scale, score."""
-    size = SIZES[job.parts.scale.name]
+    size = size_of(SIZES, job.parts.scale)
     seeds = job.seeds or size.seeds
     cells: list[dict[str, Any]] = []
     models: list[dict[str, Any]] = []

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nescio.types import InputError
 from nescio_papers import datasets as data
 from nescio_papers import zoo
 from nescio_papers.runner.cells import digest, fingerprint
@@ -132,6 +133,8 @@ class Parts:
     def model(self, plan: str, seed: int) -> Model:
         """Return the network of a plan and a seed: read from the folder of models, or trained and kept there."""
         name = self.plan(plan)
+        if self.scale.networks and zoo.RECIPES[name].data not in self.scale.networks:
+            raise InputError(f"the scale {self.scale.name} has no network of this data set: it takes too long there")
         if (name, seed) not in self._models:
             epochs = self.scale.epochs_trained
             done = zoo.trained(

@@ -1,10 +1,14 @@
-"""How large a study is run: `smoke` for a test of the machinery, `quick` for half an hour, `paper` as in the paper."""
+"""How large a study is run.
+
+`smoke` is a test of the machinery, `small` what one processor core does in an hour or two, `quick` half an hour of a
+large GPU, and `paper` is as in the paper.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from nescio.types import InputError
 
@@ -19,6 +23,7 @@ class Scale:
     rest. skipped: reasons not to run a row, by (plan, norm). cycles, epochs, pool: of active learning, which is run
     with the first active_seeds seeds on the sets in `active`. epochs_trained: other than the plan's, where given.
     classes: of more classes so many rows are paid for (None: as the methods have it). fewer: pictures by training plan.
+    networks: the data sets whose networks are trained (empty: all).
     """
 
     name: str
@@ -41,6 +46,7 @@ class Scale:
     active: tuple[str, ...] = ("mnist", "cifar10", "svhn", "cifar100")
     classes: int | None = None
     fewer: Mapping[str, int] = field(default_factory=dict)
+    networks: tuple[str, ...] = ()
 
     def seeds_of(self, plan: str, given: tuple[int, ...] | None = None) -> tuple[int, ...]:
         """Return the seeds of a training plan, or those that were given."""
@@ -71,6 +77,13 @@ SCALES: Mapping[str, Scale] = {
         pictures=60, copies=4, draws=10, most=10, training=200, seeds={"": (0, 1)}, bundled=True, epochs_trained=8,
         cycles=2, epochs=3, pool=100, active_seeds=1,
     ),
+    "small": Scale(
+        "small",
+        "what one processor core does in an hour or two: the small CNNs of MNIST and SVHN alone, three epochs of their "
+        "fast schedules, 1,000 pictures of each set",
+        pictures=1000, copies="auto", draws=100, training=10_000, fast=True, seeds={"": (0,)}, epochs_trained=3,
+        cycles=5, epochs=200, pool=5000, active_seeds=2, active=("mnist",), networks=("mnist", "svhn"),
+    ),
     "quick": Scale(
         "quick",
         "fast training schedules, 2,000 pictures of each set (1,000 for CIFAR-100 and ViTs), eight paired noisy "
@@ -87,6 +100,14 @@ SCALES: Mapping[str, Scale] = {
         pictures=None, copies=100, draws=100, seeds={"": (0, 1, 2)}, exact=True,
     ),
 }  # fmt: skip
+
+
+Size = TypeVar("Size")
+
+
+def size_of(sizes: Mapping[str, Size], scale: Scale) -> Size:
+    """Return what a study has for this scale; where it has nothing of its own for it, that of quick."""
+    return sizes.get(scale.name, sizes["quick"])
 
 
 def get(name: str) -> Scale:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nescio_papers.runner.scale import Scale
+from nescio_papers.runner.scale import Scale, size_of
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,12 @@ SIZES: Mapping[str, Sizes] = {
         held=500, trained={"": (10, None)}, taus=(TAU1, TAU2), alphas=ALPHAS, alpha_runs=5,
     ),
 }  # fmt: skip
+SIZES = {**SIZES, "small": replace(SIZES["quick"], vae=(10_000, 6), runs=2, tested=2000)}
 
 
 def sizes_of(scale: Scale) -> Sizes:
     """Return the sizes that belong to a scale."""
-    return SIZES[scale.name]
+    return size_of(SIZES, scale)
 
 
 def words(scale: Scale) -> str:
