@@ -64,6 +64,18 @@ def test_a_run_that_was_cut_off_goes_on_and_ends_alike(race, job, monkeypatch):
     assert third.run() == whole and len(trained) == 2
 
 
+def test_what_a_scale_leaves_out_is_marked_as_not_run(job, monkeypatch):
+    few = acquisition.Size({"mnist": (0, 1)}, acquisitions=1, epochs=1, pool=30, validation=20, rows=("Random",))
+    monkeypatch.setattr(acquisition, "SIZES", {"smoke": few})
+    monkeypatch.setattr(acquisition, "ROWS", ROWS)
+    made = acquisition.program(job)
+    found = {(cell["row"], cell["column"], cell["seed"]): cell for cell in made.cells[0]}
+    assert {key for key, cell in found.items() if "metrics" in cell} == {("Random", "mnist", seed) for seed in (0, 1)}
+    assert len(found) == 2 + 2 + 3 and found["Random", "svhn", "all"]["reason"] == "not run at the scale smoke"
+    assert made.settings["seeds"] == {"mnist": [0, 1], "svhn": []} and made.settings["validation"] == 20
+    assert all("reason" in cell for cell in made.cells[1])
+
+
 def test_the_gain_is_over_random_with_the_same_seed():
     cells = [
         {"row": row, "column": "mnist", "seed": seed, "metrics": {"acc": value}}

@@ -7,7 +7,7 @@ from nescio.types import InputError
 from nescio_papers import datasets as data
 from nescio_papers import zoo
 from nescio_papers.runner.parts import Parts, _formed, held_out
-from nescio_papers.runner.scale import SCALES
+from nescio_papers.runner.scale import SCALES, size_of
 
 
 @pytest.fixture
@@ -50,3 +50,17 @@ def test_fast_plans_are_taken_where_they_are_wanted(models):
     assert Parts(SCALES["paper"], None, models, "cpu", False).plan("cifar10") == "cifar10"
     with pytest.raises(InputError, match="mnist test"):
         Parts(SCALES["paper"], "/nowhere", models, "cpu", False).known("mnist")
+
+
+def test_the_scale_of_a_processor_trains_small_networks_alone(models):
+    parts = Parts(SCALES["small"], "/nowhere", models, "cpu", False)
+    with pytest.raises(InputError, match="the scale small has no network of this data set"):
+        parts.model("cifar10", 0)
+    with pytest.raises(InputError, match="mnist"):  # this one would be trained, if the data were there
+        parts.model("mnist", 0)
+
+
+def test_a_study_without_a_size_of_its_own_takes_that_of_quick():
+    sizes = {"smoke": 1, "quick": 2}
+    assert [size_of(sizes, SCALES[name]) for name in ("smoke", "small", "quick", "paper")] == [1, 2, 2, 2]
+    assert size_of({**sizes, "small": 3}, SCALES["small"]) == 3

@@ -59,8 +59,23 @@ def test_alpha_is_the_one_with_the_best_likelihood_on_held_out_pictures(job, mon
             return p.scatter_(1, y[:, None], sure)[None]
 
     monkeypatch.setattr(attention, "_trained", lambda few, row, seed, alpha: (Guess(alpha), 1 + alpha))
-    found = attention._judged(few, attention.ROWS[0], 0, held, test, 20)["metrics"]
-    assert (found["alpha"], found["factor"], found["acc"]) == (2.0, 3.0, 1.0)
+    plain = []
+    found = attention._judged(
+        few, attention.ROWS[0], 0, held, test, 20, lambda seed: plain.append(seed) or (Guess(0.0), 1.0)
+    )["metrics"]
+    assert (found["alpha"], found["factor"], found["acc"]) == (2.0, 3.0, 1.0) and plain == [0]
+
+
+def test_no_strength_is_the_training_without_attention(job):
+    few = Few.of(job, "mnist", job.parts.known("mnist", "train"), job.parts.known("mnist"))
+    x = job.parts.known("mnist").floats(0, 10)
+    given = [
+        attention._trained(few, row, 0, alpha)
+        for row, alpha in ((attention.ROWS[0], 0.0), (attention.WITHOUT, 0.0), (attention.ROWS[0], 8.0))
+    ]
+    none, without, strong = (network.predict(x, None, progress=False)[0] for network, _ in given)
+    assert torch.equal(none, without) and not torch.allclose(none, strong)
+    assert [factor == 1 for _, factor in given] == [True, True, False]
 
 
 def test_every_cell_of_a_small_run(small, tmp_path, models, monkeypatch):

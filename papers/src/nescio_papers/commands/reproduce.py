@@ -36,7 +36,9 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("study", nargs="?", metavar="STUDY", help="table1 … table10, a question, or page")
     command.add_argument("results", nargs="*", metavar="RESULT.json", help="with `page`: the results to show")
     command.add_argument("--list", action="store_true", help="list the studies and end")
-    command.add_argument("--scale", choices=("smoke", "small", "quick", "paper"), default="quick", help="default: %(default)s")
+    command.add_argument(
+        "--scale", choices=("smoke", "small", "quick", "paper"), default="quick", help="default: %(default)s"
+    )
     command.add_argument("--models", metavar="DIR", help="folder of trained networks (default: in the work folder)")
     command.add_argument("--data", metavar="DIR", help="folder of data sets (default: NESCIO_DATA, or the cache)")
     command.add_argument(

@@ -16,6 +16,7 @@ from nescio.types import NescioError
 from nescio_papers.guard.case import DEARER, DOUBTS, SIZES, Case, Sizes, Table, single_methods
 from nescio_papers.guard.forms import FORMS, Z, guard
 from nescio_papers.runner.program import Job, Made, not_run
+from nescio_papers.runner.scale import size_of
 from nescio_papers.runner.study import Column, Part, Row, Study
 
 Floats = NDArray[np.float64]

@@ -19,6 +19,7 @@ from nescio_papers.know_your_limits.half_moons import Moons, between, half_moons
 from nescio_papers.know_your_limits.models import Net, Plan, Trainer, accuracy
 from nescio_papers.runner.cells import kept_json
 from nescio_papers.runner.program import Figure, Job, Made
+from nescio_papers.runner.scale import size_of
 from nescio_papers.runner.study import Column, Part, Row, Study
 
 PAPER = ("one network", "temperature-scaled", "MC dropout", "ensemble", "anchored ensemble")

@@ -19,6 +19,7 @@ from nescio_papers.know_your_limits.polygons import Floats, Polygons, Window, po
 from nescio_papers.runner.cells import kept_tensors
 from nescio_papers.runner.drawing import curves, svg
 from nescio_papers.runner.program import Figure, Job, Made
+from nescio_papers.runner.scale import size_of
 from nescio_papers.runner.study import Study
 
 STATES = ("before training", "after training")

@@ -25,6 +25,7 @@ from nescio_papers.know_your_limits.models import Net, Plan, Trainer, accuracy
 from nescio_papers.runner.cells import kept_json
 from nescio_papers.runner.drawing import curves, svg
 from nescio_papers.runner.program import Figure, Job, Made
+from nescio_papers.runner.scale import size_of
 from nescio_papers.runner.study import Column, Part, Row, Study
 
 SETS = {"breast cancer": "load_breast_cancer", "wine": "load_wine"}

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -34,17 +33,37 @@ from nescio_papers.runner.cells import kept_json, read_json, write_json
 from nescio_papers.runner.drawing import svg
 from nescio_papers.runner.methods import made
 from nescio_papers.runner.program import Figure, Job, Made, why_not
+from nescio_papers.runner.scale import size_of
 from nescio_papers.runner.scoring import TimeOver
 from nescio_papers.runner.stacked import State, Trainer, put_into, stacked
 from nescio_papers.runner.study import Part, Row, Study, pairs
 from nescio_papers.zoo.plans import SGD, STATISTICS, to_floats
 
-SETS: Mapping[str, tuple[int, ...]] = {"mnist": (0, 1, 2, 3, 4), "svhn": (0, 1, 2, 3, 4)}
+SETS = ("mnist", "svhn")
 ROWS: tuple[Row, ...] = tuple(
     row for row in table3.STUDY.parts[0].rows if row.settings.get("norm", 2) != 1 and row.settings.get("power", 2) != 1
 )
-ACQUISITIONS, EPOCHS = 10, 200
+FEW = ("ExGrad, L2", "REGrad*, k = 2", "Entropy", "Random")
 BLOCK = 2000
+
+
+@dataclass(frozen=True)
+class Size:
+    """Seeds by data set, acquisitions, epochs; so many pictures of the pool and of validation, and rows (None: all)."""
+
+    seeds: Mapping[str, tuple[int, ...]]
+    acquisitions: int = 10
+    epochs: int = 200
+    pool: int | None = None
+    validation: int | None = None
+    rows: tuple[str, ...] | None = None
+
+
+SIZES = {
+    "smoke": Size(dict.fromkeys(SETS, (0,)), acquisitions=2, epochs=3, pool=100),
+    "small": Size({"mnist": (0, 1)}, acquisitions=5, pool=5000, validation=2000, rows=FEW),
+    "quick": Size(dict.fromkeys(SETS, (0, 1, 2, 3, 4))),
+}
 
 
 class Race:
@@ -60,12 +79,14 @@ class Race:
         first, self.added = (20, 10) if small else FIRST[known]
         ends = {"first": 400, "second": 500} if small else {}
         split = by_index(train.y.numpy(), first, seed, **ends)
-        self.split = split._replace(pool=split.pool[: job.parts.scale.pool]) if small else split
-        self.acquisitions, epochs = (2, 3) if small else (ACQUISITIONS, EPOCHS)
+        self.size = size_of(SIZES, job.parts.scale)
+        pool = np.random.default_rng(seed).permutation(split.pool)[: self.size.pool]
+        self.split = split._replace(pool=np.sort(pool), validation=split.validation[: self.size.validation])
         kernel = {"kernel": 3} if train.x.shape[2] < 16 else {}
         cnn = zoo.small_cnn(train.x.shape[1], train.x.shape[2], len(train.classes), seed=seed, **kernel)
         self.network = Normalised(cnn, *STATISTICS[name]).to(self.device).eval()
-        self.trainer = Trainer(self.network, self.x, self.y, replace(SGD, epochs=epochs), every=min(10, epochs))
+        recipe = replace(SGD, epochs=self.size.epochs)
+        self.trainer = Trainer(self.network, self.x, self.y, recipe, every=min(10, recipe.epochs))
         self.labelled = [np.asarray(self.split.initial) for _ in rows]
 
     def run(self) -> list[dict[str, Any]]:
@@ -77,7 +98,7 @@ class Race:
         begun = read_json(path)
         if begun is not None:
             curves, self.labelled = begun["curves"], [np.array(own) for own in begun["labelled"]]
-        for cycle in range(len(curves[0]["labels"]), self.acquisitions + 1):
+        for cycle in range(len(curves[0]["labels"]), self.size.acquisitions + 1):
             indices = torch.as_tensor(np.stack(self.labelled), device=self.device)
             seeds = [1000 * cycle + self.seed] * len(self.rows)
             state = self.trainer.train(start, indices, validation, seeds, self.job.check)
@@ -87,7 +108,7 @@ class Race:
                     curve[name].append(value)
             accuracy = fmean(curve["acc"][-1] for curve in curves)
             self.job.say(f"{self.known}, seed {self.seed}, cycle {cycle}: {100 * accuracy:.2f} % right on average")
-            if cycle < self.acquisitions:
+            if cycle < self.size.acquisitions:
                 self._acquire(state, cycle)
                 write_json(path, {"curves": curves, "labelled": [own.tolist() for own in self.labelled]})
         path.unlink(missing_ok=True)
@@ -136,21 +157,24 @@ def program(job: Job) -> Made:
     """Run all methods and seeds of each set, and set every method beside random acquisition."""
     cells: list[dict[str, Any]] = []
     seeds_of: dict[str, list[int]] = {}
-    for known, usual in SETS.items():
-        seeds_of[known] = list(job.seeds or (usual[:1] if job.parts.scale.bundled else usual))
+    size = size_of(SIZES, job.parts.scale)
+    for known in SETS:
+        seeds_of[known] = list(job.seeds or size.seeds.get(known, ())) if known in size.seeds else []
         for seed in seeds_of[known]:
             path = job.work / "acquisition" / f"{known}-{seed}-{job.parts.scale.name}.json"
+            run = [row for row in ROWS if size.rows is None or row.label in size.rows]
             try:
-                cells += kept_json(path, partial(_raced, known, seed, job))
+                cells += kept_json(path, Race(known, run, seed, job).run)
             except (TimeOver, NescioError) as error:
-                cells += [{"row": r.label, "column": known, "seed": seed, "reason": why_not(error)} for r in ROWS]
+                cells += [{"row": r.label, "column": known, "seed": seed, "reason": why_not(error)} for r in run]
+        done = {cell["row"] for cell in cells if cell["column"] == known}
+        reason = f"not run at the scale {job.parts.scale.name}"
+        cells += [
+            {"row": r.label, "column": known, "seed": "all", "reason": reason} for r in ROWS if r.label not in done
+        ]
     gains = [_over_random(cell, cells) for cell in cells if cell["row"] != "Random"]
-    settings = {"seeds": seeds_of, "epochs": EPOCHS, "acquisitions": ACQUISITIONS}
+    settings = {"seeds": seeds_of, **{name: value for name, value in asdict(size).items() if name != "seeds"}}
     return Made([cells, gains], [*_gains(gains), _identity()], settings)
-
-
-def _raced(known: str, seed: int, job: Job) -> list[dict[str, Any]]:
-    return Race(known, ROWS, seed, job).run()
 
 
 def _over_random(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -160,7 +184,8 @@ def _over_random(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) ->
     (random,) = (
         other["metrics"]["acc"]
         for other in cells
-        if (other["row"], other["column"], other["seed"]) == ("Random", cell["column"], cell["seed"])
+        if "metrics" in other
+        and (other["row"], other["column"], other["seed"]) == ("Random", cell["column"], cell["seed"])
     )
     place = {name: cell[name] for name in ("row", "column", "seed")}
     return {**place, "metrics": {"gain": float(cell["metrics"]["acc"] - random)}}
@@ -186,7 +211,7 @@ def _gains(cells: Sequence[Mapping[str, Any]]) -> list[Figure]:
     return [
         Figure(
             "Gain over random acquisition",
-            "Mean accuracy over ten acquisitions, minus that of random acquisition with the same seed; 95 % intervals "
+            "Mean accuracy over the acquisitions, minus that of random acquisition with the same seed; 95 % intervals "
             "over seeds (Student's t). An interval that holds 0 ranks nothing.",
             alt,
             svg(figure, alt, "regrad-acquisition"),
@@ -228,7 +253,7 @@ STUDY = Study(
     "acquisition",
     "Active learning with the paper's protocol, five seeds",
     (
-        Part("Means over ten acquisitions", "program", pairs(" ".join(SETS)), ROWS, ("acc", "nll", "twice")),
+        Part("Means over the acquisitions", "program", pairs(" ".join(SETS)), ROWS, ("acc", "nll", "twice")),
         Part(
             "Accuracy over random acquisition with the same seed",
             "program",
@@ -240,7 +265,8 @@ STUDY = Study(
     (
         "Settings were written down before the run (`regrad/protocol.md`). 200 epochs, all pictures above index 20,000 "
         "as the pool, ten acquisitions; the network before the first one is not averaged in. Validation after every "
-        "tenth epoch.",
+        "tenth epoch. At the scale small: MNIST alone, two seeds, which rank nothing, four methods, 5,000 pictures in "
+        "the pool, 2,000 for validation, five acquisitions.",
         "`NLL of softmax outputs` is what the paper's Table 3 seems to print. Gradient baselines are in L2.",
         "REGrad* takes eight paired copies.",
         SVHN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from nescio.types import NescioError
 from nescio_papers.runner.cells import kept_json
 from nescio_papers.runner.parts import Model, Pictures
 from nescio_papers.runner.program import Job, Made, not_run, why_not
+from nescio_papers.runner.scale import size_of
 from nescio_papers.runner.scoring import TimeOver
 from nescio_papers.runner.study import Column, Part, Row, Study
 
@@ -29,7 +30,18 @@ NETWORKS: Mapping[str, str] = {"mnist": "omniglot", "svhn": "cifar10", "cifar10"
 """Training plans, and a foreign set for each."""
 SIGMAS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 SETS = ("training", "test", "foreign")
-PICTURES, SOLVED, DRAWS = 200, 20, 1000
+
+
+@dataclass(frozen=True)
+class Size:
+    """Pictures, those of them that Proposition 3.3 is solved for, and draws of noise."""
+
+    pictures: int
+    solved: int
+    draws: int
+
+
+SIZES = {"smoke": Size(10, 3, 5), "small": Size(50, 10, 500), "quick": Size(200, 20, 1000)}
 
 
 def _columns() -> tuple[Column, ...]:
@@ -142,7 +154,7 @@ def program(job: Job) -> Made:
                 "test": job.parts.known(known),
                 "foreign": job.parts.foreign(NETWORKS[column.plan], job.parts.known(known)),
             }
-            path = job.work / "propositions" / f"{model.id}.json"
+            path = job.work / "propositions" / f"{model.id}-{job.parts.scale.name}.json"
             kept = kept_json(path, partial(_measured, model, pictures, seed, job))
         except (TimeOver, NescioError) as error:
             for own, part in zip(cells, PARTS, strict=True):
@@ -156,22 +168,23 @@ def program(job: Job) -> Made:
             f"{column.label}: {kept['violated']} of {kept['pictures']} pictures violate Eq. 10's bound at some σ."
         )
         job.say(f"{column.label}: done")
+    size = size_of(SIZES, job.parts.scale)
     settings = {
         "seeds": {plan: [seed] for plan in NETWORKS},
-        "pictures": PICTURES, "pictures of proposition 3.3": SOLVED, "draws": DRAWS,
+        "pictures": size.pictures, "pictures of proposition 3.3": size.solved, "draws": size.draws,
     }  # fmt: skip
     return Made(cells, (), settings, list(models.values()), list(sets.values()), notes)
 
 
 def _measured(model: Model, pictures: Mapping[str, Pictures], seed: int, job: Job) -> dict[str, Any]:
-    small = job.parts.scale.bundled
-    count, solved, draws = (10, 3, 5) if small else (PICTURES, SOLVED, DRAWS)
+    size = size_of(SIZES, job.parts.scale)
+    count = size.pictures
     network = copy.deepcopy(model.network).double().eval()
     device = next(network.parameters()).device
     x = {name: one.floats(0, count).double().to(device) for name, one in pictures.items()}
-    ratios = leading_term(network, x["test"], SIGMAS, draws, seed)
+    ratios = leading_term(network, x["test"], SIGMAS, size.draws, seed)
     job.check()
-    left = left_over(network, x["test"][:solved], SIGMAS[:4], seed)
+    left = left_over(network, x["test"][: size.solved], SIGMAS[:4], seed)
     job.check()
     zeros = float((pictures["test"].x[:count] == 0).double().mean())
     first = [

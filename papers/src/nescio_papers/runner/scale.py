@@ -107,7 +107,7 @@ Size = TypeVar("Size")
 
 def size_of(sizes: Mapping[str, Size], scale: Scale) -> Size:
     """Return what a study has for this scale; where it has nothing of its own for it, that of quick."""
-    return sizes.get(scale.name, sizes["quick"])
+    return sizes[scale.name if scale.name in sizes else "quick"]
 
 
 def get(name: str) -> Scale:

@@ -7,8 +7,9 @@ that row's attention, and the likelihood is also measured after temperature scal
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import fmean
 from typing import Any
 
@@ -110,15 +111,21 @@ def _column(job: Job, column: Column, seeds: Sequence[int], told: Told) -> list[
     held = Held(mixed.x[start : start + HELD], mixed.y[start : start + HELD])
     told.add(few.case, train, test)
     tested = min(len(test.x), sizes.tested or len(test.x))
+    plain = cache(lambda seed: _trained(few, WITHOUT, seed, 0.0))  # α = 0 is the same training for every row
 
     def cell(row: Row, seed: int) -> dict[str, Any]:
         entry = {"row": row.label, "column": column.key, "seed": seed}
-        return attempted(entry, lambda: _judged(few, row, seed, held, test, tested))
+        return attempted(entry, lambda: _judged(few, row, seed, held, test, tested, plain))
 
     return [[cell(row, seed) for seed in seeds for row in ROWS]]
 
 
-def _judged(few: Few, row: Row, seed: int, held: Held, test: Pictures, tested: int) -> dict[str, Any]:
+Trained = tuple[mitigate.Mitigated, float]
+
+
+def _judged(
+    few: Few, row: Row, seed: int, held: Held, test: Pictures, tested: int, plain: Callable[[int], Trained]
+) -> dict[str, Any]:
     """Train with each α, choose one on the held-out pictures, and test with that one."""
 
     def made() -> dict[str, Any]:
@@ -126,7 +133,7 @@ def _judged(few: Few, row: Row, seed: int, held: Held, test: Pictures, tested: i
         tried = []
         for alpha in alphas:
             few.case.job.check()
-            network, factor = _trained(few, row, seed, alpha)
+            network, factor = _trained(few, row, seed, alpha) if alpha else plain(seed)
             p = network.predict(to_floats(held.x), None, progress=False)[0]
             tried.append((evaluate.nll(p, held.y), alpha, factor, network, p))
         _, alpha, factor, network, p = min(tried, key=lambda one: one[:2])
@@ -146,7 +153,7 @@ def _own(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.settings.items() if name not in ("scale", "flat")}
 
 
-def _trained(few: Few, row: Row, seed: int, alpha: float) -> tuple[mitigate.Mitigated, float]:
+def _trained(few: Few, row: Row, seed: int, alpha: float) -> Trained:
     """Return a network that was trained with a row's attention, or with its mean everywhere, and the mean factor."""
     maps: Any = None
     scale: Normalise = "range"

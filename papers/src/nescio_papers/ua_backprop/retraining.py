@@ -21,6 +21,7 @@ from torch import Tensor
 
 from nescio import mitigate
 from nescio.training import Recipe
+from nescio.types import InputError
 from nescio_papers import zoo
 from nescio_papers.runner import metrics
 from nescio_papers.runner.cells import digest
@@ -55,6 +56,8 @@ class Few:
         sizes = sizes_of(job.parts.scale)
         plan = zoo.RECIPES[job.parts.plan(known)]
         count = sizes.few.get(known, sizes.few.get("", 0))
+        if not count:
+            raise InputError(f"the scale {job.parts.scale.name} trains nothing on few pictures of this data set")
         x, y = pictures.x[:count], pictures.y[:count]
         recipe = replace(SGD, epochs=sizes.epochs)
         folder = f"few-{plan.name}-{digest(bytes(x.numpy().data), repr(recipe.epochs))}"
