@@ -337,10 +337,40 @@ def test_a_notebook(building: dict[str, ModuleType], tmp_path: Path) -> None:
             "`mc_aa` [a_b](c_d.md)\n\n    x_i\n\n```text\nx_i\n```\n",
             "`mc_aa` [a<sub>b</sub>](c_d.md)\n\n    x_i\n\n```text\nx_i\n```\n",
         ),
+        ("x_i $x_i$\n\n$$\nx_i\n$$\n", "x<sub>i</sub> $x_i$\n\n$$\nx_i\n$$\n"),
     ],
 )
 def test_formulas(building: dict[str, ModuleType], text: str, shown: str) -> None:
     assert building["formulas"].raised(text) == shown
+
+
+KATEX = """
+const katex = require(process.argv[1]), wrong = [];
+for (const formula of JSON.parse(require("fs").readFileSync(0, "utf8"))) {
+  try { katex.renderToString(formula, {displayMode: true, strict: "error"}); } catch (e) { wrong.push(String(e)); }
+}
+console.log(JSON.stringify(wrong));
+"""
+
+
+def test_katex_sets_every_formula(building: dict[str, ModuleType]) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("needs node")
+    typeset, found = building["formulas"].typeset, []
+    for path in PAGES:
+        page = path.read_text()
+        found += typeset(page)
+        if path.parent.name == "mathematics" or path.stem == "limits":
+            assert not re.search(r"^    \S", page, re.MULTILINE), f"{path}: a formula stands between $$, not in code"
+    assert len(found) > 60
+
+    def wrong(formulas: list[str]) -> list[str]:
+        command = ["node", "-e", KATEX, str(DOCS / "assets" / "katex" / "katex.min.js")]
+        told = subprocess.run(command, input=json.dumps(formulas), capture_output=True, text=True, check=True)
+        return list(json.loads(told.stdout))
+
+    assert wrong(found) == []
+    assert len(wrong([r"\fraction{1}{2}", r"\frac12"])) == 1
 
 
 def test_a_notebook_says_what_is_wrong(building: dict[str, ModuleType], tmp_path: Path) -> None:

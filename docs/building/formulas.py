@@ -1,17 +1,28 @@
-"""Formulas in running text: p_c^s becomes p with c below and s above. Code, links and formulas of their own stay."""
+"""Letters in running text: p_c^s becomes p with c below and s above. Code, links and what stands between dollars stay.
+
+Formulas between dollars are set by KaTeX in the reader's browser (docs/assets/katex).
+"""
 
 from __future__ import annotations
 
 import re
 
-# What is left alone: fenced and indented blocks, code, targets of links and pictures, comments and tags.
+# What is left alone: fenced and indented blocks, formulas, code, targets of links and pictures, comments and tags.
 LEFT = re.compile(
-    r"^```[\s\S]*?^```$|^    .*$|`[^`\n]*`|\]\([^)]*\)(?:\{[^}]*\})?|<!--[\s\S]*?-->|<[^>\n]+>",
+    r"^```[\s\S]*?^```$|^    .*$|^\$\$$[\s\S]*?^\$\$$|\$(?! )[^$\n]+\$|`[^`\n]*`"
+    r"|\]\([^)]*\)(?:\{[^}]*\})?|<!--[\s\S]*?-->|<[^>\n]+>",
     re.MULTILINE,
 )
+TYPESET = re.compile(r"^\$\$\n([\s\S]*?)\n\$\$$|\$(?! )([^$\n]+)\$", re.MULTILINE)
 BRACES = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
 BELOW = re.compile(rf"_(?:{BRACES}|(\([^()]*\)|[^\W_ᵀ]+))")
 ABOVE = re.compile(rf"\^(?:{BRACES}|\(([^()]*)\)|([−-]?[^\W_ᵀ]+(?:/\d)?))")
+
+
+def typeset(page: str) -> list[str]:
+    """The formulas of a page that KaTeX sets, those in blocks and those in lines."""
+    code = re.sub(r"^```[\s\S]*?^```$|`[^`\n]*`", "", page, flags=re.MULTILINE)
+    return [block or line for block, line in TYPESET.findall(code)]
 
 
 def raised(page: str) -> str:
