@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.py"))
-BUILDING = ("notebook", "tables", "formulas", "commands", "results", "claims", "evidence")
+BUILDING = ("notebook", "tables", "formulas", "commands", "reference", "results", "claims", "evidence")
 REPOSITORY = "https://github.com/nescio-uq/nescio"
 LANGUAGES = {"python", "sh", "text"}
 GENERATED = {*(f"tutorials/{path.stem}.md" for path in TUTORIALS)}
@@ -265,6 +265,20 @@ def test_every_method_is_in_the_table(building: dict[str, ModuleType]) -> None:
     for page in PAGES:
         for name in re.findall(r"<!-- table: (\w+) -->", page.read_text()):
             assert tables.TABLES[name]().startswith(("|", "#", "On", "AUROC", "Norms")), name
+
+
+def test_functions_are_shown_and_not_the_files_of_their_name(building: dict[str, ModuleType]) -> None:
+    functions = building["reference"].functions
+    assert (
+        functions("::: nescio.score\n") == "::: nescio.score\n" and functions("::: nescio.Guard") == "::: nescio.Guard"
+    )
+    made = functions("text\n\n::: nescio.plots.roc\n")
+    assert (
+        made
+        == "text\n\n::: nescio.plots.roc.roc\n    options:\n      heading: nescio.plots.roc\n      toc_label: roc\n"
+    )
+    for room in ("guard", "mitigate", "plots", "serve", "app"):
+        assert f"::: nescio.{'Guard' if room == 'guard' else room}" in (DOCS / "api" / f"{room}.md").read_text()
 
 
 def test_every_command_has_its_page(building: dict[str, ModuleType]) -> None:

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import commands
 import formulas
 import notebook
+import reference
 import tables
 
 _done: dict[tuple[str, str], notebook.Executed] = {}  # `mkdocs serve` builds again and again
@@ -39,7 +40,7 @@ def on_files(files: Files, *, config: Any, **_: Any) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Put tables and help where a page asks for them (a name that is not known is an error), and set formulas."""
-    markdown = commands.with_help(markdown)
+    markdown = reference.functions(commands.with_help(markdown))
     markdown = re.sub(r"<!-- table: (\w+) -->", lambda found: tables.TABLES[found[1]](), markdown)
     return (
         formulas.raised(markdown)
