@@ -91,7 +91,7 @@ def test_missing_values_are_not_told_to_be_no_numbers() -> None:
 
 @pytest.mark.parametrize("call", ["score", "regrad", "guard", "explain"])
 def test_a_wrong_shape_is_named_as_the_user_knows_it(model: nn.Module, call: str) -> None:
-    with pytest.raises(InputError, match=r"could not take inputs of shape \[N, 2\] and type float32") as e:
+    with pytest.raises(InputError, match=r"could not take inputs of shape \[N, 2\] \(tried with N = ") as e:
         CALLS[call](model, torch.randn(285, 2))
     assert "[2, 2]" not in str(e.value)
     assert "[3, 2]" not in str(e.value)

@@ -77,6 +77,17 @@ def test_risk_confidence_and_keep_reach_the_library(folder, capsys):
     assert decide.load("policy.json") == decide.quantile(truth()[0] - 5, 0.8, about={"score": "energy"})
 
 
+def test_the_only_score_of_a_table_needs_no_name(folder, capsys):
+    table = read_table("scores.csv")
+    write_table("one.csv", {name: column for name, column in table.items() if name != "energy"})
+    assert main(["decide", "--scores", "one.csv", "--labels", "y.npz", "--out", "policy.json"]) == 0
+    assert decide.load("policy.json") == decide.threshold(*truth(), about={"score": "entropy"})
+    write_table("none.csv", {"index": table["index"]})
+    for name, words in (("scores.csv", "has several scores: entropy, energy"), ("none.csv", "has no score among its")):
+        run = lambda name=name: main(["decide", "--scores", name, "--keep", "0.9", "--out", "p.json"])  # noqa: E731
+        fails(capsys, run, words)
+
+
 def test_rows_that_were_moved_or_left_out_find_their_labels(folder, capsys):
     table = read_table("scores.csv")
     order = np.random.default_rng(1).permutation(SIZE)[:300]

@@ -19,7 +19,7 @@ from tests.models.examples import conv, mlp
         (
             mlp(),
             torch.zeros(2, 4),
-            r"could not take inputs of shape \[N, 4\] and type float32. It says: .*mat1 and mat2 shapes",
+            r"could not take inputs of shape \[N, 4\] \(tried with N = 2\). It says: .*mat1 and mat2 shapes",
         ),
         (
             conv(),

@@ -21,7 +21,7 @@ WRITTEN = "label"
 """The column in which `nescio score` writes labels, whatever they were called in the data."""
 PICTURES = (".png", ".svg", ".pdf")
 EXAMPLES = """examples:
-  nescio decide --scores scores.csv --column regrad --out policy.json
+  nescio decide --scores scores.csv --out policy.json
   nescio decide --scores scores.csv --column regrad --risk 0.02 --confidence 0.95 --out policy.json
   nescio decide --scores scores.csv --column regrad --labels held-out.npz --out policy.json --plot errors.png
   nescio decide --scores scores.csv --column regrad --keep 0.95 --out policy.json        (without labels)
@@ -51,8 +51,9 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         "--scores", required=True, metavar="FILE", help="what `nescio score` wrote: .parquet, .csv or .json"
     )
     command.add_argument(
-        "--column", required=True, metavar="METHOD", help="the score to decide by: a column, higher = less sure"
-    )
+        "--column", metavar="METHOD",
+        help="the score to decide by: a column, higher = less sure (default: the one that `nescio score` wrote)",
+    )  # fmt: skip
     truth = command.add_mutually_exclusive_group()
     truth.add_argument(
         "--label", metavar="COLUMN",
@@ -93,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.plot)
         need("matplotlib.figure", "demo")
     table = read_table(args.scores)
+    args.column = _score_column(args, table)
     args.label = _label_column(args, table)
     predicted = "predicted" if args.label or args.labels else None
     wanted = (args.column, args.label, args.correct, predicted)
@@ -113,6 +115,20 @@ def run(args: argparse.Namespace) -> int:
     print(policy)
     print(f"Wrote {args.out}" + (f" and {args.plot}" if args.plot is not None else ""))
     return 0
+
+
+def _score_column(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> str:
+    """The column of the score: as it was said, or the only one that is called after a method."""
+    from nescio import scores
+    from nescio.types import InputError
+
+    if args.column is not None:
+        return str(args.column)
+    written = [name for name in table if name in scores.names()]
+    if len(written) == 1:
+        return written[0]
+    several = f"several scores: {', '.join(written)}" if written else f"no score among its columns: {', '.join(table)}"
+    raise InputError(f"expected --column with the score to decide by, for {args.scores} has {several}")
 
 
 def _label_column(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> str | None:

@@ -27,7 +27,8 @@ def explain(error: Exception, x: Inputs) -> InputError | ModelError | None:
     operation without a gradient; None for other errors.
     """
     message = str(error).strip().rstrip(".")
-    what = f"the model could not take {_form(x)}. It says: {message}. Expected"
+    says = f". It says: {message}. Expected"
+    what = f"the model could not take {_form(x)}{says}"
     if isinstance(error, torch.OutOfMemoryError):
         return None
     if "does not support backward" in message:
@@ -48,17 +49,22 @@ def explain(error: Exception, x: Inputs) -> InputError | ModelError | None:
     if "index out of range in self" in message:
         return InputError(f"{what} indices within the model's vocabulary; use the tokenizer that belongs to the model")
     if _SHAPES.search(message):
+        what = f"the model could not take {_form(x, types=False)} (tried with N = {_count(x)}){says}"
         if isinstance(x, Tensor) and x.ndim == 1:
             return InputError(f"{what} inputs [N, ...], the batch first; one input alone becomes a batch by x[None]")
         return InputError(f"{what} inputs [N, ...] of the shape that the model was trained on, the batch first")
     return None
 
 
-def _form(x: Inputs) -> str:
+def _form(x: Inputs, types: bool = True) -> str:
     """The inputs in words. Their number is left open: a batch may be a few of many that the user gave."""
     if isinstance(x, Tensor):
-        return f"inputs of shape {_shape(x)} and type {str(x.dtype).removeprefix('torch.')}"
+        return f"inputs of shape {_shape(x)}" + f" and type {str(x.dtype).removeprefix('torch.')}" * types
     return "inputs " + ", ".join(f"{name!r} of shape {_shape(value)}" for name, value in x.items())
+
+
+def _count(x: Inputs) -> int:
+    return len(x if isinstance(x, Tensor) else next(iter(x.values())))
 
 
 def _shape(x: Tensor) -> str:
