@@ -90,7 +90,7 @@ def _compared(seed: int, inputs: int, epochs: int, names: list[str], progress: b
     model = _trained(known, epochs, seed, progress)
     guard = Guard(model).fit(x[inputs:], seed=seed, progress=progress)
     everything = torch.cat([known.held_out.x, *foreign.values()])
-    with bars.bar((1 + len(names)) * len(everything), show=progress, description="scoring") as bar:
+    with bars.bar((1 + len(names)) * len(everything), show=progress, description="scoring", foretells=False) as bar:
         sizes = [inputs, *map(len, foreign.values())]
         chosen: list[Any] = [*map(scores.get, names), guard]
         results = tuple(_scored(model, method, known, everything, sizes, bar) for method in chosen)
