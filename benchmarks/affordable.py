@@ -2,6 +2,7 @@
 
     python benchmarks/affordable.py                                    # two cores: results/affordable-cpu.json
     python benchmarks/affordable.py --device cuda                      # results/affordable-cuda.json
+    python benchmarks/affordable.py --device cuda --brief              # without noisy copies and exact scores
     python benchmarks/affordable.py --pictures CROPS.npz --lite WEIGHTS.pth    # EfficientNet-Lite0 as it was trained
 
 Side by side on the same inputs: one forward pass, the score as it comes, with eight noisy copies (the default until
@@ -89,7 +90,8 @@ def row(name: str, model: nn.Module, x: Tensor, compared: int, device: torch.dev
     if noisy:
         numbers["forwards_with_eight_copies"] = seconds(lambda: scored(sigma=0.01), device) / one
     five = ["regrad", "evengrad", "entropy", "energy", "gen"]
-    numbers["forwards_of_five_scores"] = seconds(lambda: nescio.score(model, x, five, progress=False), device) / one
+    together = seconds(lambda: nescio.score(model, x, five, progress=False), device)
+    numbers |= {"forwards_of_five_scores": together / one, "five_to_one": together / second}
     if compared:
         y = x[:compared]
         report = nescio.score(model, y, "regrad", report=True, progress=False)
@@ -113,11 +115,12 @@ def main() -> None:
     parser.add_argument("--compared", type=int, help="inputs that are computed exactly too (default: 32; 0 on a CPU)")
     parser.add_argument("--pictures", default="", help=".npz with uint8 [N, 224, 224, 3]; otherwise noise")
     parser.add_argument("--lite", default="", help="weights of EfficientNet-Lite0")
+    parser.add_argument("--brief", action="store_true", help="neither noisy copies nor exact scores")
     args = parser.parse_args()
     device = device_in_tf32(args.device)
     gpu = device.type == "cuda"
     batch = args.batch or (32 if gpu else 4)
-    compared = args.compared if args.compared is not None else (32 if gpu else 0)
+    compared = args.compared if args.compared is not None else (32 if gpu and not args.brief else 0)
     rows: list[dict[str, Any]] = []
     for name in args.networks:
         model = network(name, args.lite)
@@ -125,7 +128,7 @@ def main() -> None:
             print(f"{name}: left out, its package or weights are not there")
             continue
         x = inputs(args.pictures, max(batch, compared if name == "efficientnet-lite0" else 0))
-        rows.append(row(name, model, x, compared, device, noisy=gpu))
+        rows.append(row(name, model, x, compared, device, noisy=gpu and not args.brief))
         print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)
         save(f"affordable-{device.type}", {"machine": machine(device), "rows": rows})
 

@@ -1,11 +1,13 @@
 """`nescio plan`: what it prints, and what it refuses."""
 
 import json
+import re
 import sys
 
 import numpy as np
 import pytest
 
+from nescio import progress
 from nescio.batch import measuring
 from nescio.cli import main
 from tests.cli.helpers import refusal
@@ -78,3 +80,12 @@ def test_what_does_not_go_together_is_refused_in_a_sentence(folder, capsys):
     assert "such as 1000000 or 1e9, got '1.5'" in refusal(capsys, lambda: plan("--rows", "1.5"))
     assert "such as 1000000 or 1e9, got 'many'" in refusal(capsys, lambda: plan("--rows", "many"))
     assert "or a --guard that knows its own" in refusal(capsys, lambda: main(["plan", "--data", "x.npz"]))
+
+
+def test_long_timing_says_how_long_and_what_takes_less(folder, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SOON", 0.0)
+    monkeypatch.setattr(progress, "LONG", 0.0)
+    assert plan("--rows", "1e6") == 0
+    err = capsys.readouterr().err
+    said = r"nescio: timing will take about .* more: \d+ batches, .* each; a smaller --sample takes less"
+    assert re.search(said, err)

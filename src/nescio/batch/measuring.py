@@ -36,7 +36,7 @@ from nescio.batch.plan import RAY_CPU_IMPORTS, RAY_IMPORTS, WORKER_IMPORTS, Cost
 from nescio.data.parts import Parts
 from nescio.data.prefetch import Read, read_ahead
 from nescio.data.sources.files import PictureFiles
-from nescio.progress import clock
+from nescio.progress import Bar, bar, clock
 from nescio.specs import open_rows
 from nescio.types import InputError
 
@@ -88,10 +88,13 @@ def measure(job: Job, rows: int, folder: Path, *, find_batch: bool = True) -> tu
     usable = [read for read in reads if read.batch is not None]
     if not usable:
         raise InputError(f"none of the first {rows} rows of {job.data.path} can be used")
-    _compute(ready, usable[:1])
-    compute, whole = _compute(ready, usable)
-    store, part, row_bytes = _store(whole, folder)
-    together = _together(ready, batches)
+    again = [batches[number % len(batches)] for number in range(max(6, min(MOST, 2 * len(batches))))]
+    steps = LEAST + max(LEAST, len(usable)) + len(again)
+    with bar(steps, description="timing", unit="batch") as shown:
+        _compute(ready, usable[:1], shown)
+        compute, whole = _compute(ready, usable, shown)
+        store, part, row_bytes = _store(whole, folder)
+        together = _together(ready, again, shown)
     readers = 1 if ready.rows.store.kind == "numbers" else max(1, torch.get_num_threads())
     transfer = _transfer(ready, usable)
     alone = max(decode.seconds / readers, transfer.seconds, compute.seconds)
@@ -219,10 +222,17 @@ def _transfer(ready: Ready, reads: list[Read]) -> Cost:
     return _cost(times, [inputs.size(held[number]) for number in numbers])
 
 
-def _compute(ready: Ready, reads: list[Read]) -> tuple[Cost, Gathered]:
-    """Score batches that are there already."""
-    gathered = Gathered(ready)
-    times, numbers = _repeated(lambda number: _timed(lambda: gathered.take(reads[number]), ready.device), len(reads))
+def _compute(ready: Ready, reads: list[Read], shown: Bar) -> tuple[Cost, Gathered]:
+    """Score batches that are there already; the bar moves on while they come for the first time."""
+    gathered, left = Gathered(ready), iter(range(max(LEAST, len(reads))))
+
+    def compute(number: int) -> _Timed:
+        timed = _timed(lambda: gathered.take(reads[number]), ready.device)
+        if next(left, None) is not None:
+            shown.update(1)
+        return timed
+
+    times, numbers = _repeated(compute, len(reads))
     return _cost(times, [len(reads[number].places) for number in numbers]), gathered
 
 
@@ -269,21 +279,22 @@ def _written(folder: Path, columns: dict[str, Column]) -> Cost:
     return _cost(times, [1] * len(times))
 
 
-def _together(ready: Ready, batches: list[range]) -> _Timed:
+def _together(ready: Ready, batches: list[range], shown: Bar) -> _Timed:
     """Read and score side by side, as a run does: seconds a row once it is under way."""
-    again = [batches[number % len(batches)] for number in range(max(6, min(MOST, 2 * len(batches))))]
     gathered, rows = Gathered(ready), 0
     workers = ready.job.workers or (1 if ready.rows.store.kind == "numbers" else torch.get_num_threads())
-    reads = read_ahead(ready.rows, again, workers=workers, device=ready.device)
+    reads = read_ahead(ready.rows, batches, workers=workers, device=ready.device)
     for read in islice(reads, 2):
         gathered.take(read)
+        shown.update(1)
     began, spent = clock(), time.process_time()
     threads = _own_threads()
     waited = waiting(*threads)
     for read in reads:
         gathered.take(read)
+        shown.update(1)
         rows += len(read.places)
-        if rows >= sum(map(len, again[2:])):  # before its threads end, and with them what they know
+        if rows >= sum(map(len, batches[2:])):  # before its threads end, and with them what they know
             waited = waiting(*threads) - waited
     if ready.device is not None and ready.device.type == "cuda":
         torch.cuda.synchronize(ready.device)

@@ -98,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
     from nescio.batch.measuring import measure
     from nescio.batch.plan import good_part_rows, make_plan, span
     from nescio.data.parts import part_rows
+    from nescio.progress import cheaper
 
     _check(args)
     job = _job(args)
@@ -105,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
     say(f"nescio: timing up to {args.sample} rows of {args.data} …")
     if args.guard is None:
         tell_method(args.method)
+    cheaper("a smaller --sample takes less")
     load = os.getloadavg()[0]
     ready, costs = measure(job, args.sample, folder, find_batch=args.batch_size is None)
     total, crew = args.rows or len(ready.rows), _crew(args)

@@ -1,0 +1,96 @@
+"""Exact norms at ten classes: how many inputs a second, in how many forward passes (F), and one input by itself.
+
+    python benchmarks/exact.py                      # two cores: results/exact-cpu.json
+    python benchmarks/exact.py --device cuda        # results/exact-cuda.json
+
+ResNet18 at 32² (its aim on an H200: 10,000 inputs a second in bfloat16, 7,500 in TF32, one input in 5 ms) and the
+networks whose attention looks through windows (aim: 12 F), with a plain vision transformer beside them. Inputs lie
+channels last, as the engine takes them, and as they come; ``forwards`` is over the forward pass of the same inputs.
+With ``bfloat16`` the gradients are in that type, and ``rank_correlation`` compares REGrad with float32's.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import torch
+from measure import device_in_tf32, machine, save, seconds
+from torch import Tensor, nn
+
+import nescio
+from nescio import trace
+
+SMALL = "resnet18"
+LARGE = ("swin_t", "maxvit_t", "vit_b_32")
+
+
+def network(name: str) -> nn.Module:
+    """Build a network of ten classes with random weights."""
+    torch.manual_seed(0)
+    if name == SMALL:
+        from nescio_papers import zoo
+
+        return zoo.resnet18_cifar(10).eval()
+    from torchvision import models
+
+    model = models.get_model(name, weights=None, num_classes=10).eval()
+    for head in (part for part in model.modules() if isinstance(part, nn.Linear) and not part.weight.any()):
+        nn.init.normal_(head.weight, std=0.02)  # a head of zeros has gradients of zero below it
+    return model
+
+
+def row(name: str, x: Tensor, precision: str | None, repeats: int) -> dict[str, Any]:
+    """Measure one network on one batch."""
+    model = network(name).to(x.device)
+    settings: dict[str, Any] = {"precision": precision}
+
+    def forward() -> None:
+        with torch.no_grad():
+            model(x)
+
+    one = seconds(forward, x.device, 3 * repeats)
+    spent = seconds(lambda: trace.class_gradients(model, x, **settings), x.device, repeats)
+    numbers = {
+        "network": name, "batch": len(x), "pixels": x.shape[-1], "precision": precision or "float32",
+        "channels_last": x.is_contiguous(memory_format=torch.channels_last),
+        "forward_ms": 1e3 * one, "ms": 1e3 * spent, "inputs_per_second": len(x) / spent, "forwards": spent / one,
+    }  # fmt: skip
+    if precision and len(x) > 1:
+        scores = [
+            nescio.score(model, x, "regrad", precision=p, tolerance=0.0, progress=False) for p in (precision, None)
+        ]
+        ranks = torch.stack(scores).argsort(1).argsort(1).double()
+        numbers["rank_correlation"] = float(torch.corrcoef(ranks)[0, 1])
+    return numbers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--networks", nargs="*", default=[SMALL, *LARGE])
+    parser.add_argument("--batch", type=int, help="inputs (default: 256 at 32², 32 at 224²; on a CPU 16, 2)")
+    parser.add_argument("--repeats", type=int, default=5)
+    args = parser.parse_args()
+    device = device_in_tf32(args.device)
+    gpu = device.type == "cuda"
+    rows: list[dict[str, Any]] = []
+    for name in args.networks:
+        small = name == SMALL
+        batch = args.batch or ((256 if gpu else 16) if small else (32 if gpu else 2))
+        side = 32 if small else 224
+        x = torch.randn(batch, 3, side, side, generator=torch.Generator().manual_seed(0)).to(device)
+        last = x.contiguous(memory_format=torch.channels_last)
+        runs = [(last, None), (x, None)] if small else [(x, None)]
+        if small and gpu:
+            runs = [(last, "bfloat16"), *runs]
+        if small:
+            runs.append((x[:1], None))
+        for own, precision in runs:
+            rows.append(row(name, own, precision, args.repeats))
+            print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)
+            save(f"exact-{device.type}", {"machine": machine(device), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
