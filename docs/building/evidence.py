@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from claims import ABOUT, PAPERS, PLANNED, RUNS, claims
-from results import RESULTS, ROOT, measured
+from claims import ABOUT, PAPERS, PLANNED, RUNS, WORDS, Claim, formulas, propositions, regrad
+from claims_maps import limits, maps, own
+from contradictions import ABOUT as CONTRADICTIONS
+from contradictions import contradictions
+from results import ROOT, files, measured
+
+from nescio.plots.style import ACCENT, FAINT, INK
 
 PAGE = ROOT / "docs" / "evidence.md"
 
 
 def command(shown: str) -> str:
     """What shows it."""
-    return "python benchmarks/escape.py" if shown == "escape" else f"nescio reproduce {shown}"
+    if shown == "escape":
+        return "python benchmarks/escape.py"
+    scale = json.loads(files(shown)[-1].read_text())["scale"]
+    return f"nescio reproduce {shown}" + ("" if scale == "quick" else f" --scale {scale}")
 
 
 def runs(names: list[str]) -> list[str]:
     """A line for each result file that the page reads."""
     made = []
     for name in names:
-        for path in sorted(RESULTS.glob(f"{name}-quick-*.json")):
+        for path in files(name):
             result = json.loads(path.read_text())
             commit = (result["git"] or {"commit": "not recorded"})["commit"][:12]
             machine, seconds = result["machine"]["name"], result["seconds"]
@@ -34,6 +43,42 @@ def runs(names: list[str]) -> list[str]:
         *made,
         f"| `benchmarks/results/escape.json` | {escape['device']} | – | {escape['commit']} |",
     ]
+
+
+def claims() -> list[Claim]:
+    """All claims, in the order of the page."""
+    return [
+        *regrad(),
+        *formulas(),
+        *(propositions() if files("propositions") else []),
+        *maps(),
+        *limits(),
+        *own(),
+    ]
+
+
+FIGURES = {"polarity": ("polarity", 0), "nll-identity": ("acquisition", -1)}
+"""What the page shows of a study's figures: the study, and which of its figures."""
+
+
+@cache
+def figures() -> dict[str, tuple[str, str, str]]:
+    """Its words, what it shows to those who cannot see it, and the picture, for each figure."""
+    found = {}
+    for name, (study, at) in FIGURES.items():
+        if not files(study):
+            continue
+        figure = json.loads(files(study)[-1].read_text())["figures"][at]
+        picture = figure["image"].replace("<svg ", '<svg font-family="sans-serif" ', 1)
+        picture = picture.replace('style="', 'style="background: #fff; ', 1)
+        for name_, colour in (
+            ("currentColor", INK),
+            ("var(--faint)", FAINT),
+            ("var(--accent)", ACCENT),
+        ):
+            picture = picture.replace(name_, colour)
+        found[name] = figure["text"], figure["alt"], picture
+    return found
 
 
 def page() -> str:
@@ -51,17 +96,23 @@ def page() -> str:
         f"| {c.claim} | {c.paper} | {c.ours} | **{c.verdict}** | [`{c.shown}`](#runs) |"
         for c in every
     ]
+    text += ["", "## Words", "", WORDS]
     for name, about in PAPERS.items():
         text += ["", f"## {name}", "", about]
         for c in every:
             if c.of == name:
                 text += ["", f"**{c.claim}: {c.verdict}.** {c.why} `{command(c.shown)}`"]
-    missing = [
-        f"- {about}"
-        for name, about in PLANNED.items()
-        if not list(RESULTS.glob(f"{name}-quick-*.json"))
-    ]
+                if c.figure in figures():
+                    title, alt, _ = figures()[c.figure]
+                    text += ["", f"![{alt}](figures/{c.figure}.svg)", "", f"*{title}*"]
+    missing = [f"- {about}" for name, about in PLANNED.items() if not files(name)]
     text += [
+        "",
+        "## Where the papers contradict themselves",
+        "",
+        CONTRADICTIONS,
+        "",
+        *(f"- {line}" for line in contradictions()),
         "",
         "## Not run",
         "",
@@ -85,4 +136,6 @@ def page() -> str:
 
 
 if __name__ == "__main__":
+    for name, (_, _, picture) in figures().items():
+        (PAGE.parent / "figures" / f"{name}.svg").write_text(picture)
     PAGE.write_text(page())

@@ -14,11 +14,18 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "papers" / "results"
 
 
+def files(name: str) -> list[Path]:
+    """The result files of a study, of the largest scale at which it was run."""
+    for scale in ("paper", "quick", "small"):
+        if found := sorted(RESULTS.glob(f"{name}-{scale}-*.json")):
+            return found
+    return []
+
+
 @cache
 def parts(name: str) -> tuple[tuple[dict[str, Any], Any], ...]:
     """The parts of a study, with the tables made of them; runs of one study are joined."""
-    runs = [reproduce.load(path) for path in sorted(RESULTS.glob(f"{name}-quick-*.json"))]
-    (result,) = reproduce.joined(runs)
+    (result,) = reproduce.joined([reproduce.load(path) for path in files(name)])
     return tuple((part, table(part, result["scale"])) for part in result["parts"])
 
 
