@@ -176,19 +176,20 @@ def main() -> None:
     folder = (args.keep or Path(tempfile.mkdtemp())).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     file = RESULTS / "packages.json"
-    rows = json.loads(file.read_text(encoding="utf-8"))["networks"] if file.exists() else {}
     for name in args.names or known:
         since = time.perf_counter()
         try:
             opened = known[name]()
         except Exception as error:  # whatever it is, it is told
-            rows[name] = {"failed": f"{type(error).__name__}: {error}"[:600]}
+            row = {"failed": f"{type(error).__name__}: {error}"[:600]}
             traceback.print_exc()
         else:
             taken = round(time.perf_counter() - since, 1)
-            rows[name] = judge(opened, folder / f"{name}.html")
-            rows[name]["seconds"]["opening and data"] = taken
-        print(name, json.dumps(rows[name], indent=1), flush=True)
+            row = judge(opened, folder / f"{name}.html")
+            row["seconds"]["opening and data"] = taken
+        print(name, json.dumps(row, indent=1), flush=True)
+        rows = json.loads(file.read_text(encoding="utf-8"))["networks"] if file.exists() else {}
+        rows[name] = row
         ordered = {name: rows[name] for name in known if name in rows}
         save("packages", {"machine": machine(torch.device("cpu")), "packages": PACKAGES, "networks": ordered})
 

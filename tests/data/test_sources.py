@@ -307,6 +307,23 @@ def test_arrays_with_labels(tmp_path, write):
         next(open_data(tmp_path / "x.npz", label="other", on_error="skip").batches(3))
 
 
+def test_several_arrays_are_one_input_by_their_names(tmp_path):
+    a, b = np.random.default_rng(0).random((5, 2, 3)), np.arange(10).reshape(5, 2)
+    np.savez(tmp_path / "x.npz", a=a, b=b, y=np.arange(5) % 2, short=np.zeros((4, 1)))
+    rows = open_data(tmp_path / "x.npz", x=["b", "a"])
+    assert rows.about == f"5 rows of {tmp_path / 'x.npz'}, b, a: int64 [2], labels in y, float64 [2, 3]"
+    assert rows.labels.tolist() == [0, 1, 0, 1, 0] and len(rows.names) == 5
+    (batch,) = rows.batches(9)
+    assert list(batch.inputs) == ["b", "a"]
+    assert batch.inputs["a"].tolist() == a.tolist() and batch.inputs["b"].tolist() == b.tolist()
+    assert rows.identity != open_data(tmp_path / "x.npz", x=["a", "b"]).identity
+    with pytest.raises(InputError, match=r"as many rows in each array of .*, but 'a' has 5, 'short' has 4"):
+        open_data(tmp_path / "x.npz", x=["a", "short"])
+    np.save(tmp_path / "x.npy", a)
+    with pytest.raises(InputError, match="expected no names of arrays"):
+        open_data(tmp_path / "x.npy", x=["a", "b"])
+
+
 @pytest.mark.parametrize("dtype", [">f4", "<i8", "u1", "f2", "g", "?"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arrays_of_every_type_and_order(tmp_path, dtype, order):

@@ -292,6 +292,11 @@ def test_before_the_fit_it_says_what_to_do():
     assert repr(_fitted()).endswith("fitted to 120 inputs)")
 
 
+def test_a_guard_that_sees_the_doubt_alone_says_so():
+    blind = Guard(lambda x: x.flatten(1)[:, :3]).fit(pictures(FEW), nuisances=None)
+    assert ", doubt; fitted to" in repr(blind)
+
+
 def test_witnesses_that_are_none_are_refused():
     for wrong in ((), ("doubt", "doubt"), ("eyes",), (3,)):
         with pytest.raises(InputError, match="witness"):

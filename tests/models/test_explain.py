@@ -34,6 +34,12 @@ from tests.models.examples import conv, mlp
         (nn.GRU(3, 2), torch.zeros(2, 2, 4), "the shape that the model was trained on"),
         (lambda x: x + torch.zeros(5), torch.zeros(2, 4), "the shape that the model was trained on"),
         (lambda x: x.view(2, 5), torch.zeros(2, 4), "the shape that the model was trained on"),
+        (
+            nn.Bilinear(4, 4, 2),
+            torch.zeros(2, 4),
+            r"missing 1 required .*'input2'. Expected a mapping .* its forward\(\)",
+        ),
+        (mlp(), {"a": torch.zeros(2, 4)}, "unexpected keyword argument 'a'. Expected a mapping"),
         (lambda x: x.flatten(2), torch.zeros(2, 4), "the shape that the model was trained on"),
         (
             nn.Sequential(nn.MaxPool2d(4), nn.Flatten()),

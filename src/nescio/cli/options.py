@@ -85,7 +85,7 @@ def add_data(command: argparse.ArgumentParser, required: bool = True, option: st
     command.add_argument(option, required=required, metavar="PATH", help=DATA)
     command.add_argument(
         "--x", "--key", dest="x", metavar="NAME",
-        help="the array or column of inputs; several columns with commas (default: found by usual names)",
+        help="the array or column of inputs; several with commas (default: found by usual names)",
     )  # fmt: skip
     command.add_argument(
         "--label",

@@ -284,7 +284,8 @@ class Guard:
             )
 
     def __repr__(self) -> str:
-        names = ", ".join(witness.name for witness in self.witnesses)
+        used = self.witnesses if self._fitted is None else self._fitted.witnesses  # a model may lack what some look at
+        names = ", ".join(witness.name for witness in used)
         state = "not fitted" if self._fitted is None else f"fitted to {self._fitted.count} inputs"
         return f"Guard({self.classifier.name}, {names}; {state})"
 

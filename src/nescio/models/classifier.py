@@ -235,7 +235,7 @@ class Classifier:
             try:
                 given = given if self.preprocess is None else self.preprocess(given)
                 result = call(**given) if isinstance(given, Mapping) else call(given)
-            except (RuntimeError, ValueError, IndexError, AssertionError) as error:
+            except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as error:
                 if isinstance(error, ModelError | InputError) or (explained := explain(error, x)) is None:
                     raise
                 raise explained from error

@@ -15,6 +15,7 @@ from nescio.inputs import Inputs
 from nescio.types import InputError, ModelError
 
 _TYPES = re.compile(r"dtype|scalar type|not implemented for '|[Ii]nput type .* should be the same")
+_ARGUMENTS = re.compile(r"forward\(\) (missing \d+ required positional argument|got an unexpected keyword argument)")
 _SHAPES = re.compile(
     r"shapes? |channels|dimension|sizes? of tensor|[Ss]izes? must match|size mismatch|input size|image size|\dD "
     r"|normalized_shape|input\.size|elements not|[Oo]utput size is too small|input of size|Dimension out of range"
@@ -35,6 +36,11 @@ def explain(error: Exception, x: Inputs) -> InputError | ModelError | None:
         return ModelError(
             f"expected a model with gradients, but an operation of it has none here. It says: {message}. Use another "
             "device, another kind of attention, or a score without gradients, such as 'entropy'"
+        )
+    if isinstance(error, TypeError) and _ARGUMENTS.search(message):
+        return InputError(
+            f"{what} a mapping with a tensor [N, ...] for each input of the model, under the names that its forward() "
+            "has: {'a': …, 'b': …}; from a file of arrays --x a,b"
         )
     if isinstance(error, RuntimeError) and _TYPES.search(message):
         if inputs.is_floating(x):

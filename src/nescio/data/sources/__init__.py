@@ -19,7 +19,7 @@
 path                                what is in it
 a folder                            pictures, in sub-folders that name their class, or all in one
 ``.txt``                            a list of pictures: a path on each line, and after it, if wanted, a label
-``.npz``, ``.npy``                  arrays: x and, if wanted, y
+``.npz``, ``.npy``                  arrays: x and, if wanted, y; or several, for a model that takes them by these names
 ``.parquet``, a folder of such      columns of numbers, of texts, of lists, of pictures or of paths to them
 ``.csv``, ``.tsv``                  columns of numbers, of texts, or of paths to pictures
 a folder of ``save_to_disk``        a data set of Hugging Face (read with pyarrow alone)

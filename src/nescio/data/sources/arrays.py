@@ -1,4 +1,4 @@
-"""Rows of an array: the array x of an ``.npz`` file, or an ``.npy`` file; read one by one unless it is compressed.
+"""Rows of arrays: x or others of an ``.npz`` file, or an ``.npy`` file; read one by one unless it is compressed.
 
 `numpy.savez` stores an array as it is, so that a row can be read without the others; `numpy.savez_compressed` packs it,
 and then it is read as a whole. Files are never unpickled.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -80,6 +81,34 @@ class ArrayRows:
                 f"got an array of {y.dtype} and shape {list(y.shape)}; name another (--label), or none"
             )
         return Labels(y.tolist())
+
+
+class NamedRows:
+    """A `Store` of the rows of several arrays together, for a model that takes several inputs by their names."""
+
+    kind: Kind = "numbers"
+
+    def __init__(self, path: Path, x: Sequence[str], label: str | None) -> None:
+        first, *others = x
+        self._first = ArrayRows(path, first, label)
+        self._all = {first: self._first, **{name: ArrayRows(path, name, None) for name in others}}
+        counts = {name: len(rows) for name, rows in self._all.items()}
+        if len(set(counts.values())) > 1:
+            told = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
+            raise InputError(f"expected as many rows in each array of {path}, but {told}")
+        labelled = ", ".join(rows.about.partition(f" of {path}, ")[2] for rows in self._all.values())
+        self.about = f"{len(self)} rows of {path}, {', '.join(self._all)}: {labelled}"
+        self.names = self._first.names
+        self.identity = stamp(path, ",".join(x), label)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def raw(self, index: int) -> dict[str, torch.Tensor]:
+        return {name: rows.raw(index) for name, rows in self._all.items()}
+
+    def labels(self) -> Labels | None:
+        return self._first.labels()
 
 
 def _array(path: Path, key: str | None) -> NDArray[Any] | Placed:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nescio.data.sources import files
-from nescio.data.sources.arrays import ArrayRows
+from nescio.data.sources.arrays import ArrayRows, NamedRows
 from nescio.data.sources.arrow_files import HubTable, ParquetTable, hub_folder
 from nescio.data.sources.csv_file import CsvTable
 from nescio.data.sources.rows import Kind, OnError, Preprocess, Rows, Store
@@ -96,9 +96,11 @@ def _store(place: Path, want: Kind | None, x: Columns, label: str | None, name: 
     if ending == ".txt":
         return files.listed(place)
     if ending in (".npz", ".npy"):
-        if x is not None and not isinstance(x, str):
-            raise InputError(f"expected the name of one array in {place}, got {list(x)}")
-        return ArrayRows(place, x, label)
+        if x is None or isinstance(x, str):
+            return ArrayRows(place, x, label)
+        if ending == ".npy":
+            raise InputError(f"expected no names of arrays for {place}, which holds one, got {list(x)}")
+        return NamedRows(place, x, label)
     if ending == ".parquet":
         return TableRows(ParquetTable(place, [place]), want, x, label, name)
     if ending in (".csv", ".tsv"):
@@ -113,14 +115,16 @@ class Plain:
         self.kind = kind
 
     def __call__(self, row: Any) -> Inputs:
-        if isinstance(row, Tensor):
+        if isinstance(row, Tensor | dict):
             return row
         x = torch.from_numpy(np.array(row.convert("RGB"), dtype=np.uint8))
         return x.permute(2, 0, 1).contiguous().float().div(255)
 
     def collate(self, rows: Sequence[Inputs]) -> Inputs:
         """A batch of rows."""
-        return torch.stack([row for row in rows if isinstance(row, Tensor)])
+        if isinstance(rows[0], Tensor):
+            return torch.stack([row for row in rows if isinstance(row, Tensor)])
+        return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
 
     def __str__(self) -> str:
         if self.kind == "pictures":

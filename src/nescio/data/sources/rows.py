@@ -228,7 +228,8 @@ class Rows:
 
     @staticmethod
     def _checked(row: Inputs) -> Inputs:
-        inputs = row if isinstance(row, Tensor) else as_inputs(row)
+        ready = isinstance(row, Tensor) or all(isinstance(value, Tensor) for value in row.values())
+        inputs = row if ready else as_inputs(row)
         if is_floating(inputs) and not all(bool(value.isfinite().all()) for value in tensors(inputs)):
             raise InputError("it has NaN or infinite values")
         return inputs
