@@ -124,7 +124,8 @@ class Plain:
         """A batch of rows."""
         if isinstance(rows[0], Tensor):
             return torch.stack([row for row in rows if isinstance(row, Tensor)])
-        return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+        named = [row for row in rows if not isinstance(row, Tensor)]
+        return {name: torch.stack([row[name] for row in named]) for name in rows[0]}
 
     def __str__(self) -> str:
         if self.kind == "pictures":
