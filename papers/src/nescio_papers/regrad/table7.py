@@ -53,5 +53,11 @@ STUDY = Study(
             "joint",
         ),
     ),
-    (NORMS, LSUN, SVHN, "λ and σ are those that the paper gives with this table, chosen by data set."),
+    (
+        NORMS,
+        LSUN,
+        SVHN,
+        "λ and σ are those that the paper gives with this table, chosen by data set.",
+        "The paper's AUPR of ExGrad on C100→SVHN is 72.86 here and 72.68 in its Tables 1 and 4.",
+    ),
 )
