@@ -149,7 +149,7 @@ def formulas() -> list[Claim]:
             "Against Omniglot and Fashion-MNIST. UNGrad is the plain mean of the gradients' lengths; far below 50 it ranks the wrong way round. Three guesses were written down before the run. Foreign pictures inverted, dark on bright, give "
             f"{pair('polarity', 'UNGrad, ε = 0', turned)}: brightness does not turn it round. Unnormalised pictures do not "
             "either. A small number ε inside the logarithm, log(p + ε), does: with ε = 1e-4 it is "
-            f"{pair('polarity', 'UNGrad, ε = 0.0001', columns)}, more than the three points from the paper that the guess allowed. So UNGrad's number "
+            f"{pair('polarity', 'UNGrad, ε = 0.0001', columns)}, further from the paper than the three points that the guess allowed. So UNGrad's number "
             "hangs on ε, which the paper does not give. With the paper's own training schedule it is "
             f"{pair('schedules', 'UNGrad, L2', MNIST, part=0)}, so training is not the reason.", "polarity",
         ),

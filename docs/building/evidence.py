@@ -27,6 +27,11 @@ def command(shown: str) -> str:
     return f"nescio reproduce {shown}" + ("" if scale == "quick" else f" --scale {scale}")
 
 
+def starred(text: str) -> str:
+    """The text with REGrad's star as one, where Markdown would begin or end something."""
+    return text.replace("REGrad*", r"REGrad\*")
+
+
 def runs(names: list[str]) -> list[str]:
     """A line for each result file that the page reads."""
     made = []
@@ -93,7 +98,7 @@ def page() -> str:
     ]
     text += ["|---|---|---|---|---|"]
     text += [
-        f"| {c.claim} | {c.paper} | {c.ours} | **{c.verdict}** | [`{c.shown}`](#runs) |"
+        f"| {starred(c.claim)} | {starred(c.paper)} | {starred(c.ours)} | **{c.verdict}** | [`{c.shown}`](#runs) |"
         for c in every
     ]
     text += ["", "## Words", "", WORDS]
@@ -101,7 +106,10 @@ def page() -> str:
         text += ["", f"## {name}", "", about]
         for c in every:
             if c.of == name:
-                text += ["", f"**{c.claim}: {c.verdict}.** {c.why} `{command(c.shown)}`"]
+                text += [
+                    "",
+                    f"**{starred(c.claim)}: {c.verdict}.** {starred(c.why)} `{command(c.shown)}`",
+                ]
                 if c.figure in figures():
                     title, alt, _ = figures()[c.figure]
                     text += ["", f"![{alt}](figures/{c.figure}.svg)", "", f"*{title}*"]
