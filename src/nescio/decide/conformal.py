@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -26,18 +25,16 @@ from torch import Tensor
 
 from nescio._common.argument_checks import probability
 from nescio._common.formatting import percent
-from nescio.decide import files
 from nescio.decide.checks import Floats, labels_of, probabilities_of
-from nescio.decide.policy import about_of
+from nescio.decide.saved_policy import SavedPolicy, about_of
 from nescio.decide.selective import rank
 from nescio.types import InputError
 
-FORM = "nescio prediction sets"
 Kind = Literal["split", "adaptive"]
 
 
 @dataclass(frozen=True)
-class ConformalPolicy:
+class ConformalPolicy(SavedPolicy):
     """Give each input the set of the classes with s(x, c) ≤ `threshold`; s stands at the top of this file.
 
     Attributes:
@@ -63,14 +60,12 @@ class ConformalPolicy:
     size: float
     about: Mapping[str, str] = field(default_factory=dict)
 
+    _form = "nescio prediction sets"
+
     def sets(self, probabilities: Any) -> Tensor:
         """Return True for each class that is in an input's set, bool ``[N, C]``."""
         p = probabilities_of(probabilities, classes=self.classes)
         return torch.from_numpy(_sets(p, self.kind, self.threshold))
-
-    def __str__(self) -> str:
-        made = "".join(f"; {name}: {value}" for name, value in self.about.items())
-        return self._sentence() + (f" ({made[2:]})" if made else "")
 
     def _sentence(self) -> str:
         if self.threshold is None:
@@ -84,25 +79,11 @@ class ConformalPolicy:
             f"average."
         )
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy as JSON, as a whole or not at all."""
-        files.write(path, FORM, {**asdict(self), "about": dict(self.about), "says": str(self)})
-
-    @classmethod
-    def load(cls, path: str | Path) -> ConformalPolicy:
-        """Read what `save` wrote."""
-        record = files.read(path, FORM)
-        try:
-            policy = cls(**{f.name: record[f.name] for f in fields(cls)})
-            numbers = [policy.coverage, policy.n, policy.classes, policy.size, policy.threshold or 0.0]
-            sound = all(isinstance(v, int | float) and math.isfinite(v) for v in numbers) and 0 < policy.coverage < 1
-            sound = sound and policy.kind in ("split", "adaptive") and policy.classes >= 2 and policy.n >= 1
-            about_of(policy.about)
-        except (KeyError, InputError) as error:
-            raise files.damaged(path, f"something is missing or wrong ({error})") from error
-        if not sound:
-            raise files.damaged(path, "its numbers do not fit together")
-        return policy
+    def _wrong(self) -> str | None:
+        numbers = [self.coverage, self.n, self.classes, self.size, self.threshold or 0.0]
+        sound = all(isinstance(v, int | float) and math.isfinite(v) for v in numbers) and 0 < self.coverage < 1
+        sound = sound and self.kind in ("split", "adaptive") and self.classes >= 2 and self.n >= 1
+        return None if sound else "its numbers do not fit together"
 
 
 def conformal(

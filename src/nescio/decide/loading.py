@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from nescio.decide.conformal import FORM, ConformalPolicy
+from nescio.decide.conformal import ConformalPolicy
 from nescio.decide.policy import Policy
 
 
@@ -32,6 +32,6 @@ def load(path: str | Path) -> Policy | ConformalPolicy:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         record = None  # what is wrong is said below
-    if isinstance(record, dict) and record.get("format") == FORM:
+    if isinstance(record, dict) and record.get("format") == ConformalPolicy._form:
         return ConformalPolicy.load(path)
     return Policy.load(path)

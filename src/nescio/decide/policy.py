@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -13,15 +12,12 @@ from torch import Tensor
 
 from nescio import notebook
 from nescio._common.formatting import percent
-from nescio.decide import files
 from nescio.decide.checks import scores_of
-from nescio.types import InputError
-
-FORM = "nescio policy"
+from nescio.decide.saved_policy import SavedPolicy
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(SavedPolicy):
     """Accept an input when its score is at most a threshold, and refer it to a person otherwise.
 
     A rule of the kind "threshold" promises: among accepted inputs at most the share `risk` is wrong, with this
@@ -57,6 +53,8 @@ class Policy:
     errors: int | None = None
     about: Mapping[str, str] = field(default_factory=dict)
 
+    _form = "nescio policy"
+
     @property
     def coverage(self) -> float:
         """The share of the calibration data that is accepted."""
@@ -67,9 +65,8 @@ class Policy:
         values = torch.from_numpy(scores_of(scores, empty=True))
         return torch.zeros(len(values), dtype=torch.bool) if self.threshold is None else values <= self.threshold
 
-    def __str__(self) -> str:
-        made = "".join(f"; {name}: {value}" for name, value in self.about.items())
-        return (self._promise() if self.threshold is not None else self._refusal()) + (f" ({made[2:]})" if made else "")
+    def _sentence(self) -> str:
+        return self._promise() if self.threshold is not None else self._refusal()
 
     def _repr_html_(self) -> str:
         """The promise, for a notebook."""
@@ -102,52 +99,21 @@ class Policy:
             f"{self.needed} examples without any error among those of the lowest scores. Nothing is accepted."
         )
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy as JSON, as a whole or not at all."""
-        files.write(path, FORM, {**asdict(self), "about": dict(self.about), "says": str(self)})
+    def _wrong(self) -> str | None:
+        def is_share(value: Any) -> bool:
+            return isinstance(value, float) and 0 < value < 1
 
-    @classmethod
-    def load(cls, path: str | Path) -> Policy:
-        """Read what `save` wrote."""
-        record = files.read(path, FORM)
-        missing = [f.name for f in fields(cls) if f.name not in record]
-        if missing:
-            raise files.damaged(path, f"{', '.join(missing)} is missing")
-        policy = cls(**{f.name: record[f.name] for f in fields(cls)})
-        why = _wrong(policy)
-        if why:
-            raise files.damaged(path, why)
-        return policy
+        def is_count(value: Any, most: float = math.inf) -> bool:
+            return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
-
-def about_of(about: Mapping[str, str] | None) -> dict[str, str]:
-    """What the caller says of how the scores were made, checked."""
-    if about is not None and not (
-        isinstance(about, Mapping) and all(isinstance(k, str) and isinstance(v, str) for k, v in about.items())
-    ):
-        raise InputError(f"about: expected words by name, such as {{'score': 'regrad'}}, but got {about!r:.80}")
-    return dict(about or {})
-
-
-def _wrong(policy: Policy) -> str | None:
-    """What does not fit together in a policy that was read, or None."""
-
-    def is_share(value: Any) -> bool:
-        return isinstance(value, float) and 0 < value < 1
-
-    def is_count(value: Any, most: float = math.inf) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-
-    if policy.kind not in ("threshold", "quantile"):
-        return f"its kind is {policy.kind!r}"
-    if policy.threshold is not None and not (isinstance(policy.threshold, float) and math.isfinite(policy.threshold)):
-        return f"its threshold is {policy.threshold!r}"
-    if not (is_count(policy.n) and policy.n and is_count(policy.accepted, policy.n) and is_count(policy.needed)):
-        return "its counts do not fit together"
-    if not isinstance(policy.about, dict) or not all(isinstance(word, str) for word in policy.about.values()):
-        return "what it says of itself is no list of words"
-    if policy.kind == "quantile":
-        return None if is_share(policy.keep) else f"the share to keep is {policy.keep!r}"
-    if not (is_share(policy.risk) and is_share(policy.confidence) and is_count(policy.errors, policy.accepted)):
-        return "its promise does not fit together"
-    return None
+        if self.kind not in ("threshold", "quantile"):
+            return f"its kind is {self.kind!r}"
+        if self.threshold is not None and not (isinstance(self.threshold, float) and math.isfinite(self.threshold)):
+            return f"its threshold is {self.threshold!r}"
+        if not (is_count(self.n) and self.n and is_count(self.accepted, self.n) and is_count(self.needed)):
+            return "its counts do not fit together"
+        if self.kind == "quantile":
+            return None if is_share(self.keep) else f"the share to keep is {self.keep!r}"
+        if not (is_share(self.risk) and is_share(self.confidence) and is_count(self.errors, self.accepted)):
+            return "its promise does not fit together"
+        return None

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -29,18 +28,16 @@ from torch import Tensor
 from nescio._common.argument_checks import choice, integer, probability
 from nescio._common.arrays import real_numbers
 from nescio._common.formatting import percent
-from nescio.decide import files
 from nescio.decide.checks import Floats, labels_of, probabilities_of
-from nescio.decide.policy import about_of
+from nescio.decide.saved_policy import SavedPolicy, about_of
 from nescio.types import InputError
 
-FORM = "nescio risk control"
 Kind = Literal["miscoverage", "misses"]
 _ROUND_OFF = 1e-9  # of a sum of shares, in pictures: what is equal must not depend on it
 
 
 @dataclass(frozen=True)
-class RiskPolicy:
+class RiskPolicy(SavedPolicy):
     """Give each position a set of classes, or say whether a sought class may be there, with a promise for each input.
 
     Attributes:
@@ -69,6 +66,8 @@ class RiskPolicy:
     size: float
     about: Mapping[str, str] = field(default_factory=dict)
 
+    _form = "nescio risk control"
+
     def sets(self, probabilities: Any) -> Tensor:
         """Return True for each class in the set of a position, bool ``[N, *positions, C]``; for "miscoverage"."""
         self._only("miscoverage", "found")
@@ -88,10 +87,6 @@ class RiskPolicy:
         if self.kind != kind:
             raise InputError(f"expected a policy of kind {kind!r}, got {self.kind!r}; call {other}(probabilities)")
 
-    def __str__(self) -> str:
-        made = "".join(f"; {name}: {value}" for name, value in self.about.items())
-        return self._sentence() + (f" ({made[2:]})" if made else "")
-
     def _sentence(self) -> str:
         what = {"miscoverage": "have a true class outside their set", "misses": "with a sought class are missed"}
         if self.threshold is None:
@@ -107,28 +102,12 @@ class RiskPolicy:
             f"{what[self.kind]}, on average over such inputs; {size}."
         )
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy as JSON, as a whole or not at all."""
-        files.write(path, FORM, {**asdict(self), "about": dict(self.about), "says": str(self)})
-
-    @classmethod
-    def load(cls, path: str | Path) -> RiskPolicy:
-        """Read what `save` wrote."""
-        record = files.read(path, FORM)
-        try:
-            policy = cls(
-                **{f.name: record[f.name] for f in fields(cls) if f.name != "sought"}, sought=tuple(record["sought"])
-            )
-            numbers = [policy.risk, policy.n, policy.classes, policy.size, policy.threshold or 0.0, *policy.sought]
-            sound = all(isinstance(v, int | float) and math.isfinite(v) for v in numbers) and 0 < policy.risk < 1
-            sound = sound and policy.kind in ("miscoverage", "misses") and policy.classes >= 2 and policy.n >= 1
-            sound = sound and bool(policy.sought) == (policy.kind == "misses")
-            about_of(policy.about)
-        except (KeyError, TypeError, InputError) as error:
-            raise files.damaged(path, f"something is missing or wrong ({error})") from error
-        if not sound:
-            raise files.damaged(path, "its numbers do not fit together")
-        return policy
+    def _wrong(self) -> str | None:
+        numbers = [self.risk, self.n, self.classes, self.size, self.threshold or 0.0, *self.sought]
+        sound = all(isinstance(v, int | float) and math.isfinite(v) for v in numbers) and 0 < self.risk < 1
+        sound = sound and self.kind in ("miscoverage", "misses") and self.classes >= 2 and self.n >= 1
+        sound = sound and bool(self.sought) == (self.kind == "misses")
+        return None if sound else "its numbers do not fit together"
 
 
 def risk_control(

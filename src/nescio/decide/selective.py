@@ -49,7 +49,8 @@ from numpy.typing import NDArray
 from nescio._common.argument_checks import integer, probability
 from nescio.decide.binomial import binomial_cdf, enough
 from nescio.decide.checks import Floats, scores_of, truths
-from nescio.decide.policy import Policy, about_of
+from nescio.decide.policy import Policy
+from nescio.decide.saved_policy import about_of
 
 LEAST = 100
 """Later starts have at least so many examples: with fewer, the first start serves as well."""
