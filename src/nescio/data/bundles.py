@@ -20,6 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
+from nescio._common.json_files import json_object
 from nescio._common.lazy_imports import need
 from nescio.data.atomic import replacing
 from nescio.types import InputError
@@ -70,12 +71,10 @@ class Bundle:
             raise InputError(
                 f"expected a folder that a {self.what} was saved to, but there is no {file}; check the path"
             )
-        try:
-            record = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(f"cannot read {file}: {error}; it is damaged: save the {self.what} again") from error
-        if not isinstance(record, dict) or record.get("format") != self.format:
-            raise InputError(f"expected a saved {self.what} of nescio in {file}, got another file")
+        expected = f"a saved {self.what} of nescio"
+        record = json_object(file, expected, f"it is damaged: save the {self.what} again")
+        if record.get("format") != self.format:
+            raise InputError(f"expected {expected} in {file}, got another file")
         if record.get("version") != self.version:
             older = isinstance(record.get("version"), int) and record["version"] < self.version
             remedy = f"fit and save the {self.what} again" if older else "update nescio"

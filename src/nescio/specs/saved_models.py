@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nescio import zoo
+from nescio._common.json_files import json_object
 from nescio.data import replacing
 from nescio.models.sources.opening import KINDS
 from nescio.specs.values import ModelSpec
@@ -92,22 +93,11 @@ def remembered(folder: str | os.PathLike[str]) -> ModelSpec | None:
     file = Path(folder) / MODEL
     if not file.is_file():
         return None
-    record = read_record(file)
+    record = json_object(file, "a record", "it is damaged")
     if record.get("format") != "nescio.model" or not isinstance(record.get("model"), str):
         raise InputError(f"expected the name of a model in {file}, got another file; name it as base (--base)")
     kept: dict[str, Any] = {key: tuple(value) if isinstance(value := record.get(key), list) else value for key in _KEPT}
     return ModelSpec(record["model"], **kept)
-
-
-def read_record(file: Path) -> dict[str, Any]:
-    """Read a JSON object from a file."""
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"cannot read {file}: {error}; it is damaged") from error
-    if not isinstance(record, dict):
-        raise InputError(f"expected a record in {file}, got another file")
-    return record
 
 
 def _absolute(path: str) -> str:

@@ -18,6 +18,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from nescio._common.json_files import json_object
 from nescio._common.lazy_imports import need
 from nescio.data.sources.numbered import stamp
 from nescio.types import InputError
@@ -189,13 +190,7 @@ def _plain_numbers() -> frozenset[Any]:
 
 
 def _json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"cannot read {file}: {error}; save the data set again") from error
-    if not isinstance(content, dict):
-        raise InputError(f"expected a description of a data set in {file}, got another file")
-    return content
+    return json_object(file, "a description of a data set", "save the data set again")
 
 
 def _kind(kind: Any) -> str:
