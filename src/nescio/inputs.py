@@ -25,9 +25,14 @@ _EXPECTED = "expected a tensor [N, ...] or a mapping of names to tensors with a 
 
 
 def as_inputs(x: object, what: str = "the input") -> Inputs:
-    """A batch, checked: arrays, tables and nested lists become tensors, a mapping becomes a plain dict.
+    """Check a batch: arrays, tables and nested lists become tensors, a mapping becomes a plain dict.
 
-    Anything else is an InputError.
+    Raises:
+        InputError: If it is anything else.
+
+    Examples:
+        >>> nescio.inputs.as_inputs([[1.0, 2.0], [3.0, 4.0]]).shape
+        torch.Size([2, 2])
     """
     x = plain(x)
     if isinstance(x, Mapping):
@@ -41,7 +46,7 @@ def as_inputs(x: object, what: str = "the input") -> Inputs:
 
 
 def describe(x: object) -> str:
-    """A few words on what came, for an error message: kind, type of number and shape."""
+    """Say in a few words what came, for an error message: kind, type of number and shape."""
     if isinstance(x, Tensor):
         return f"a tensor of {str(x.dtype).removeprefix('torch.')} and shape {list(x.shape)}"
     if isinstance(x, np.ndarray):
@@ -57,15 +62,19 @@ def describe(x: object) -> str:
 
 
 def columns(x: object) -> list[str] | None:
-    """The names of the columns, if x is a table such as a DataFrame of pandas or polars; else None."""
+    """Return the names of the columns of a table, such as a DataFrame of pandas or polars."""
     names = getattr(x, "columns", None)
     return [str(name) for name in names] if names is not None and hasattr(x, "to_numpy") else None
 
 
 def plain(data: object) -> Any:
-    """A table, or a list of rows of numbers, as an array; a pair of such things as a pair; anything else as it is.
+    """Return a table, or a list of rows of numbers, as an array; a pair of such things as a pair.
 
-    Whole numbers in a table are features, and become real ones.
+    Anything else is returned as it is. Whole numbers in a table are features, and become real ones.
+
+    Examples:
+        >>> nescio.inputs.plain([[1, 2], [3, 4]]).shape
+        (2, 2)
     """
     if isinstance(data, tuple) and len(data) == 2:
         return tuple(plain(one) for one in data)
@@ -107,17 +116,22 @@ def _are_numbers(column: Any) -> bool:
 
 
 def apply(x: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
-    """`change` of every tensor of the batch."""
+    """Change every tensor of a batch.
+
+    Examples:
+        >>> nescio.inputs.apply({"a": torch.ones(2)}, lambda value: -value)
+        {'a': tensor([-1., -1.])}
+    """
     return change(x) if isinstance(x, Tensor) else {name: change(value) for name, value in x.items()}
 
 
 def tensors(x: Inputs) -> list[Tensor]:
-    """The batch's tensors in order."""
+    """Return the batch's tensors in order."""
     return [x] if isinstance(x, Tensor) else list(x.values())
 
 
 def size(x: Inputs) -> int:
-    """The number of inputs N."""
+    """Return the number of inputs N of a batch."""
     if isinstance(x, Tensor):
         if x.ndim == 0:
             raise InputError(f"{_EXPECTED}, got a tensor without dimensions; add one with x.unsqueeze(0)")
@@ -132,12 +146,17 @@ def size(x: Inputs) -> int:
 
 
 def is_floating(x: Inputs) -> bool:
-    """Whether any tensor of the batch holds floating-point numbers."""
+    """Return whether any tensor of the batch holds floating-point numbers."""
     return any(value.is_floating_point() for value in tensors(x))
 
 
 def take(x: Inputs, index: Index) -> Inputs:
-    """The inputs at `index`: a slice, a tensor of positions or of booleans, or a list of positions."""
+    """Return the inputs at some positions.
+
+    Examples:
+        >>> nescio.inputs.take(torch.tensor([5, 6, 7]), [2, 0])
+        tensor([7, 5])
+    """
     if isinstance(index, slice):
         return apply(x, lambda value: value[index])
     where = index if isinstance(index, Tensor) else torch.tensor(index, dtype=torch.long, device="cpu")
@@ -147,7 +166,7 @@ def take(x: Inputs, index: Index) -> Inputs:
 
 
 def concatenate(parts: Sequence[Inputs]) -> Inputs:
-    """The inputs of all parts in order; the opposite of `take` by slices."""
+    """Join batches in order; the opposite of `take` by slices."""
     if not parts:
         raise InputError("expected at least one batch to concatenate, got none")
     first = parts[0]
@@ -164,7 +183,7 @@ def concatenate(parts: Sequence[Inputs]) -> Inputs:
 
 
 def to(x: Inputs, device: torch.device | str | None, dtype: torch.dtype | None = None) -> Inputs:
-    """The batch on `device`; floating-point tensors as `dtype`, others in their own type. None leaves as it is."""
+    """Bring a batch to a device, and its floating-point numbers to a type."""
 
     def moved(value: Tensor) -> Tensor:
         return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
@@ -173,17 +192,21 @@ def to(x: Inputs, device: torch.device | str | None, dtype: torch.dtype | None =
 
 
 def repeat(x: Inputs, copies: int) -> Inputs:
-    """Every input `copies` times, its copies adjacent: [a, b] becomes [a, a, b, b]."""
+    """Repeat every input, its copies adjacent: [a, b] becomes [a, a, b, b]."""
     if copies < 0:
         raise InputError(f"expected a number of copies >= 0, got {copies}")
     return apply(x, lambda value: value.repeat_interleave(copies, dim=0))
 
 
 def batches(data: object) -> Iterator[Inputs]:
-    """The batches of a data source, one after another.
+    """Give the batches of a data source, one after another.
 
     A tensor, an array, a table, a list of rows of numbers or a mapping is one batch. Any other iterable gives batches;
     where it gives tuples or lists, as a data loader does, the first item of each is the input.
+
+    Examples:
+        >>> [len(batch) for batch in nescio.inputs.batches([torch.ones(4, 2), torch.ones(3, 2)])]
+        [4, 3]
     """
     data = plain(data)
     if isinstance(data, Tensor | np.ndarray | Mapping):
@@ -205,9 +228,13 @@ def batches(data: object) -> Iterator[Inputs]:
 
 
 def labelled(data: object) -> Iterator[tuple[Inputs, Tensor]]:
-    """The batches of labelled data: one pair (inputs, labels), or an iterable of such pairs, such as a data loader.
+    """Give the batches of labelled data: one pair (inputs, labels), or an iterable of such pairs, as a data loader is.
 
     Labels are whole numbers from 0, one for each input, and come out as int64 on the CPU.
+
+    Examples:
+        >>> [labels for _, labels in nescio.inputs.labelled((torch.ones(2, 3), torch.tensor([1, 0])))]
+        [tensor([1, 0])]
     """
     data = plain(data)
     pair = isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Tensor | np.ndarray | Mapping)

@@ -29,7 +29,12 @@ SOON = 2.0
 
 
 class Bar(Protocol):
-    """What moves on."""
+    """Anything that moves on by steps.
+
+    Examples:
+        >>> with nescio.progress.bar(3, show=False) as shown:
+        ...     shown.update(3)
+    """
 
     def update(self, n: int, /) -> object:
         """Move on by n steps."""
@@ -48,7 +53,15 @@ _speech: ContextVar[_Speech | None] = ContextVar("_speech", default=None)
 
 @contextmanager
 def speaking() -> Iterator[None]:
-    """Within the block long work says how long it will take."""
+    """Let long work inside the block say how long it will take.
+
+    Returns:
+        The context manager.
+
+    Examples:
+        >>> with nescio.progress.speaking():
+        ...     scores = nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), "entropy")
+    """
     before = _speech.set(_Speech())
     try:
         yield
@@ -57,14 +70,32 @@ def speaking() -> Iterator[None]:
 
 
 def cheaper(advice: str) -> None:
-    """What to do where that is too long, as the end of a sentence; said by the block of `speaking`, if there is one."""
+    """Say what to do where work takes too long; the block of `speaking` adds it to its sentence, if there is one.
+
+    Args:
+        advice: The end of a sentence.
+
+    Examples:
+        >>> with nescio.progress.speaking():
+        ...     nescio.progress.cheaper("--method entropy takes one forward pass")
+    """
     speech = _speech.get()
     if speech is not None:
         speech.advice = advice
 
 
 def foretell(left: float, steps: int, description: str, unit: str = "input") -> None:
-    """Say that `steps` more will take so many seconds, where that is long, a command wants it and it was not said."""
+    """Say that more steps will take so many seconds, where that is long, a command wants it and it was not said.
+
+    Args:
+        left: The seconds.
+        steps: How many steps are left.
+        description: What is done.
+        unit: What a step is.
+
+    Examples:
+        >>> nescio.progress.foretell(600.0, 100, "Scoring")  # outside of `speaking` nothing is said
+    """
     speech = _speech.get()
     if speech is None or left <= LONG or description in speech.told:
         return
@@ -103,8 +134,15 @@ class _Watched:
 def growing(total: int, most: int) -> Iterator[range]:
     """Give ranges of steps that grow from one to `most`: the first ones soon tell how long the rest will take.
 
+    Args:
+        total: The number of steps.
+        most: The most steps of a range.
+
+    Returns:
+        The ranges.
+
     Examples:
-        >>> list(growing(9, 4))
+        >>> list(nescio.progress.growing(9, 4))
         [range(0, 1), range(1, 3), range(3, 7), range(7, 9)]
     """
     start, size = 0, 1
@@ -127,9 +165,22 @@ def bar(
     unit: str = "input",
     foretells: bool = True,
 ) -> Iterator[Bar]:
-    """A bar over `total` steps (None: not known) that is closed when the block is left.
+    """Show a progress bar that is closed when the block is left.
 
-    foretells: whether its steps tell how long the rest will take; False where the block calls `foretell` itself.
+    Args:
+        total: How many steps there are; None: not known.
+        show: True shows it at once, False never; None where somebody sees it, after two seconds.
+        description: What is done.
+        unit: What a step is.
+        foretells: Whether its steps tell how long the rest will take; False where the block calls `foretell` itself.
+
+    Returns:
+        The context manager, which gives a `Bar`.
+
+    Examples:
+        >>> with nescio.progress.bar(3, show=False) as shown:
+        ...     for _ in range(3):
+        ...         shown.update(1)
     """
     speaks = foretells and show is not False and total is not None and _speech.get() is not None
     tqdm = _tqdm() if (_is_watched() if show is None else show) else None
@@ -147,7 +198,15 @@ def _is_watched() -> bool:
 
 
 def in_notebook() -> bool:
-    """Whether a kernel of Jupyter runs this."""
+    """Return whether a kernel of Jupyter runs this.
+
+    Returns:
+        True or False.
+
+    Examples:
+        >>> nescio.progress.in_notebook()
+        False
+    """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
 
