@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,31 @@ PACKAGE = Path(nescio.__file__).parent
 MODULES = sorted(
     ".".join(("nescio", *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
     for file in PACKAGE.rglob("*.py")
-    if ">>> " in file.read_text(encoding="utf-8")
+    if any(">>> " in line and "+SKIP" not in line for line in file.read_text(encoding="utf-8").splitlines())
 )
 COMPLETE = (
+    "app",
     "attribution",
+    "batch.calibration",
+    "batch.jobs",
+    "batch.measuring",
+    "batch.pacing",
+    "batch.plan",
+    "batch.plan_advice",
+    "batch.run",
+    "batch.verdict_columns",
     "data",
     "decide",
+    "demo",
     "dense",
+    "doors.estimator_base",
+    "doors.estimator_saving",
+    "doors.estimators",
+    "doors.lightning_callback",
+    "doors.openood",
+    "doors.pytorch_ood",
+    "doors.transformers_pipeline",
+    "doors.validation",
     "evaluate",
     "findings",
     "guard",
@@ -34,17 +53,25 @@ COMPLETE = (
     "mitigate",
     "models",
     "modes",
+    "notebook",
     "plots",
+    "plugins",
     "posteriors",
+    "progress",
     "quantities",
     "report",
     "scores",
+    "serve",
     "specs",
     "trace",
     "training",
     "types",
 )
-"""The rooms whose public names all have a summary, the sections Args and Returns, and an example."""
+"""The rooms whose public names all have a summary, the sections Args and Returns, and an example.
+
+What `__all__` names is public; without one, the functions and classes of a file whose names have no underscore before
+them.
+"""
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -81,12 +108,20 @@ def missing(value: Any) -> Iterator[str]:
         yield "Returns"
 
 
+def public(module: ModuleType) -> dict[str, Any]:
+    """Return the public functions and classes of a module by name."""
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    names = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
+    values = {name: getattr(module, name) for name in names}
+    return {name: value for name, value in values.items() if isinstance(value, type) or inspect.isroutine(value)}
+
+
 @pytest.mark.parametrize("room", COMPLETE)
 def test_public_names_say_what_they_do_take_and_give(room: str) -> None:
-    module = import_module(f"nescio.{room}")
-    public = {name: getattr(module, name) for name in module.__all__}
-    described = {name: value for name, value in public.items() if isinstance(value, type) or inspect.isroutine(value)}
-    lacks = {name: found for name, value in described.items() if (found := list(missing(value)))}
+    if room.startswith("doors."):
+        pytest.importorskip(f"nescio.{room}", reason="needs the library that the door leads to", exc_type=ImportError)
+    described = public(import_module(f"nescio.{room}"))
+    lacks = {name: absent for name, value in described.items() if (absent := list(missing(value)))}
     assert described and not lacks
 
 

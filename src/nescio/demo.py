@@ -61,11 +61,27 @@ def demo(
     methods: Sequence[str] | None = None,
     progress: bool | None = None,
 ) -> Comparison:
-    """Train, score, compare. `inputs` is the number of held-out digits, and that of the other pictures together.
+    """Train a small network on digits, and compare scores on digits and on pictures that are none.
 
-    methods=None takes every registered one that a single network can do. progress=True or False shows or hides the
-    bars; None shows them in a terminal. For a seed the scores are the same on every run of one machine; only the times
-    differ.
+    For a seed the scores are the same on every run of one machine; only the times differ.
+
+    Args:
+        seed: The seed of everything random.
+        inputs: The number of held-out digits, and that of the other pictures together.
+        epochs: How long the network is trained.
+        methods: Names of scores; None takes every registered one that a single network can do.
+        progress: True or False shows or hides the bars; None shows them in a terminal.
+
+    Returns:
+        The comparison, which `write_page` lays out.
+
+    Raises:
+        InputError: If the seed is negative, or the number of inputs too small or too large.
+
+    Examples:
+        >>> nescio.demo.demo(inputs=1)
+        Traceback (most recent call last):
+        nescio.types.InputError: expected a seed of at least 0 and ... to 1000 inputs, got seed=0, inputs=1
     """
     for package in ("sklearn", "matplotlib", "PIL"):
         need(package, "demo")  # said before the work, not after it
@@ -148,7 +164,15 @@ def _tile(pictures: PictureSet, at: int) -> Tile:
 
 
 def write_page(comparison: Comparison, path: str | Path) -> None:
-    """Write the page of the comparison, as a whole or not at all."""
+    """Write the page of the comparison, as a whole or not at all.
+
+    Args:
+        comparison: What `demo` returned.
+        path: The HTML file.
+
+    Examples:
+        >>> nescio.demo.write_page(nescio.demo.demo(), "comparison.html")  # doctest: +SKIP
+    """
     text = page(comparison)
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")

@@ -31,7 +31,26 @@ NOUNS = {"pictures": "pictures", "texts": "texts", "numbers": "inputs"}
 
 @dataclass(frozen=True)
 class Desk:
-    """Everything that the page asks; kind: what people give, "pictures", "texts" or "numbers"."""
+    """Hold everything that the page asks: a model with its guard, policies and examples.
+
+    Attributes:
+        engine: The model, with what it is asked by.
+        kind: What people give: "pictures", "texts" or "numbers".
+        scale: Known inputs that doubts and scores are compared with.
+        policy: Which answers to accept, and what that policy is called.
+        examples: Inputs to click on.
+        names: What the features are called.
+        notes: What people should know of how it was set up.
+
+    Examples:
+        >>> from nescio.models.sources import Numbers, Source
+        >>> network = torch.nn.Linear(4, 3, bias=False)
+        >>> _ = torch.nn.init.eye_(network.weight)
+        >>> source = Source(nescio.Classifier(network), Numbers(), "a layer", ("a", "b", "c"))
+        >>> desk = nescio.app.Desk(nescio.serve.Engine(source, ["entropy"]), kind="numbers")
+        >>> [one.maps is not None for one in desk.of_text("9, 0, 0, 0")]
+        [False, True]
+    """
 
     engine: Engine
     kind: str = "pictures"
@@ -39,9 +58,7 @@ class Desk:
     policy: tuple[str, AnyPolicy] | None = None
     examples: tuple[Example, ...] = ()
     names: tuple[str, ...] | None = None
-    """Of features."""
     notes: tuple[str, ...] = ()
-    """What people should know of how it was set up."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _kept: dict[int, Opinion] = field(default_factory=dict, init=False, repr=False)
     """Whole opinions of examples, by their place."""

@@ -43,6 +43,15 @@ def bundled(
         progress: Whether bars are shown; None shows them in a terminal.
         epochs: How long the model is trained; None takes the usual number.
         known: How many held-out digits say what scores are usual.
+
+    Returns:
+        The desk, for `run` or `application`.
+
+    Raises:
+        MissingExtra: If a package of the extra "app" is not installed.
+
+    Examples:
+        >>> nescio.app.run(nescio.app.bundled(), nescio.app.Settings())  # doctest: +SKIP
     """
     for package in ("sklearn", "PIL", "matplotlib"):
         need(package, "app")

@@ -61,6 +61,22 @@ def opened(
         guard: Which inputs are foreign.
         most: How many of the known inputs are measured.
         progress: Whether bars are shown; None shows them in a terminal.
+
+    Returns:
+        The desk, for `run` or `application`.
+
+    Raises:
+        InputError: If a method needs training data and there are none.
+
+    Examples:
+        >>> from nescio.models.sources import Numbers, Source
+        >>> network = torch.nn.Linear(4, 3, bias=False)
+        >>> _ = torch.nn.init.eye_(network.weight)
+        >>> source = Source(nescio.Classifier(network), Numbers(), "a layer", ("a", "b", "c"))
+        >>> desk = nescio.app.opened(source, methods=["entropy"])
+        >>> first = next(desk.of_text("9, 0, 0, 0"))
+        >>> first.answers[0].name
+        'a'
     """
     kind = source.kind or (rows.preprocess.kind if rows is not None else "pictures")
     some = () if rows is None else tuple(examples.of_data(rows))

@@ -57,10 +57,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class Maps:
-    """Where the doubt comes from.
+    """Hold where the doubt comes from.
 
-    parts: by kind, ``[H, W]`` of a picture, ``[T]`` of a text, ``[F]`` of numbers. uncertainty: what each adds up to,
-    in nats. names: tokens or features. missing: why there are none.
+    Attributes:
+        parts: By kind, ``[H, W]`` of a picture, ``[T]`` of a text, ``[F]`` of numbers.
+        uncertainty: What each adds up to, in nats.
+        names: Tokens or features.
+        about: How they were made.
+        missing: Why there are none.
     """
 
     parts: Mapping[str, NDArray[np.float64]]
@@ -72,11 +76,23 @@ class Maps:
 
 @dataclass(frozen=True)
 class Opinion:
-    """What the model makes of one input.
+    """Hold what the model makes of one input.
 
-    answers: all classes, the likeliest first. most: the largest total doubt that is possible, in nats. samples: of the
-    distribution; 1 for a single network, whose doubt is of one kind. picture: ``[channels, H, W]`` as the model sees
-    it. verdict: the guard's, on this one input; None without a guard.
+    Attributes:
+        answers: All classes, the likeliest first.
+        doubts: The kinds of doubt.
+        methods: The scores.
+        most: The largest total doubt that is possible, in nats.
+        samples: How many predictions the doubt comes from; 1 for a single network, whose doubt is of one kind.
+        seconds: How long it took.
+        picture: ``[channels, H, W]``, as the model sees it.
+        maps: Where the doubt comes from; None until they are made.
+        verdict: The guard's, on this one input; None without a guard.
+
+    Examples:
+        >>> sure = nescio.app.Opinion((), (), (), most=1.1, samples=1, seconds=0.0)
+        >>> sure.maps is None
+        True
     """
 
     answers: tuple[Answer, ...]
@@ -103,7 +119,18 @@ class Opinion:
 
 @dataclass(frozen=True)
 class Ruling:
-    """What a policy says of an answer: rule, the policy in a sentence; answers, the set that a policy of sets gives."""
+    """Hold what a policy says of an answer.
+
+    Attributes:
+        text: The ruling, in a sentence.
+        accepted: Whether the answer may be used.
+        rule: The policy, in a sentence.
+        answers: The set that a policy of sets gives.
+
+    Examples:
+        >>> nescio.app.Ruling("Use it.", True, "Accept an input when …").accepted
+        True
+    """
 
     text: str
     accepted: bool
@@ -121,6 +148,19 @@ def opinion(engine: Engine, row: Inputs, scale: Scale | None = None) -> Opinion:
 
     Raises:
         InputError: The model cannot take the row.
+
+    Returns:
+        The opinion, without maps.
+
+    Examples:
+        >>> from nescio.models.sources import Numbers, Source
+        >>> network = torch.nn.Linear(4, 3, bias=False)
+        >>> _ = torch.nn.init.eye_(network.weight)
+        >>> source = Source(nescio.Classifier(network), Numbers(), "a layer", ("a", "b", "c"))
+        >>> engine = nescio.serve.Engine(source, ["entropy"])
+        >>> found = nescio.app.opinion(engine, torch.tensor([9.0, 0.0, 0.0, 0.0]))
+        >>> found.answers[0].name, round(found.value("entropy"), 3)
+        ('a', 0.002)
     """
     start = time.perf_counter()
     _check_form(row, form(engine, scale))
@@ -150,6 +190,18 @@ def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | Non
         row: The input.
         samples: How many predictions tell the kinds of doubt apart.
         names: The names of features.
+
+    Returns:
+        The maps, or why there are none.
+
+    Examples:
+        >>> from nescio.models.sources import Numbers, Source
+        >>> network = torch.nn.Linear(4, 3, bias=False)
+        >>> _ = torch.nn.init.eye_(network.weight)
+        >>> source = Source(nescio.Classifier(network), Numbers(), "a layer", ("a", "b", "c"))
+        >>> maps = nescio.app.mapped(nescio.serve.Engine(source, ["entropy"]), torch.tensor([2.0, 0.0, 0.0, 0.0]), 1)
+        >>> maps.names
+        ('feature 0', 'feature 1', 'feature 2', 'feature 3')
     """
     kinds = KINDS if samples > 1 else KINDS[:1]
     try:
@@ -174,6 +226,13 @@ def ruling(opinion: Opinion, policy: AnyPolicy, by: str | None, foreign: bool = 
         policy: The policy; None gives None.
         by: The method whose score it judges.
         foreign: Whether the input is foreign: the promise is for inputs like the known ones.
+
+    Returns:
+        The ruling; None without a policy.
+
+    Examples:
+        >>> nescio.app.ruling(nescio.app.Opinion((), (), (), 1.1, 1, 0.0), None, None) is None
+        True
     """
     if policy is None:
         return None

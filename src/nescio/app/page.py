@@ -175,7 +175,24 @@ class Answers:
 
 
 def application(desk: Desk, settings: Settings) -> Sealed:
-    """Return the page as an ASGI application."""
+    """Return the page as an ASGI application.
+
+    Args:
+        desk: What the page stands on.
+        settings: Where it is reached.
+
+    Returns:
+        The application, for a server of your own.
+
+    Raises:
+        MissingExtra: If a package of the extra "app" is not installed.
+
+    Examples:
+        >>> from nescio.models.sources import Numbers, Source
+        >>> source = Source(nescio.Classifier(torch.nn.Linear(4, 3)), Numbers(), "a layer")
+        >>> desk = nescio.app.opened(source, methods=["entropy"])
+        >>> app = nescio.app.application(desk, nescio.app.Settings())
+    """
     return _looped(lambda: _application(gradio(), desk, settings))
 
 
@@ -204,6 +221,9 @@ def run(desk: Desk, settings: Settings) -> None:
     Args:
         desk: What the page stands on.
         settings: Where it listens.
+
+    Examples:
+        >>> nescio.app.run(nescio.app.bundled(), nescio.app.Settings(port=7860))  # doctest: +SKIP
     """
     with own_folder():
         app = application(desk, settings)

@@ -40,11 +40,19 @@ LEAST = math.ceil(1 / ALARM - 1e-9) - 1
 
 @dataclass(frozen=True)
 class Scale:
-    """What is known of known inputs.
+    """Hold what is known of known inputs.
 
-    known: what they are, for "97 % of …". values: doubts and scores by name, float64 ``[n]`` each, in the order of the
-    inputs. probabilities ``[n, C]``; labels ``[n]``, where they are known. form: the shape that all inputs have, or
-    None where it differs.
+    Attributes:
+        known: What they are, for "97 % of …".
+        values: Doubts and scores by name, float64 ``[n]`` each, in the order of the inputs.
+        probabilities: ``[n, C]``.
+        labels: ``[n]``, where they are known.
+        form: The shape that all inputs have, or None where it differs.
+
+    Examples:
+        >>> scale = nescio.app.Scale("the digits", {"entropy": np.arange(100.0)}, np.ones((100, 1)))
+        >>> scale.words("entropy", 97.0)
+        'more doubtful than 97 % of the digits'
     """
 
     known: str
@@ -103,6 +111,22 @@ def measured(
         known: What they are called.
         labels: The class index of each, where that is known.
         progress: Whether a bar is shown; None shows one in a terminal.
+
+    Returns:
+        The scale.
+
+    Raises:
+        InputError: If there are too few inputs to flag one in twenty.
+
+    Examples:
+        >>> from nescio.models.sources import Numbers, Source
+        >>> network = torch.nn.Linear(4, 3, bias=False)
+        >>> _ = torch.nn.init.eye_(network.weight)
+        >>> source = Source(nescio.Classifier(network), Numbers(), "a layer", ("a", "b", "c"))
+        >>> engine = nescio.serve.Engine(source, ["entropy"])
+        >>> scale = nescio.app.measured(engine, list(torch.eye(4).repeat(5, 1)), progress=False)
+        >>> len(scale), list(scale.values)
+        (20, ['total', 'aleatoric', 'epistemic', 'entropy'])
     """
     if len(rows) < LEAST:
         raise InputError(f"expected at least {LEAST} known inputs for a scale, got {len(rows)}; give more of them")

@@ -67,6 +67,17 @@ class Job:
         ramp: Whether the first batches are smaller, so that they can be timed (`nescio.batch.pacing`).
         guard: The guard that judges the rows, in the place of methods.
         maps: For a model that answers at every position: the folder for the maps of each row; None keeps none.
+
+    Examples:
+        >>> import tempfile
+        >>> from nescio.specs import DataSpec, ModelSpec
+        >>> folder = tempfile.mkdtemp()
+        >>> np.savez(f"{folder}/x.npz", x=np.zeros((4, 1, 28, 28), np.float32))
+        >>> model, data = ModelSpec("nescio.zoo:small_cnn"), DataSpec(f"{folder}/x.npz")
+        >>> job = Job(model, data, (nescio.scores.get("entropy"),))
+        >>> ready = job.open()
+        >>> len(ready.rows), list(ready.columns)
+        (4, ['entropy'])
     """
 
     model: ModelSpec
@@ -103,7 +114,21 @@ class Job:
 
 @dataclass(frozen=True)
 class Ready:
-    """Hold a job that was opened: its model, its rows, its methods or its guard."""
+    """Hold a job that was opened: its model, its rows, its methods or its guard.
+
+    Attributes:
+        job: The job.
+        source: Its model.
+        rows: Its rows.
+        methods: Its methods, fitted.
+        training: The rows that methods were fitted to, where they are such, for what they have of problems.
+        guard: Its guard.
+
+    Examples:
+        >>> job = Job(...)  # doctest: +SKIP
+        >>> job.open().device  # doctest: +SKIP
+        device(type='cpu')
+    """
 
     job: Job
     source: Source
@@ -131,6 +156,19 @@ def identity(job: Job, ready: Ready) -> dict[str, Any]:
     Args:
         job: What is to be done.
         ready: The same, opened.
+
+    Returns:
+        The values by their words.
+
+    Examples:
+        >>> import tempfile
+        >>> from nescio.specs import DataSpec, ModelSpec
+        >>> folder = tempfile.mkdtemp()
+        >>> np.savez(f"{folder}/x.npz", x=np.zeros((4, 1, 28, 28), np.float32))
+        >>> model, data = ModelSpec("nescio.zoo:small_cnn"), DataSpec(f"{folder}/x.npz")
+        >>> job = Job(model, data, (nescio.scores.get("entropy"),))
+        >>> identity(job, job.open())["methods"]
+        {'entropy': 'Entropy()'}
     """
     given = job.fit
     return {
@@ -149,7 +187,24 @@ def identity(job: Job, ready: Ready) -> dict[str, Any]:
 
 
 def machine(ready: Ready) -> str:
-    """Return in words what computes; on another machine the last digits may be others."""
+    """Say in words what computes; on another machine the last digits may differ.
+
+    Args:
+        ready: The job, opened.
+
+    Returns:
+        The words.
+
+    Examples:
+        >>> import tempfile
+        >>> from nescio.specs import DataSpec, ModelSpec
+        >>> folder = tempfile.mkdtemp()
+        >>> np.savez(f"{folder}/x.npz", x=np.zeros((4, 1, 28, 28), np.float32))
+        >>> model, data = ModelSpec("nescio.zoo:small_cnn"), DataSpec(f"{folder}/x.npz")
+        >>> job = Job(model, data, (nescio.scores.get("entropy"),))
+        >>> machine(job.open())
+        'cpu, ... threads, ...'
+    """
     device = ready.device
     if device is not None and device.type == "cuda":
         return torch.cuda.get_device_name(device)
@@ -157,7 +212,19 @@ def machine(ready: Ready) -> str:
 
 
 def weights(model: Classifier | Posterior) -> str:
-    """Return a hash of all numbers in the model, and of the names of its modules."""
+    """Return a hash of all numbers in the model, and of the names of its modules.
+
+    Args:
+        model: The model, or a distribution over it.
+
+    Returns:
+        Sixteen digits.
+
+    Examples:
+        >>> layer = torch.nn.Linear(4, 3)
+        >>> weights(nescio.Classifier(layer)) == weights(nescio.Classifier(layer))
+        True
+    """
     known: list[Any] = [(fingerprint(one), one.output, _named(one.module)) for one in classifiers_of(model)]
     if not isinstance(model, Classifier):
         record, tensors = pack(model)
@@ -187,6 +254,14 @@ def _fitted_to(given: DataSpec, ready: Ready) -> tuple[Any, ...]:
 
 def batches(places: range, size: int, ramp: tuple[int, ...] = ()) -> Iterator[range]:
     """Cut places into ranges that end at multiples of `size`; before the first of these also at those of `ramp`.
+
+    Args:
+        places: The places.
+        size: How many a batch has.
+        ramp: Where the first batches end.
+
+    Returns:
+        The ranges.
 
     Examples:
         >>> list(batches(range(10), 4))

@@ -72,6 +72,9 @@ def measure(job: Job, rows: int, folder: Path, *, find_batch: bool = True) -> tu
 
     Raises:
         InputError: If there are no rows that can be used.
+
+    Examples:
+        >>> ready, costs = measure(job, rows=500, folder=Path("out"))  # doctest: +SKIP
     """
     opened: list[Ready] = []
     opening = _timed(lambda: opened.append(job.open()))
@@ -122,6 +125,13 @@ def waiting(*threads: str) -> float:
 
     Args:
         threads: Each as a folder below /proc.
+
+    Returns:
+        The seconds, of all of them together.
+
+    Examples:
+        >>> waiting("no-such-thread")
+        0.0
     """
     waits = 0.0
     for thread in threads:

@@ -29,7 +29,19 @@ GAIN = 8
 
 @dataclass(frozen=True)
 class Beginning:
-    """Hold the first rows, scored; `ready` has the size of a batch that was found from them."""
+    """Hold the first rows, scored, and the size of a batch that was found from them.
+
+    Attributes:
+        ready: The job, with that size.
+        gathered: The scored rows.
+        stop: After how many rows it ended.
+        seconds: What a row takes; None where nothing was measured.
+        took: Seconds of work on all of them.
+
+    Examples:
+        >>> begin(job.open()).ready.job.batch  # doctest: +SKIP
+        256
+    """
 
     ready: Ready
     gathered: Gathered
@@ -42,7 +54,25 @@ class Beginning:
 
 
 def begin(ready: Ready) -> Beginning:
-    """Score the first rows in batches that grow, and find how large one should be."""
+    """Score the first rows in batches that grow, and find how large one should be.
+
+    Args:
+        ready: The job, opened.
+
+    Returns:
+        The first rows, scored, and the job with the size that was found.
+
+    Examples:
+        >>> from nescio.batch.jobs import Job
+        >>> import tempfile
+        >>> from nescio.specs import DataSpec, ModelSpec
+        >>> folder = tempfile.mkdtemp()
+        >>> np.savez(f"{folder}/x.npz", x=np.zeros((4, 1, 28, 28), np.float32))
+        >>> model, data = ModelSpec("nescio.zoo:small_cnn"), DataSpec(f"{folder}/x.npz")
+        >>> job = Job(model, data, (nescio.scores.get("entropy"),))
+        >>> begin(job.open()).ready.job.batch
+        4
+    """
     gpu = ready.device is not None and ready.device.type != "cpu"
     limit = BATCH * (GAIN if gpu else 1)
     largest = replace(ready.job, batch=SIZES[-1], ramp=True)
@@ -76,12 +106,30 @@ def begin(ready: Ready) -> Beginning:
 
 
 def settled(ready: Ready, size: int) -> Ready:
-    """Return the job with batches of this size, as if that was found now."""
+    """Return the job with batches of this size, as if that was found now.
+
+    Args:
+        ready: The job, opened.
+        size: How many rows a batch has.
+
+    Returns:
+        The job with that size.
+
+    Examples:
+        >>> settled(ready, 64).job.batch  # doctest: +SKIP
+        64
+    """
     return replace(ready, job=replace(ready.job, batch=size, ramp=True))
 
 
 def noted_size(words: object) -> int | None:
     """Return the size of a batch that an identity says was found; None where it was given.
+
+    Args:
+        words: What the identity says of the size.
+
+    Returns:
+        The size or None.
 
     Examples:
         >>> noted_size("64, found by time"), noted_size(64)

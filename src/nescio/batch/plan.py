@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
-from nescio._common.formatting import count
-
 RAY_IMPORTS, RAY_CPU_IMPORTS, WORKER_IMPORTS = 3.5, 8.2, 1.95
 """Ray takes so many times as long to start and to end as a process takes to import nescio, where cores are free; so
 many times as much of the processors; a worker, which imports Ray too, takes so many times as long and as much. They are
@@ -41,6 +39,10 @@ class Cost:
         low: The lower quartile.
         high: The upper quartile.
         cpu: Seconds of a processor.
+
+    Examples:
+        >>> Cost(seconds=0.002, low=0.001, high=0.003).cpu
+        0.0
     """
 
     seconds: float
@@ -73,6 +75,13 @@ class Costs:
         row_bytes: Bytes of a row in the result.
         driver_bytes: Memory of a process that has opened the job.
         driver_row_bytes: What of it grows with the rows, as the names of files do.
+
+    Examples:
+        >>> quick = Cost(0.001, 0.001, 0.002)
+        >>> known = (0, 0.002, 0, 5, 5, 8, 8, 5, 5, 256, 1, True, 40, 1e9, 0)
+        >>> costs = Costs(quick, quick, Cost(0.01, 0.01, 0.01), quick, *known)
+        >>> costs.batch
+        256
     """
 
     decode: Cost
@@ -105,6 +114,10 @@ class Crew:
         workers: Processes with a model each.
         cores: Cores in all.
         readers: Threads that read in each of them; None chooses as the engine does.
+
+    Examples:
+        >>> Crew("ray", workers=4, cores=16).workers
+        4
     """
 
     engine: Literal["local", "ray"]
@@ -141,6 +154,13 @@ class Plan:
         cpu_seconds: Seconds of a processor.
         driver_bytes: Memory of the process that was started.
         result_bytes: Size of the results.
+
+    Examples:
+        >>> quick = Cost(0.001, 0.001, 0.002)
+        >>> known = (0, 0.002, 0, 5, 5, 8, 8, 5, 5, 256, 1, True, 40, 1e9, 0)
+        >>> costs = Costs(quick, quick, Cost(0.01, 0.01, 0.01), quick, *known)
+        >>> round(make_plan(costs, Crew("ray", workers=4, cores=8), 1_000_000, 1024).worker_hours, 2)
+        3.16
     """
 
     rows: int
@@ -201,7 +221,25 @@ def make_plan(costs: Costs, crew: Crew, rows: int, part_rows: int) -> Plan:
 
 
 def span(costs: Costs, crew: Crew, rows: int, part_rows: int) -> tuple[float, float]:
-    """Return the seconds with all stages at the lower, and all at the upper quartile of what was measured."""
+    """Return the seconds with all stages at the lower, and all at the upper quartile of what was measured.
+
+    Args:
+        costs: What was measured.
+        crew: Who does the work.
+        rows: How many rows there are.
+        part_rows: How many rows a part has.
+
+    Returns:
+        The shorter and the longer time, in seconds.
+
+    Examples:
+        >>> quick = Cost(0.001, 0.001, 0.002)
+        >>> known = (0, 0.002, 0, 5, 5, 8, 8, 5, 5, 256, 1, True, 40, 1e9, 0)
+        >>> costs = Costs(quick, quick, Cost(0.01, 0.01, 0.01), quick, *known)
+        >>> low, high = span(costs, Crew("local", workers=1, cores=8), 1_000_000, 1024)
+        >>> low < high
+        True
+    """
 
     def at(end: Literal["low", "high"]) -> float:
         names = ("decode", "transfer", "compute", "store")
@@ -220,6 +258,21 @@ def good_part_rows(costs: Costs, crew: Crew, rows: int) -> int:
 
     It takes half a minute; but there are twenty parts for each worker, where there are rows enough, and the driver is
     at work a tenth of the time at most.
+
+    Args:
+        costs: What was measured.
+        crew: Who does the work.
+        rows: How many rows there are.
+
+    Returns:
+        The number, a multiple of the size of a batch.
+
+    Examples:
+        >>> quick = Cost(0.001, 0.001, 0.002)
+        >>> known = (0, 0.002, 0, 5, 5, 8, 8, 5, 5, 256, 1, True, 40, 1e9, 0)
+        >>> costs = Costs(quick, quick, Cost(0.01, 0.01, 0.01), quick, *known)
+        >>> good_part_rows(costs, Crew("local", workers=1, cores=8), 1_000_000)
+        2816
     """
     row = _row_seconds(costs, crew)
     wanted = GOOD_PART / row if row else float(rows)
@@ -275,54 +328,3 @@ def _cpu(costs: Costs, crew: Crew, rows: int, parts: int) -> float:
     if crew.engine == "local":
         return one
     return one + costs.ray_cpu + costs.worker_cpu * crew.workers + RAY_PART_CPU * parts
-
-
-def changes(costs: Costs, plan: Plan, better: int, *, gpus: bool) -> list[str]:
-    """Say what would make a run quicker, or safer, in sentences; the first is about the bottleneck.
-
-    Args:
-        costs: What was measured.
-        plan: The plan.
-        better: How many rows a part should have (`good_part_rows`).
-        gpus: Whether a worker has a GPU.
-    """
-    crew, told = plan.crew, [_about_bottleneck(costs, plan, gpus)]
-    other = make_plan(costs, crew, plan.rows, better)
-    gain = 1 - other.seconds / plan.seconds
-    if gain > 0.02 or (better < plan.part_rows and plan.part_seconds > 2 * GOOD_PART):
-        why = f"{gain:.0%} less time" if gain > 0.02 else f"a kill takes away {other.part_seconds:.0f} s of work"
-        told.append(f"--part-rows {better}: {other.parts:,} parts of {other.part_seconds:.0f} s each, {why}")
-    if plan.start > 0.2 * plan.seconds and crew.workers > 1:
-        told.append(f"fewer workers: {plan.start:.0f} s of {plan.seconds:.0f} s are the start")
-    twice = replace(crew, workers=2 * crew.workers, cores=2 * crew.cores)
-    if crew.engine == "ray" and (faster := plan.seconds / make_plan(costs, twice, plan.rows, better).seconds) < 1.5:
-        told.append(f"twice as many workers, with their cores, would be {faster:.2f} times as fast, and not twice")
-    return told
-
-
-def _about_bottleneck(costs: Costs, plan: Plan, gpus: bool) -> str:
-    crew = plan.crew
-    worker = "GPU" if gpus else "worker"
-    if plan.bottleneck == "decode":
-        return _about_reading(costs, plan, worker)
-    if plan.bottleneck == "cores":
-        return f"more cores: {crew.cores} are all at work, {costs.cpu * 1000:.3g} ms of a core for each row"
-    return {
-        "transfer": "smaller inputs, or bytes in the place of floats: copying to the GPU holds it up",
-        "compute": f"a cheaper method or more {worker}s: the model holds it up, as it should be",
-        "store": "bigger parts, or a faster disk: writing holds it up",
-        "driver": "bigger parts: the driver of Ray holds it up, which handles one part after another",
-    }[plan.bottleneck]
-
-
-def _about_reading(costs: Costs, plan: Plan, worker: str) -> str:
-    crew, stages = plan.crew, plan.stages
-    now = crew.reading(costs)
-    if costs.numbers:
-        more = f"more {worker}s" if crew.engine == "ray" else "--engine ray with more workers"
-        return f"{more}: reading holds it up, and one thread of each process reads rows of numbers"
-    others = max(stages["compute"] + stages["store"], stages["transfer"])
-    needed = -(-stages["decode"] * now // others) if others else float("inf")
-    enough = f"{needed:.0f} would keep up with the model" if needed < 1000 else "as many as there are cores"
-    where = f"in each {worker}, by more cores for it," if crew.engine == "ray" else "(--workers)"
-    return f"more threads that read {where} or smaller files: {count(now, 'thread')} now, {enough}"

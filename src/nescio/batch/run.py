@@ -43,6 +43,10 @@ class OutputSpec:
         fresh: Whether what an earlier run has kept is dropped.
         overwrite: Whether a file of that name is replaced.
         part_rows: How many rows a part has; None chooses.
+
+    Examples:
+        >>> OutputSpec("scores.parquet").is_folder, OutputSpec("scores/").is_folder
+        (False, True)
     """
 
     path: str
@@ -91,6 +95,14 @@ class EngineSpec:
         name: "local" for this process, "ray" for many, on many GPUs or machines.
         workers: Threads that read rows; with Ray: processes with a model each. None chooses.
         address: The cluster of Ray; None starts one on this machine.
+
+    Raises:
+        InputError: If a cluster is named for the local engine.
+        MissingExtra: If Ray is not installed.
+
+    Examples:
+        >>> EngineSpec(workers=4)
+        EngineSpec(name='local', workers=4, address=None)
     """
 
     name: Literal["local", "ray"] = "local"
@@ -106,7 +118,18 @@ class EngineSpec:
 
 @dataclass(frozen=True)
 class Finished:
-    """Hold what is known of a job that is done."""
+    """Hold what is known of a job that is done.
+
+    Attributes:
+        ready: The job, opened.
+        words: What was written, for people.
+        notes: The number of rows of each part, and what was noted with it (`nescio.batch.columns.Scores`).
+        usage: What the work took.
+
+    Examples:
+        >>> run_job(job, OutputSpec("scores.parquet"), EngineSpec()).words  # doctest: +SKIP
+        'Wrote 4 rows to scores.parquet'
+    """
 
     ready: Ready
     words: str
@@ -123,6 +146,12 @@ class Listener:
     Args:
         opened: Called with the model and the rows once they are open.
         say: Called with each line that people should read.
+
+    Examples:
+        >>> lines = []
+        >>> Listener(say=lines.append).say("one row could not be used")
+        >>> lines
+        ['one row could not be used']
     """
 
     opened: Callable[[Source, Rows], object] = field(default=lambda source, rows: None)
@@ -155,6 +184,18 @@ def run_job(
 
     Raises:
         Interrupted: Ctrl-C came; what is done is kept.
+
+    Examples:
+        >>> from nescio.batch.jobs import Job
+        >>> import tempfile
+        >>> from nescio.specs import DataSpec, ModelSpec
+        >>> folder = tempfile.mkdtemp()
+        >>> np.savez(f"{folder}/x.npz", x=np.zeros((4, 1, 28, 28), np.float32))
+        >>> model, data = ModelSpec("nescio.zoo:small_cnn"), DataSpec(f"{folder}/x.npz")
+        >>> job = Job(model, data, (nescio.scores.get("entropy"),))
+        >>> done = run_job(job, OutputSpec(f"{folder}/scores.csv"), EngineSpec())
+        >>> done.words
+        'Wrote 4 rows to .../scores.csv'
     """
     on_ray, told = engine.name == "ray", listener or Listener()
     ending = output.check()
@@ -191,6 +232,13 @@ def problem_lines(problems: Sequence[Problem], total: int, most: int = 5) -> Ite
         problems: What is wrong with each.
         total: How many rows there are in all.
         most: How many of them are named.
+
+    Returns:
+        The lines; none where every row could be used.
+
+    Examples:
+        >>> list(problem_lines([], 10))
+        []
     """
     if not problems:
         return

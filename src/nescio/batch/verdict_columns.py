@@ -24,7 +24,18 @@ CHANCE = "It is unusual, but among so many inputs that may be chance."
 
 
 class Worst(NamedTuple):
-    """Hold what people are told of a foreign input."""
+    """Hold what people are told of a foreign input.
+
+    Attributes:
+        p_value: Of the input.
+        oddness: The sum of what the witnesses say.
+        name: The input's name.
+        words: The reason.
+
+    Examples:
+        >>> Worst(0.01, 7.2, "cat.jpg", "Its features are unusual.").name
+        'cat.jpg'
+    """
 
     p_value: float
     oddness: float
@@ -35,7 +46,17 @@ class Worst(NamedTuple):
 
 @dataclass(frozen=True)
 class Flagged:
-    """Count the foreign inputs of some rows, and hold the worst of them."""
+    """Count the foreign inputs of some rows, and hold the worst of them.
+
+    Attributes:
+        foreign: How many inputs are foreign.
+        worst: The worst of them, at most five.
+
+    Examples:
+        >>> some, others = Flagged(1, [Worst(0.02, 5.0, "a", "…")]), Flagged(1, [Worst(0.01, 6.0, "b", "…")])
+        >>> Flagged.together([some, others]).worst[0].name
+        'b'
+    """
 
     foreign: int
     worst: list[Worst]
@@ -77,6 +98,11 @@ def columns(verdicts: Sequence[Verdict], guard: Guard, level: float) -> Columns:
     Returns:
         predicted, confidence, p_value, foreign (at this level), what each witness says, as z, and where the reference
         had labels, wrong with wrong_low and wrong_high; then words.
+
+    Examples:
+        >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4), progress=False)
+        >>> list(columns([guard.check(torch.randn(5, 4))], guard, 0.05))[:4]
+        ['predicted', 'confidence', 'p_value', 'foreign']
     """
     fitted = guard.fitted
     names = [witness.name for witness in fitted.witnesses]
@@ -106,6 +132,9 @@ def at_rate(files: Sequence[Path], fdr: float) -> tuple[Retelling, Flagged]:
 
     Returns:
         What makes of a part's columns those in which `foreign` holds that share; and what is flagged then.
+
+    Examples:
+        >>> retell, flagged = at_rate(files, fdr=0.1)  # doctest: +SKIP
     """
     counts: Counter[float] = Counter()  # p-values are ranks in the reference: few, however many rows there are
     for file in files:
@@ -127,6 +156,13 @@ def largest_flagged(counts: Mapping[float, int], fdr: float) -> float:
     Args:
         counts: How often each p-value is there.
         fdr: The share of mistakes among the flagged inputs.
+
+    Returns:
+        The p-value.
+
+    Examples:
+        >>> largest_flagged({0.01: 2, 0.5: 8}, fdr=0.1)
+        0.01
     """
     values = np.array(sorted(counts))
     ranks = np.cumsum([counts[value] for value in values.tolist()], dtype=np.float64)

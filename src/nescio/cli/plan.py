@@ -190,7 +190,7 @@ def _record(args: argparse.Namespace, ready: Ready, costs: Costs, plan: Plan, kn
 
 
 def _changes(args: argparse.Namespace, costs: Costs, plan: Plan, known: dict[str, Any]) -> list[str]:
-    from nescio.batch.plan import changes
+    from nescio.batch.plan_advice import changes
 
     return changes(costs, plan, known["good_part_rows"], gpus=args.gpus is not None)
 

@@ -29,10 +29,15 @@ _OUTPUTS = {"CrossEntropyLoss": "logits", "NLLLoss": "probabilities", "BCEWithLo
 
 
 class NetworkEstimator(BaseEstimator):
-    """Base of the estimators: it makes the network, and brings arrays and tables to it.
+    """Make the network of an estimator, and bring arrays and tables to it; the base of the estimators.
 
     After the fit `classifier_` is the network as a `nescio.Classifier`, `module_` its module, and `classes_` has the
     label of each of its outputs.
+
+    Examples:
+        >>> from nescio.doors.estimators import GuardedClassifier
+        >>> issubclass(GuardedClassifier, NetworkEstimator)
+        True
     """
 
     module: Any
@@ -146,7 +151,20 @@ class NetworkEstimator(BaseEstimator):
 
 
 def labelled_like(X: Any, values: Array, name: str) -> Any:
-    """The values as a Series with the index of X where X is a table of pandas; else as they are."""
+    """Return values as a Series with the index of X where X is a table of pandas; else as they are.
+
+    Args:
+        X: What an estimator was given.
+        values: One for each row.
+        name: The name of the Series.
+
+    Returns:
+        The Series or the array.
+
+    Examples:
+        >>> labelled_like([[1.0], [2.0]], np.array([0.1, 0.2]), "doubt")
+        array([0.1, 0.2])
+    """
     if not type(X).__module__.startswith("pandas"):
         return values
     import pandas

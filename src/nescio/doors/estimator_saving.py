@@ -20,7 +20,24 @@ _KEPT = ("alpha", "held_out", "doubt", "hidden", "epochs", "batch_size", "lr")
 
 
 def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
-    """Write the fitted estimator to the folder, which is made where it is missing."""
+    """Write the fitted estimator to the folder, which is made where it is missing.
+
+    Args:
+        estimator: A `GuardedClassifier` that is fitted.
+        folder: The folder.
+
+    Raises:
+        InputError: If the network is a plain function, whose weights nobody knows.
+
+    Examples:
+        >>> import tempfile
+        >>> X = np.random.default_rng(0).normal(size=(200, 4))
+        >>> estimator = nescio.sklearn.GuardedClassifier(epochs=5).fit(X, X[:, 0] > 0)
+        >>> folder = tempfile.mkdtemp()
+        >>> save(estimator, folder)
+        >>> load(nescio.sklearn.GuardedClassifier, folder, None).predict([[3.0, 0.0, 0.0, 0.0]])
+        array([ True])
+    """
     check_is_fitted(estimator)
     if estimator.module_ is None:
         raise InputError("expected an estimator of a torch module to save, got one of a plain function")
@@ -43,7 +60,24 @@ def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
 
 
 def load(kind: Any, folder: str | os.PathLike[str], module: Any) -> Any:
-    """Return the estimator of this class that was saved in the folder."""
+    """Return the estimator of this class that was saved in the folder.
+
+    Args:
+        kind: The class of the estimator.
+        folder: The folder that `save` wrote.
+        module: The network that the weights belong to; None where the estimator made its own.
+
+    Returns:
+        The fitted estimator.
+
+    Raises:
+        InputError: If the module is not of the kind that was saved.
+
+    Examples:
+        >>> load(nescio.sklearn.GuardedClassifier, "no such folder", None)
+        Traceback (most recent call last):
+        nescio.types.InputError: expected a folder that a ... was saved to, but there is no ...
+    """
     record, weights = BUNDLE.read(folder)
     if (module is None) != (record["own_module"] is None):
         wanted = "no module" if record["own_module"] is None else f"a module {record['own_module']}"

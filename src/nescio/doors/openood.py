@@ -100,6 +100,9 @@ def postprocessor(method: str | Method = "regrad", **settings: Any) -> Any:
 
     Raises:
         MissingExtra: OpenOOD cannot be imported.
+
+    Examples:
+        >>> evaluator = Evaluator(net, "cifar10", postprocessor=postprocessor("entropy"))  # doctest: +SKIP
     """
     try:
         from openood.postprocessors import BasePostprocessor

@@ -112,6 +112,10 @@ class Pipeline:
         guard: What says whether an input is foreign; None where neither a reference nor a guard was given.
         level: The share of false alarms of `foreign`.
         method: The score that is given as doubt.
+
+    Examples:
+        >>> pipe = nescio.pipeline("text-classification", "folder", reference=texts)  # doctest: +SKIP
+        >>> pipe(["Good film.", "Bad film."])  # doctest: +SKIP
     """
 
     def __init__(self, task: str, source: Source, *, level: float, method: str | Method, batch_size: int) -> None:

@@ -28,6 +28,10 @@ class Cell:
         text: What it says.
         shares: Bars behind the text, as shares of its width, one after the other.
         state: The colour of a dot before the text.
+
+    Examples:
+        >>> nescio.notebook.Cell("entropy", state="unsure")
+        Cell(text='entropy', shares=(), state='unsure')
     """
 
     text: str
@@ -37,7 +41,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Picture:
-    """A small picture with a line under it."""
+    """Hold a small picture with a line under it.
+
+    Attributes:
+        uri: The picture as a data URI.
+        caption: The line.
+
+    Examples:
+        >>> from nescio._common.images import data_uri, png
+        >>> Picture(data_uri(png(np.zeros((2, 2)))), "black").caption
+        'black'
+    """
 
     uri: str
     caption: str

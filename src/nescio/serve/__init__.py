@@ -43,6 +43,20 @@ def application(
         settings: What the service allows; None means the usual.
         drift_path: Where the monitor of the policy keeps what it has seen; None: it is forgotten at the end.
         watch_path: Where the watch of the guard keeps what it has seen; None: it is forgotten at the end.
+
+    Returns:
+        The application, for a server of your own.
+
+    Raises:
+        MissingExtra: If FastAPI or another package of the extra "serve" is not installed.
+
+    Examples:
+        >>> from nescio.models.sources import Numbers, Source
+        >>> network = torch.nn.Linear(4, 3, bias=False)
+        >>> _ = torch.nn.init.eye_(network.weight)
+        >>> source = Source(nescio.Classifier(network), Numbers(), "a layer", ("a", "b", "c"))
+        >>> nescio.serve.application(nescio.serve.Engine(source, ["entropy"])).title
+        'nescio'
     """
     for package in ("fastapi", "prometheus_client", "python_multipart", "PIL"):
         need(package, "serve")

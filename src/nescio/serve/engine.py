@@ -95,6 +95,16 @@ class Engine:
         policy: Which answers to accept.
         guard: Which inputs are foreign; fitted to the same network.
         rows: How many inputs a pass has; None means 8 on a CPU, else 32.
+
+    Examples:
+        >>> from nescio.models.sources import Numbers, Source
+        >>> network = torch.nn.Linear(4, 3, bias=False)
+        >>> _ = torch.nn.init.eye_(network.weight)
+        >>> source = Source(nescio.Classifier(network), Numbers(), "a layer", ("a", "b", "c"))
+        >>> engine = nescio.serve.Engine(source, ["entropy"])
+        >>> (known,) = engine.assess([torch.tensor([9.0, 0.0, 0.0, 0.0])], ["entropy"])
+        >>> round(float(known.probabilities[0]), 3), round(known.scores["entropy"], 3)
+        (1.0, 0.002)
     """
 
     def __init__(

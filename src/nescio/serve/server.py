@@ -28,6 +28,14 @@ def listening(settings: Settings) -> socket.socket:
 
     Raises:
         InputError: The address cannot be used.
+
+    Returns:
+        The socket.
+
+    Examples:
+        >>> with nescio.serve.listening(nescio.serve.Settings(port=0)) as place:
+        ...     address(place)
+        'http://127.0.0.1:...'
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # The protocol has to be named: else asyncio does not switch Nagle's algorithm off, and every answer takes 40 ms.
@@ -71,7 +79,16 @@ def server(app: Application, settings: Settings) -> Any:
 
 
 class Ended(KeyboardInterrupt):
-    """The service was told to end, and has; str(…) says how."""
+    """Report that the service was told to end, and has; its words say how.
+
+    Args:
+        broken_off: How many requests got no answer.
+        busy: Whether the model is still at work for one of them.
+
+    Examples:
+        >>> print(nescio.serve.Ended(0, False))
+        Ended; every request that had begun was answered.
+    """
 
     def __init__(self, broken_off: int, busy: bool) -> None:
         super().__init__(
@@ -100,6 +117,9 @@ def run(
 
     Raises:
         Ended: The service has ended; it says how that went.
+
+    Examples:
+        >>> nescio.serve.run(engine, nescio.serve.Settings(port=8000))  # doctest: +SKIP
     """
     from nescio.serve import application
 

@@ -16,43 +16,56 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class Settings:
-    """Where it listens, who may ask, what is too much, and how long anything may take."""
+    """Say where a service listens, who may ask, what is too much, and how long anything may take.
+
+    Attributes:
+        host: The address that it listens on; this machine alone unless another is named.
+        port: The port; 0 takes any free one.
+        token: What callers send as ``Authorization: Bearer TOKEN``; None: anybody may ask.
+        origins: Pages of other sites that may use it from a browser, such as "https://example.org".
+        max_body: Bytes of a request.
+        max_memory: Bytes that all requests hold together, as they came and as the model takes them. A request
+            that would be too much is refused.
+        max_pixels: Pixels of all pictures of a request together, counted before any is decoded.
+        max_inputs: Inputs of a request.
+        max_explained: Inputs of a request to /explain, which takes far longer.
+        max_text: Characters of a text.
+        timeout: Seconds that a request may take.
+        explain_timeout: Seconds that a request to /explain may take.
+        idle_timeout: Seconds that a connection may wait before the head of a request has come, or before an answer is
+            taken.
+        max_connections: Open connections; the one that has waited longest is closed for a further one.
+        grace: Seconds that an ending service goes on with what has begun.
+        batch_size: Inputs that are handled together.
+        batch_wait: Seconds that an input waits for others.
+        max_waiting: Inputs that may wait for the model; further requests are sent away.
+
+    Raises:
+        InputError: If a value is out of its range.
+
+    Examples:
+        >>> nescio.serve.Settings(port=0, token="secret").on_loopback
+        True
+    """
 
     host: str = "127.0.0.1"
     port: int = 8000
-    """0: any free one."""
     token: str | None = None
-    """What callers send as ``Authorization: Bearer TOKEN``; None: anybody may ask."""
     origins: tuple[str, ...] = ()
-    """Pages of other sites that may use it from a browser, such as "https://example.org"."""
     max_body: int = 10_000_000
-    """Bytes of a request."""
     max_memory: int = 1_000_000_000
-    """Bytes that all requests hold together, as they came and as the model takes them; further ones are sent away."""
     max_pixels: int = 25_000_000
-    """Pixels of all pictures of a request together, counted before any is decoded."""
     max_inputs: int = 128
-    """Inputs of a request."""
     max_explained: int = 8
-    """Inputs of a request to /explain, which takes far longer."""
     max_text: int = 100_000
-    """Characters of a text."""
     timeout: float = 30.0
-    """Seconds that a request may take."""
     explain_timeout: float = 30.0
-    """Seconds that a request to /explain may take."""
     idle_timeout: float = 15.0
-    """Seconds that a connection may wait before the head of a request has come, or before an answer is taken."""
     max_connections: int = 512
-    """Open connections; the one that has waited longest is closed for a further one."""
     grace: float = 10.0
-    """Seconds that an ending service goes on with what has begun."""
     batch_size: int = 32
-    """Inputs that are handled together."""
     batch_wait: float = 0.005
-    """Seconds that an input waits for others."""
     max_waiting: int = 1024
-    """Inputs that may wait for the model; further requests are sent away."""
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
