@@ -14,8 +14,8 @@ from nescio import posteriors
 from nescio.attribution import explain, ua_backprop
 from nescio.attribution.members import Member, members
 from nescio.attribution.noise import noisy
-from nescio.attribution.passes import forward, pulled
-from nescio.attribution.paths import bias_of, bias_terms, keeper, reader
+from nescio.attribution.passes import Call, Run, forward, pulled
+from nescio.attribution.paths import added, bias_of, keeper, reader
 from nescio.attribution.problem import unchanged
 from nescio.attribution.source import Source
 from nescio.models import Classifier
@@ -25,6 +25,17 @@ from nescio_papers import zoo
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from captum.attr import LayerGradCam, NoiseTunnel, Saliency
+
+
+def bias_terms(run: Run, vector: Tensor) -> list[Tensor]:
+    """∂z/∂b_l ⊙ b_l of every bias for cotangents [K, N, C], each [K, *output shape]: the terms of FullGrad's sum."""
+    terms: list[Tensor] = []
+
+    def read(call: Call | None, g: Tensor) -> None:
+        terms.append(g * run.root if call is None else g * added(call.module, call.kept, g.ndim))
+
+    run.pull(vector, read)
+    return terms
 
 
 def conv_net(seed: int = 0, norm: bool = True) -> nn.Sequential:

@@ -60,17 +60,6 @@ def added(module: nn.Module, bias: Tensor, dims: int) -> Tensor:
     return bias.view(-1, *[1] * (dims - 3))
 
 
-def bias_terms(run: Run, vector: Tensor) -> list[Tensor]:
-    """∂z/∂b_l ⊙ b_l of every bias for cotangents [K, N, C], each [K, *output shape]: the terms of FullGrad's sum."""
-    terms: list[Tensor] = []
-
-    def read(call: Call | None, g: Tensor) -> None:
-        terms.append(g * run.root if call is None else g * added(call.module, call.kept, g.ndim))
-
-    run.pull(vector, read)
-    return terms
-
-
 def keeper(path: str, layer: nn.Module | None = None) -> Callable[[nn.Module, Tensor], Any] | None:
     """What a pass keeps for a path."""
     if path == "fullgrad":
