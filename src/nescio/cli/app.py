@@ -26,18 +26,21 @@ if TYPE_CHECKING:
     from nescio.app import Desk
     from nescio.cli.options import Commands
 
-EXAMPLES = """examples:
+EXAMPLES = """\
+The reference is some hundred inputs that the model is meant for and was not trained on. The page compares a new input
+with them, and says whether it is foreign. Without a reference there is no verdict. If the reference has labels, of the
+model's own classes, the page also says how often such answers are wrong, and offers policies that promise a rate of
+errors.
+
+The data are examples to click on; they must not be the reference. The page loads nothing from outside. Only this
+machine can reach it, unless --host says otherwise. What is dropped on it is deleted when it ends.
+
+examples:
   nescio app                                              (bundled digits, and things that are no digits)
   nescio app --model torchvision:resnet18 --weights w.safetensors --reference photos/ --data new/
   nescio app --guard guard --data new/
   nescio app --model mymodels:build --weights w.safetensors --fit train.npz --reference held-out.npz --data new.npz
-  nescio app --model hf:FOLDER --reference texts.csv --method regrad --method energy --port 8080
-
-The reference is some hundred inputs of the kind that the model is meant for and was not trained on: beside them it is
-told whether a new one is foreign. Without it there is no verdict. With labels, of the model's own classes, the page
-also says how often such answers are wrong, and offers policies that promise a rate of errors. The data are examples to
-click on; they must not be the reference. The page listens on this machine alone, unless --host says otherwise, loads
-nothing from outside, and what is dropped on it is deleted when it ends."""
+  nescio app --model hf:FOLDER --reference texts.csv --method regrad --method energy --port 8080"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -47,8 +50,8 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         common,
         "app",
         help="a web page: drop a picture or write a text; see the answer, its doubt, why, and what to do",
-        description="Shows a web page over a model: whether an input is foreign and why, the answer, where in the "
-        "input its doubt comes from, what to do under a policy, and methods side by side.",
+        description="Opens a web page for a model. Give it an input and see whether it is foreign and why, the answer, "
+        "where in the input its doubt comes from, what to do under a policy, and methods side by side.",
         examples=EXAMPLES,
     )
     add_model(command, required=False, bundled=True)
@@ -58,12 +61,12 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     add_guard(command)
     command.add_argument(
         "--known", type=positive, default=100, metavar="N",
-        help="inputs of the reference whose scores are shown beside those of a new one (default: %(default)s)",
+        help="how many inputs of the reference show what scores are usual (default: %(default)s)",
     )  # fmt: skip
-    command.add_argument("--policy", metavar="FILE", help="which answers to accept: what `nescio decide` wrote")
+    command.add_argument("--policy", metavar="FILE", help="which answers to accept; `nescio decide` writes it")
     command.add_argument(
         "--method", action="append", type=method, metavar="NAME",
-        help="a score of `nescio methods` to compare; may be repeated (default: gen, and several beside it)",
+        help="a score of `nescio methods` to show; may be repeated (default: gen and several others)",
     )  # fmt: skip
     add_address(command, 7860)
     add_running(command, None)

@@ -12,16 +12,17 @@ from nescio.cli.paths import check_apart
 if TYPE_CHECKING:
     from nescio.cli.options import Commands
 
-EXAMPLES = """examples:
-  nescio apply --policy policy.json --scores new.csv --out decisions.csv
-  nescio apply --policy policy.json --scores new.parquet --out decisions.parquet --monitor watch.json
-  nescio apply --policy policy.json --scores new.csv --column regrad_v2 --out decisions.csv
-
+EXAMPLES = """\
 The policy is one that `nescio decide` wrote, and it remembers which column of scores it was made for. The table that is
 written has all columns of the other and `decision`: accept, or abstain, which means that a person should look; with
 --class-names also `predicted_class`. With
 --monitor the scores are counted in a file, run after run, and an alarm is given when more inputs are refused than the
-policy lets expect: the inputs have changed. An alarm is no error; the exit status is 0."""
+policy lets expect: the inputs have changed. An alarm is no error; the exit status is 0.
+
+examples:
+  nescio apply --policy policy.json --scores new.csv --out decisions.csv
+  nescio apply --policy policy.json --scores new.parquet --out decisions.parquet --monitor watch.json
+  nescio apply --policy policy.json --scores new.csv --column regrad_v2 --out decisions.csv"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:

@@ -22,17 +22,25 @@ if TYPE_CHECKING:
 
 DIRECTIONS = ("features", "random", "towards", "away")
 SHOWN = 20
-EXAMPLES = """examples:
+EXAMPLES = """\
+The data are inputs of the kind that the model was made for, such as numpy.savez("x.npz", x=array). The audit starts at
+some of them and goes away along directions of four kinds:
+
+  features   one feature alone, up and down; those features that vary most
+  random     any direction
+  towards    on through another input
+  away       away from the mean of the data
+
+Distance is counted in spreads. For a feature, a spread is its standard deviation. For the other directions, it is the
+root mean square distance of the data from their mean, every feature in its own deviations.
+
+For networks that are linear piece by piece (ReLU and its like, convolutions, pooling, batch norm), what the
+probabilities tend to is proven. Everything else is measured up to the radius, and marked as measured.
+
+examples:
   nescio audit --model mymodels:build --weights w.safetensors --data x.npz --out audit.html
   nescio audit --model mymodels:build --data x.npz --score entropy regrad --directions features --feature-names age,pay
-  nescio audit --model mymodels:build --data x.npz --directions random away --starts 4 --radius 100 --table audit.csv
-
-The data are inputs of the kind that the model was made for: numpy.savez("x.npz", x=array). From some of them the audit
-goes away along each direction: features (each one up and down, those that vary most), random, towards (other inputs)
-and away (from the mean of the data). A spread is a feature's standard deviation; for the other directions it is the
-root mean square distance of the data from their mean, every feature in its own deviations. For networks that are
-linear piece by piece (ReLU and its like, convolutions, pooling, batch norm) what their probabilities tend to is proven;
-everything else is measured up to the radius, and marked so."""
+  nescio audit --model mymodels:build --data x.npz --directions random away --starts 4 --radius 100 --table audit.csv"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -42,41 +50,39 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         common,
         "audit",
         help="find the directions along which your own model is blindly certain",
-        description="Tells along which directions a model of your own becomes certain far away from everything it has "
-        "seen, what its scores do there, and writes that as a page.",
+        description="Finds the directions along which your own model becomes certain far away from everything it has "
+        "seen. Says what its scores do there, and writes that as a page.",
         examples=EXAMPLES,
     )
     add_model(command)
     add_data(command)
-    command.add_argument("--out", metavar="FILE.html", help="write a page that opens offline")
+    command.add_argument("--out", metavar="FILE.html", help="write a page, which opens offline")
     command.add_argument("--table", metavar="FILE", help="write the table: .parquet, .csv or .json")
     command.add_argument(
         "--score", nargs="+", action="extend", metavar="NAME",
-        help="names that `nescio methods` lists (default: max_probability entropy)",
+        help="scores that `nescio methods` lists (default: max_probability entropy)",
     )  # fmt: skip
     command.add_argument(
-        "--directions", nargs="+", choices=DIRECTIONS, default=list(DIRECTIONS), help="which kinds (default: all)"
+        "--directions", nargs="+", choices=DIRECTIONS, default=list(DIRECTIONS), help="the kinds (default: all)"
     )
     command.add_argument(
-        "--feature-names",
-        metavar="A,B,…",
-        help="what the features are called (default: as the columns of a table)",
+        "--feature-names", metavar="A,B,…", help="what the features are called (default: as the columns of a table)"
     )
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for the scores that need them")
-    command.add_argument("--starts", type=int, default=8, metavar="N", help="inputs to start from (default: 8)")
+    command.add_argument("--starts", type=int, default=8, metavar="N", help="how many inputs it starts at (default: 8)")
     command.add_argument(
         "--count", type=int, default=8, metavar="N", help="random directions, and inputs to go towards (default: 8)"
     )
     command.add_argument(
-        "--features", type=int, default=32, metavar="N", help="at most so many, those that vary most (default: 32)"
+        "--features", type=int, default=32, metavar="N", help="how many features, those that vary most (default: 32)"
     )
     command.add_argument(
         "--radius", type=float, default=1024.0, metavar="R", help="how many spreads away to measure (default: 1024)"
     )
-    command.add_argument("--seed", type=int, default=0, help="of the random directions (default: 0)")
+    command.add_argument("--seed", type=int, default=0, help="the seed of the random directions (default: 0)")
     how = command.add_mutually_exclusive_group()
-    how.add_argument("--exact", action="store_true", help="only what can be proven, however long it takes")
-    how.add_argument("--measured", action="store_true", help="measure also what could be proven")
+    how.add_argument("--exact", action="store_true", help="prove all that can be proven, however long it takes")
+    how.add_argument("--measured", action="store_true", help="measure everything, also what could be proven")
     add_running(command)
     command.set_defaults(run=run)
 

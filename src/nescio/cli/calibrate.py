@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from nescio.specs import DataSpec, Rows, Source
 
 PICTURE = "reliability.png"
-EXAMPLES = """examples:
-  nescio calibrate --model mymodels:build --weights w.safetensors --data held-out.npz --out calibrated
-  nescio calibrate --model mymodels:build --data held-out.npz --test test.npz --out calibrated
-  nescio calibrate --model timm:resnet18 --weights w.safetensors --data photos --kind platt --seed 1 --out calibrated
-
+EXAMPLES = """\
 The data are labelled inputs that the model was not trained on: pictures in a folder for each class, a table with a
 column of labels, or numpy.savez("held-out.npz", x=array, y=labels), with class indices from 0. One half, drawn at
 random, serves for the fit, and the figures are of the other half; with --test all serve for the fit, and the figures
 are of the test data. The folder gets posterior.json and its tensors, which nescio.posteriors.load(FOLDER, model) reads,
-and reliability.png; other commands take it as --model FOLDER."""
+and reliability.png; other commands take it as --model FOLDER.
+
+examples:
+  nescio calibrate --model mymodels:build --weights w.safetensors --data held-out.npz --out calibrated
+  nescio calibrate --model mymodels:build --data held-out.npz --test test.npz --out calibrated
+  nescio calibrate --model timm:resnet18 --weights w.safetensors --data photos --kind platt --seed 1 --out calibrated"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:

@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from nescio.cli.options import Commands
     from nescio.data.parts import Parts
 
-EXAMPLES = """examples:
-  nescio check --guard guard --data new --out verdicts.parquet
-  nescio check --guard guard --data new --on-error skip --out verdicts.csv
-  nescio check --guard guard --data new --level 0.01 --out verdicts.parquet
-  nescio check --guard guard --data new --fdr 0.1 --out verdicts.csv
-  nescio check --guard guard --model mymodels:build --data x.npz --out verdicts.json
-  nescio check --guard guard --data new --out verdicts/ --engine ray --device cuda
-
+EXAMPLES = """\
 The guard is a folder that `nescio guard` wrote. The table has the columns index, name (if rows have names), predicted
 (the class), predicted_class (its name, if known), confidence (the probability of that class), p_value, foreign, one for
 each witness (about 0 or below: usual; 2: one in forty) and words. If the reference had labels, it also has wrong, the
@@ -36,7 +29,15 @@ estimated probability that the answer is wrong, with the ends wrong_low and wron
 
 Of inputs like the reference, at most the share --level is flagged by mistake. With --fdr, at most that share of the
 flagged inputs is a mistake, on average. That takes the p-values of all rows, so --fdr needs a file as --out, and no
-folder of parts. Work is kept in parts, and the same command goes on after a kill, as with `score`."""
+folder of parts. Work is kept in parts, and the same command goes on after a kill, as with `score`.
+
+examples:
+  nescio check --guard guard --data new --out verdicts.parquet
+  nescio check --guard guard --data new --on-error skip --out verdicts.csv
+  nescio check --guard guard --data new --level 0.01 --out verdicts.parquet
+  nescio check --guard guard --data new --fdr 0.1 --out verdicts.csv
+  nescio check --guard guard --model mymodels:build --data x.npz --out verdicts.json
+  nescio check --guard guard --data new --out verdicts/ --engine ray --device cuda"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:

@@ -20,20 +20,21 @@ if TYPE_CHECKING:
 WRITTEN = "label"
 """The column in which `nescio score` writes labels, whatever they were called in the data."""
 PICTURES = (".png", ".svg", ".pdf")
-EXAMPLES = """examples:
+EXAMPLES = """\
+The scores are those of inputs that the model was not trained on, as `nescio score` writes them. An answer is right if
+the column 'predicted' has the true class. The true classes are in the column 'label', where `nescio score` puts them.
+They can also be in another column (--label) or in a file (--labels). Or a column says whether each answer is right
+(--correct), with True and False, or 1 and 0.
+
+The policy makes a promise about new inputs like these: of the answers that it accepts, at most the share --risk is
+wrong, with this --confidence. If no threshold can promise that, the policy says so and accepts nothing. That is no
+error: the exit status is 0.
+
+examples:
   nescio decide --scores scores.csv --out policy.json
   nescio decide --scores scores.csv --column regrad --risk 0.02 --confidence 0.95 --out policy.json
   nescio decide --scores scores.csv --column regrad --labels held-out.npz --out policy.json --plot errors.png
-  nescio decide --scores scores.csv --column regrad --keep 0.95 --out policy.json        (without labels)
-
-The scores are those of inputs that the model was not trained on, as `nescio score` writes them. An answer is right
-where the column 'predicted' has the true class. True classes are in the column label, where `nescio score` puts those
-of the data; or name another column (--label), or a file (--labels). Or name a column of True and False, or 1 and 0
-(--correct).
-
-The policy promises that of the answers that it accepts at most the share RISK is wrong, with this confidence, for
-inputs like these. Where no threshold can promise that, it says so and accepts nothing; that is no error, and the exit
-status is 0."""
+  nescio decide --scores scores.csv --column regrad --keep 0.95 --out policy.json        (without labels)"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -44,15 +45,15 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         "decide",
         help="find from which score on an answer should not be used, with a promise",
         description="Finds up to which score an answer can be accepted, from held-out inputs whose true classes are "
-        "known, and keeps that rule (the policy) for `nescio apply`, `nescio serve` and `nescio app`.",
+        "known. Keeps that rule, the policy, for `nescio apply`, `nescio serve` and `nescio app`.",
         examples=EXAMPLES,
     )
     command.add_argument(
-        "--scores", required=True, metavar="FILE", help="what `nescio score` wrote: .parquet, .csv or .json"
+        "--scores", required=True, metavar="FILE", help="a table of `nescio score`: .parquet, .csv or .json"
     )
     command.add_argument(
         "--column", metavar="METHOD",
-        help="the score to decide by: a column, higher = less sure (default: the one that `nescio score` wrote)",
+        help="the column of the score to decide by, higher = less sure (default: the one that `nescio score` wrote)",
     )  # fmt: skip
     truth = command.add_mutually_exclusive_group()
     truth.add_argument(
@@ -61,16 +62,18 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     truth.add_argument("--labels", metavar="FILE.npz", help="or a file with the true classes, in its array y")
     truth.add_argument("--correct", metavar="COLUMN", help="or a column that says whether each answer is right")
-    truth.add_argument("--keep", type=float, metavar="SHARE", help="or no labels: accept this share of such inputs")
+    truth.add_argument(
+        "--keep", type=float, metavar="SHARE", help="or without labels: accept this share of such inputs"
+    )
     command.add_argument(
         "--labels-key", metavar="NAME", help="the array of the .npz file with the true classes (default: y)"
     )
     command.add_argument(
         "--risk", type=float, metavar="SHARE",
-        help="at most this share of the accepted answers is to be wrong (default: 0.05)",
+        help="the share of the accepted answers that may be wrong (default: 0.05)",
     )  # fmt: skip
     command.add_argument(
-        "--confidence", type=float, metavar="SHARE", help="how sure the promise is to be (default: 0.9)"
+        "--confidence", type=float, metavar="SHARE", help="how sure the promise should be (default: 0.9)"
     )
     command.add_argument("--out", required=True, metavar="FILE", help="where to write the policy, as JSON")
     command.add_argument(

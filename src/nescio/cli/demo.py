@@ -11,12 +11,13 @@ from nescio.cli.paths import check_page
 if TYPE_CHECKING:
     from nescio.cli.options import Commands
 
-EXAMPLES = """examples:
+EXAMPLES = """\
+Nothing is downloaded. The page opens in any browser, also offline.
+
+examples:
   nescio demo                                   about a minute on two cores
   nescio demo --inputs 60 --epochs 10           a quick look
-  nescio demo --seed 1 --out second-run.html    another network, other pictures
-
-Nothing is downloaded. The page opens in any browser, also offline."""
+  nescio demo --seed 1 --out second-run.html    another network, other pictures"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:

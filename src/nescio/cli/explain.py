@@ -36,22 +36,26 @@ METHODS = (
     "delta_clue",
 )
 PATHS = ("fullgrad", "gradient", "smoothgrad", "gradcam")
-EXAMPLES = """examples:
+EXAMPLES = """\
+Of many inputs the 20 most doubtful are drawn; --top changes that. All inputs are scored first, by the total
+uncertainty, or by the kind that --of names.
+
+The folder gets, for each drawn input: NAME.maps.png, the input with its maps side by side in one scale of colours (for
+a text or a table row: bars of the tokens or features that weigh most); and NAME.maps.npz, the maps by kind and the
+probabilities. The table maps.csv has one row for each input: the answer, the three uncertainties in nats, and how far
+each map's sum is from its uncertainty (residual_KIND). With many classes it also has error_KIND: about what share of
+the map lies elsewhere than in the exact map. Files of an earlier run are replaced. A picture that cannot be read is
+named and left out.
+
+The answer is that of the members' mean prediction. For a single network the members are copies of it with dropout
+before the last layer, or, with --fit, draws of a Laplace posterior.
+
+examples:
   nescio explain --model torchvision:resnet18 --weights w.safetensors --data photo.jpg --out maps
   nescio explain --model mymodels:build --data photos/ --size 64x64 --class-names names.txt --out maps --top 50
   nescio explain --model mymodels:build --posterior ensemble/ --data x.npz --of epistemic --path gradcam --out maps
   nescio explain --model mymodels:build --fit train.npz --data table.csv --out maps
-  nescio explain --model mymodels:build --data x.npz --method integrated_gradients --set steps=100 --out maps
-
-Of more than 20 inputs the 20 most doubtful are drawn, unless --top says otherwise: all inputs are scored first, by the
-total uncertainty, or by the one kind that --of names. For each the folder gets NAME.maps.png (the input and its maps
-side by side, in one scale of colours, or bars of the features or tokens that weigh most) and NAME.maps.npz (the maps by
-the names of their kinds, and the probabilities); and maps.csv has one row for each: the answer, the three uncertainties
-in nats, what each map has more than its own, and with many classes about what share of it lies elsewhere than in the
-exact map (error_KIND). Files of an earlier run are replaced. Pictures that cannot be read are named and left out.
-
-The answer and its probability are those of the mean prediction of the members. Around a single network these are copies
-of it with dropout before the last layer, or, with --fit, draws of a Laplace posterior."""
+  nescio explain --model mymodels:build --data x.npz --method integrated_gradients --set steps=100 --out maps"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -69,20 +73,22 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for a Laplace posterior of the model")
     add_data(command)
     command.add_argument("--out", required=True, metavar="FOLDER", help="where to write; made if it is not there")
-    command.add_argument("--method", choices=METHODS, default="ua_backprop", help="default: %(default)s")
-    command.add_argument("--path", choices=PATHS, help="how ua_backprop goes from logits to the input (fullgrad)")
-    command.add_argument("--of", nargs="+", choices=KINDS, help="which uncertainties (default: all three)")
+    command.add_argument(
+        "--method", choices=METHODS, default="ua_backprop", help="how the maps are made (default: %(default)s)"
+    )
+    command.add_argument("--path", choices=PATHS, help="how ua_backprop goes back to the input (default: fullgrad)")
+    command.add_argument("--of", nargs="+", choices=KINDS, help="which kinds of uncertainty (default: all three)")
     command.add_argument(
         "--top", type=_number, default=20, metavar="N",
-        help="so many of the most doubtful inputs are drawn, or all (default: %(default)s)",
+        help="how many of the most doubtful inputs are drawn, or all (default: %(default)s)",
     )  # fmt: skip
     add_settings(command, "a setting of the method, such as tau2=0.05")
-    command.add_argument("--vae", metavar="FILE", help="the auto-encoder of clue and delta_clue, by VAE.save")
+    command.add_argument("--vae", metavar="FILE", help="the auto-encoder for clue and delta_clue; VAE.save writes it")
     command.add_argument(
         "--channels", type=_dimension, default="auto", metavar="DIM",
-        help="the dimension of an array [N, ...] that is no place but channels, or none (default: 1 of pictures)",
+        help="the dimension of an array [N, ...] that holds channels and not places, or none (default: 1 for pictures)",
     )  # fmt: skip
-    command.add_argument("--names", metavar="FILE", help="a text file with the features, or the words of the tokens")
+    command.add_argument("--names", metavar="FILE", help="a text file with the names of the features, or the tokens")
     add_running(command)
     command.set_defaults(run=run, batch_size=32, on_error="skip", label="none")
 

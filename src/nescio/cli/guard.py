@@ -18,21 +18,22 @@ if TYPE_CHECKING:
     from nescio.guard import Guard
     from nescio.specs import ModelSpec
 
-EXAMPLES = """examples:
-  nescio guard --model timm:resnet18 --weights resnet18.safetensors --reference photos --out guard
-  nescio guard --model timm:resnet18 --weights w.safetensors --reference photos --on-error skip --out guard
-  nescio guard --model mymodels:build --reference held-out.npz --out guard
-  nescio guard --model hf:FOLDER --reference reviews.csv --x text --out guard
-  nescio guard --model mymodels:build --reference x.npz --nuisances resize,jpeg --doubt entropy --out guard
-  nescio check --guard guard --data new --out verdicts.parquet
-
+EXAMPLES = """\
 The reference is some hundred inputs that the model is meant for and was not trained on: at least 20, 100 to flag at a
 level of 0.05, and a few hundred to see well. They need no labels. If they have labels, of the model's own classes,
 `nescio check` also says how likely an answer is wrong. The guard also learns from changed copies of pictures (saved
 again, resized, slightly brighter), because such changes make no picture foreign; --nuisances none leaves that out.
 
 The folder remembers the model and how its inputs are prepared, but holds no weights: `nescio check` reads them from
-where they were. A function of your own is never run because a folder names it: then give --model again."""
+where they were. A function of your own is never run because a folder names it: then give --model again.
+
+examples:
+  nescio guard --model timm:resnet18 --weights resnet18.safetensors --reference photos --out guard
+  nescio guard --model timm:resnet18 --weights w.safetensors --reference photos --on-error skip --out guard
+  nescio guard --model mymodels:build --reference held-out.npz --out guard
+  nescio guard --model hf:FOLDER --reference reviews.csv --x text --out guard
+  nescio guard --model mymodels:build --reference x.npz --nuisances resize,jpeg --doubt entropy --out guard
+  nescio check --guard guard --data new --out verdicts.parquet"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nescio._common.argument_checks import argument_type, integer
@@ -44,15 +45,26 @@ def add_command(
         name: What the command is called.
         help: One line for the list of commands.
         description: What it does, in a sentence or two.
-        examples: Commands to copy, and what else has to be known.
+        examples: What else has to be known, and then commands to copy.
 
     Returns:
         The parser of the command, to which its own options are added.
     """
     return commands.add_parser(
         name, help=help, description=description, epilog=examples, parents=[common],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )  # fmt: skip
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Wrap paragraphs to the width of the terminal; what is indented, and examples, stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = [
+            block if "\n  " in f"\n{block}" else textwrap.fill(block, min(max(width, 40), 118), break_on_hyphens=False)
+            for block in text.split("\n\n")
+        ]
+        return textwrap.indent("\n\n".join(blocks), indent)
 
 
 def add_model(command: argparse.ArgumentParser, required: bool = True, bundled: bool = False) -> None:

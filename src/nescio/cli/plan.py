@@ -18,20 +18,21 @@ if TYPE_CHECKING:
     from nescio.batch.plan import Costs, Crew, Plan
     from nescio.cli.options import Commands
 
-EXAMPLES = """examples:
-  nescio plan --model timm:resnet18 --weights resnet18.safetensors --data photos --rows 1e9 --gpus 64 --device cuda
-  nescio plan --model mymodels:build --data x.npz --rows 1e6
-  nescio plan --model mymodels:build --data x.npz --rows 1e8 --workers 32 --cores 64
-  nescio plan --guard guard --data new --rows 1e7 --gpus 8 --device cuda
-  nescio plan --model mymodels:build --data x.npz --method regrad --rows 1e6 --json
-
+EXAMPLES = """\
 A few hundred rows of --data are read, scored and written here, each step timed apart; the rest is arithmetic. So run it
 on a machine like those of the run, with such a GPU, and with rows like those of the run. --rows is how many there will
 be; --data may hold fewer.
 
 With --gpus or --workers the plan is for `--engine ray`: processes with a model each. Without, it is for one process.
 The range comes from how much the times differed here. What it cannot know: how fast other disks and the network are,
-what else runs there, and how long machines take to come."""
+what else runs there, and how long machines take to come.
+
+examples:
+  nescio plan --model timm:resnet18 --weights resnet18.safetensors --data photos --rows 1e9 --gpus 64 --device cuda
+  nescio plan --model mymodels:build --data x.npz --rows 1e6
+  nescio plan --model mymodels:build --data x.npz --rows 1e8 --workers 32 --cores 64
+  nescio plan --guard guard --data new --rows 1e7 --gpus 8 --device cuda
+  nescio plan --model mymodels:build --data x.npz --method regrad --rows 1e6 --json"""
 SAMPLE = 512
 """Rows that are timed, at most."""
 

@@ -22,23 +22,24 @@ if TYPE_CHECKING:
     from nescio.guard import Guard
     from nescio.specs import Rows, Source
 
-EXAMPLES = """examples:
+EXAMPLES = """\
+The page says which inputs of --data not to trust, and why: those that are unlike --reference, some hundred inputs that
+the model is meant for and was not trained on. They need no labels. `nescio guard` keeps what it learns from them in a
+folder, which --guard takes. With neither, the page only ranks the inputs: a rule that is made from the inputs that it
+judges says nothing about them.
+
+Labels come with the data (--label names them) or from a file of their own (--labels), one for each row. A row whose
+label is not known has none, or -1. With labels the page also shows calibration, risk and coverage.
+
+With --posterior, or with training data for a Laplace posterior (--fit), the page tells doubt of the model from doubt of
+the data. Of a large set, --most rows are drawn at random. The page opens offline.
+
+examples:
   nescio report --model torchvision:resnet18 --weights w.safetensors --data new --reference photos --out report.html
   nescio report --model mymodels:build --weights w.safetensors --data new.npz --guard guard/ --out report.html
   nescio report --model mymodels:build --posterior ensemble/ --data held-out.npz --out report.html
   nescio report --model hf:FOLDER --data reviews.csv --x text --reference known.csv --most 500 --out report.html
-  nescio report --model mymodels:build --data table.csv --fit train.csv --out report.json --format json
-
-The page opens offline. It says which inputs of --data not to trust, and why: those that are unlike --reference, some
-hundred inputs of the kind that the model is meant for and was not trained on. They need no labels. `nescio guard` keeps
-what is learnt from them in a folder, for --guard. Without either the page only ranks the inputs, since a rule that is
-made from the inputs that it judges says nothing about them.
-
-Labels come with the data (--label names them) or from a file of their own (--labels), with one for each row; rows that
-are not known have none, or -1. With them the page tells calibration, and risk and coverage.
-
-Doubt of the model and doubt of the data are told apart with --posterior, or with --fit, which gives training data for a
-Laplace posterior of the model. Of a large set --most rows are drawn at random."""
+  nescio report --model mymodels:build --data table.csv --fit train.csv --out report.json --format json"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -48,8 +49,8 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         common,
         "report",
         help="write a page about your own model on your own data: which inputs not to trust, why, and what to do",
-        description="Writes one page that opens offline: on which of your own data your own model is not to be "
-        "trusted, why, and what to do about it; then how doubtful it is, and where doubt comes from.",
+        description="Writes one page: on which of your own data your own model cannot be trusted, why, and what to do "
+        "about it. Then it shows how doubtful the model is, and where its doubt comes from.",
         examples=EXAMPLES,
     )
     add_model(command, required=False)
@@ -58,14 +59,14 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     judge = command.add_mutually_exclusive_group()
     judge.add_argument(
         "--reference", metavar="PATH",
-        help="some hundred inputs of the kind that the model is meant for; what is unlike them is foreign",
+        help="some hundred inputs that the model is meant for; what is unlike them is foreign",
     )  # fmt: skip
-    judge.add_argument("--guard", metavar="FOLDER", help="or what `nescio guard` has learnt from them")
+    judge.add_argument("--guard", metavar="FOLDER", help="or the folder that `nescio guard` wrote")
     command.add_argument(
         "--level", type=float, default=0.05, metavar="SHARE",
         help="the share of inputs like the reference that is called foreign by mistake (default: %(default)s)",
     )  # fmt: skip
-    command.add_argument("--ood", metavar="PATH", help="data of another kind, which the model should be doubtful about")
+    command.add_argument("--ood", metavar="PATH", help="data of another kind, about which the model should be in doubt")
     command.add_argument("--labels", metavar="FILE", help="the labels of --data: .npz (y), .csv, .parquet, .json, .txt")
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for methods and for a posterior")
     command.add_argument("--out", required=True, metavar="FILE", help="where to write: .html, or .json")
@@ -74,15 +75,15 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     )
     add_methods(command, "a score of `nescio methods`; the first leads; may be repeated (default: gen, and others)")
     command.add_argument(
-        "--most", type=positive, default=2000, metavar="N", help="rows of each set at most (default: %(default)s)"
+        "--most", type=positive, default=2000, metavar="N", help="the most rows of each set (default: %(default)s)"
     )
     command.add_argument(
         "--examples", type=int, default=6, metavar="N",
-        help="so many of the most doubtful inputs are shown, and half as many others (default: %(default)s)",
+        help="how many of the most doubtful inputs are shown, and half as many others (default: %(default)s)",
     )  # fmt: skip
-    command.add_argument("--no-maps", action="store_true", help="do without maps, which take the most time")
-    command.add_argument("--no-audit", action="store_true", help="do without the audit far away from the data")
-    command.add_argument("--seed", type=int, default=0, help="of the sample, of halves and intervals (default: 0)")
+    command.add_argument("--no-maps", action="store_true", help="leave out the maps, which take the most time")
+    command.add_argument("--no-audit", action="store_true", help="leave out the audit far away from the data")
+    command.add_argument("--seed", type=int, default=0, help="the seed of sample, halves and intervals (default: 0)")
     add_running(command)
     command.set_defaults(run=run, batch_size=32, on_error="skip")
 

@@ -17,19 +17,7 @@ if TYPE_CHECKING:
 
 LONG = 30.0
 """Seconds from which on people are told how the time was spent."""
-EXAMPLES = """examples:
-  nescio score --model timm:resnet18 --weights resnet18.safetensors --data photos --on-error skip --out scores.parquet
-  nescio score --model timm:resnet18 --weights resnet18.safetensors --data photos --out scores/
-  nescio score --model hf:FOLDER --data reviews.csv --x text --method exgrad --out scores.csv
-  nescio score --model torchvision.models:resnet18 --weights resnet18.safetensors --data x.npz --out scores.parquet
-  nescio score --model mymodels:build --data x.npz --method regrad --method entropy --out scores.csv
-  nescio score --model mymodels:build --data x.npz --method regrad --set samples=0 --out scores.json
-  nescio score --model mymodels:build --data x.npz --method regrad --method exgrad --set regrad.power=1 --out s.csv
-  nescio score --model mymodels:build --data x.npz --method mahalanobis --fit train.npz --out scores.csv
-  nescio score --model timm:resnet18 --weights resnet18.safetensors --data photos --out s/ --engine ray --device cuda
-  nescio score --model hf:FOLDER --task token-classification --data letters.csv --x text --out scores.csv
-  nescio score --model mymodels:segment --data photos --method entropy --out scores.csv --maps maps
-
+EXAMPLES = """\
 A model of your own comes from a function without arguments, found from the current folder too. Arrays are written by
 numpy.savez("x.npz", x=array): one row for each input, in the form that the model takes. Training data have the class
 indices too: numpy.savez("train.npz", x=array, y=labels). The table has the columns index, name (if rows have names),
@@ -42,7 +30,20 @@ over positions, METHOD_max, the commonest class, and the mean probability. --map
 Memory does not grow with the data, and no work is lost. Rows are kept in parts, at least every 30 seconds, in the
 folder of --out, or beside its file in FILE.parts, which is removed at the end. After a kill, an interrupt, a full disk
 or a broken input, the same command goes on from there and ends with the same bytes. _manifest.json says what is
-missing. A file that exists is replaced only with --overwrite or --fresh."""
+missing. A file that exists is replaced only with --overwrite or --fresh.
+
+examples:
+  nescio score --model timm:resnet18 --weights resnet18.safetensors --data photos --on-error skip --out scores.parquet
+  nescio score --model timm:resnet18 --weights resnet18.safetensors --data photos --out scores/
+  nescio score --model hf:FOLDER --data reviews.csv --x text --method exgrad --out scores.csv
+  nescio score --model torchvision.models:resnet18 --weights resnet18.safetensors --data x.npz --out scores.parquet
+  nescio score --model mymodels:build --data x.npz --method regrad --method entropy --out scores.csv
+  nescio score --model mymodels:build --data x.npz --method regrad --set samples=0 --out scores.json
+  nescio score --model mymodels:build --data x.npz --method regrad --method exgrad --set regrad.power=1 --out s.csv
+  nescio score --model mymodels:build --data x.npz --method mahalanobis --fit train.npz --out scores.csv
+  nescio score --model timm:resnet18 --weights resnet18.safetensors --data photos --out s/ --engine ray --device cuda
+  nescio score --model hf:FOLDER --task token-classification --data letters.csv --x text --out scores.csv
+  nescio score --model mymodels:segment --data photos --method entropy --out scores.csv --maps maps"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:

@@ -32,7 +32,15 @@ LIMITS = (
     *("max_body", "max_memory", "max_pixels", "max_inputs", "max_explained"),
     *("timeout", "explain_timeout", "grace", "batch_size", "batch_wait"),
 )
-EXAMPLES = """examples:
+EXAMPLES = """\
+/check says whether an input is foreign; that needs a guard. /predict gives the answers, /score the scores, /explain the
+maps. /health says what is served. The interface is described at /docs, and for programs at /openapi.json. /metrics is
+for Prometheus, with the watch over the guard's p-values and the monitor of the policy's promise.
+
+Others on this machine can see a token that is on the command line; put it into the environment variable NESCIO_TOKEN
+instead. Nothing of what is sent is logged or kept.
+
+examples:
   nescio serve                                                       (bundled digits, to try it)
   nescio serve --model timm:resnet18 --weights resnet18.safetensors --reference photos/
   nescio serve --guard guard --watch stream.json                      (what `nescio guard` wrote knows its model)
@@ -43,12 +51,7 @@ EXAMPLES = """examples:
   curl -F file=@picture.png http://127.0.0.1:8000/check
   curl -F file=@picture.png http://127.0.0.1:8000/predict
   curl -F file=@picture.png 'http://127.0.0.1:8000/explain?show=numbers'
-  curl -H 'Content-Type: application/json' -d '{"inputs": [{"text": "so so"}]}' http://127.0.0.1:8000/score
-
-/check says whether an input is foreign, and needs a guard for that. The interface is described at /docs and, for
-programs, at /openapi.json; /metrics is for Prometheus, with the watch over the guard's p-values and the monitor of the
-policy's promise; /health says what is served. A token on the command line can be seen by others on this machine; one in
-the environment variable NESCIO_TOKEN cannot. Nothing of what is sent is logged or kept."""
+  curl -H 'Content-Type: application/json' -d '{"inputs": [{"text": "so so"}]}' http://127.0.0.1:8000/score"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -65,13 +68,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     add_posterior(command)
     add_methods(command, "a score of `nescio methods`; may be repeated (default: gen)")
     command.add_argument("--fit", metavar="PATH", help="labelled training data, for the methods that need them")
-    command.add_argument("--policy", metavar="FILE", help="which answers to accept: what `nescio decide` wrote")
-    command.add_argument("--monitor", metavar="FILE", help="keep the counts of the drift monitor here")
+    command.add_argument("--policy", metavar="FILE", help="which answers to accept; `nescio decide` writes it")
+    command.add_argument("--monitor", metavar="FILE", help="a file for the counts of the drift monitor")
     add_guard(command)
     command.add_argument(
         "--label", default="auto", metavar="NAME", help="labels of the reference, or none (default: usual names)"
     )
-    command.add_argument("--watch", metavar="FILE", help="keep what the guard's watch over all inputs has seen here")
+    command.add_argument("--watch", metavar="FILE", help="a file for what the guard's watch over all inputs has seen")
     add_address(command, 8000)
     command.add_argument("--token", help=f"what callers have to send (default: the environment variable {TOKEN})")
     command.add_argument(
@@ -87,16 +90,16 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def _add_limits(command: argparse.ArgumentParser) -> None:
     """Add what the service allows: sizes, counts and times."""
     for name, type_, default, metavar, words in (
-        ("--max-body", _amount, "10MB", "SIZE", "of a request"),
-        ("--max-memory", _amount, "1GB", "SIZE", "of all requests"),
-        ("--max-pixels", _amount, "25M", "N", "in a request"),
-        ("--max-inputs", positive, 128, "N", "in a request"),
-        ("--max-explained", positive, 8, "N", "inputs for /explain"),
-        ("--timeout", _seconds, "30s", "TIME", "of a request"),
-        ("--explain-timeout", _seconds, "30s", "TIME", "of /explain"),
-        ("--grace", _seconds, "10s", "TIME", "for what has begun when it is told to end"),
-        ("--batch-size", positive, 32, "N", "inputs at once"),
-        ("--batch-wait", _seconds, "5ms", "TIME", "that an input waits for others"),
+        ("--max-body", _amount, "10MB", "SIZE", "the most bytes of a request"),
+        ("--max-memory", _amount, "1GB", "SIZE", "the most bytes of all requests together"),
+        ("--max-pixels", _amount, "25M", "N", "the most pixels in a request"),
+        ("--max-inputs", positive, 128, "N", "the most inputs in a request"),
+        ("--max-explained", positive, 8, "N", "the most inputs in a request to /explain"),
+        ("--timeout", _seconds, "30s", "TIME", "how long a request may take"),
+        ("--explain-timeout", _seconds, "30s", "TIME", "how long a request to /explain may take"),
+        ("--grace", _seconds, "10s", "TIME", "how long it goes on with what has begun, once it is told to end"),
+        ("--batch-size", positive, 32, "N", "how many inputs go to the model at a time"),
+        ("--batch-wait", _seconds, "5ms", "TIME", "how long an input waits for others"),
     ):
         command.add_argument(name, type=type_, default=default, metavar=metavar, help=f"{words} (default: %(default)s)")
 
