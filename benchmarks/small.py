@@ -1,7 +1,7 @@
 """Small work against the plain loop: networks that nobody here wrote, three inputs of three classes, on a CPU.
 
     uv pip install timm torchvision transformers
-    python benchmarks/small.py                       # half an hour on one core; results/small.json
+    python benchmarks/small.py                       # half an hour on one core; results/small-cpu.json
     python benchmarks/small.py timm/levit hf/bert    # these alone, again
 
 The networks are those of `strangers.py`, in float32. The loop is what one would write: for each input one forward pass,
@@ -152,13 +152,13 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     nescio.score(nn.Linear(4, 3), torch.rand(3, 4), progress=False)  # what is imported with the first call of all
-    rows: dict[str, dict[str, Any]] = read("small").get("rows", {})
+    rows: dict[str, dict[str, Any]] = read("small-cpu").get("rows", {})
     every = networks()
     for name in args.names or [name for name in every if name not in rows][:: args.every]:
         rows[name] = row(name)
         print(name, rows[name], flush=True)
         rows = {n: rows[n] for n in every if n in rows}
-        save("small", {"machine": machine(torch.device("cpu")), "summary": summary(rows), "rows": rows})
+        save("small-cpu", {"machine": machine(torch.device("cpu")), "summary": summary(rows), "rows": rows})
     print(summary(rows))
 
 
