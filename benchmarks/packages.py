@@ -191,7 +191,8 @@ def main() -> None:
         rows = json.loads(file.read_text(encoding="utf-8"))["networks"] if file.exists() else {}
         rows[name] = row
         ordered = {name: rows[name] for name in known if name in rows}
-        save("packages", {"machine": machine(torch.device("cpu")), "packages": PACKAGES, "networks": ordered})
+        ran_on = {**machine(torch.device("cpu")), "command": "python benchmarks/packages.py"}
+        save("packages", {"machine": ran_on, "packages": PACKAGES, "networks": ordered})
 
 
 if __name__ == "__main__":
