@@ -39,6 +39,16 @@ def test_a_command_says_so_in_one_line(command: list[str]) -> None:
     assert done.stdout == ""
 
 
+def test_a_command_says_so_where_numpy_is_missing_too() -> None:
+    done = run(
+        "class Numpy:\n    def find_spec(self, name, path=None, target=None):\n        if name == 'numpy':\n"
+        "            raise ModuleNotFoundError(\"No module named 'numpy'\", name='numpy')\n"
+        "sys.meta_path.insert(0, Numpy())\nfrom nescio.cli import main; sys.exit(main(['demo']))"
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"nescio: {WITHOUT_TORCH}\n"
+
+
 def test_help_needs_no_torch() -> None:
     done = run("from nescio.cli import main; main(['score', '--help'])")
     assert done.returncode == 0

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, TextIO
 
 from nescio import __version__, progress
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] | None = None, extra: Mapping[str, Any] | None
         if isinstance(error, PluginError):
             print(f"nescio: {error}", file=sys.stderr)
             return 2
-        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        if isinstance(error, ModuleNotFoundError) and (error.name == "torch" or not _has_torch()):
             print(f"nescio: {WITHOUT_TORCH}", file=sys.stderr)
             return 2
         from nescio.types import NescioError
@@ -106,6 +107,13 @@ def main(arguments: Sequence[str] | None = None, extra: Mapping[str, Any] | None
         where = f"{type(error).__name__}: {_one_line(error)}"
         print(f"nescio: unforeseen {where}; run again with --debug to see where", file=sys.stderr)
         return 1
+
+
+def _has_torch() -> bool:
+    try:
+        return find_spec("torch") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def parser(arguments: Sequence[str] = ("--help",), extra: Mapping[str, Any] | None = None) -> argparse.ArgumentParser:
