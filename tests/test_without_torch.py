@@ -31,7 +31,9 @@ def test_the_first_use_says_so(code: str) -> None:
     assert "pip install torch" in WITHOUT_TORCH
 
 
-@pytest.mark.parametrize("command", [["methods"], ["score", "--model", "a:b", "--data", "x", "--out", "y.csv"]])
+@pytest.mark.parametrize(
+    "command", [["methods"], ["serve"], ["demo"], ["score", "--model", "a:b", "--data", "x", "--out", "y.csv"]]
+)
 def test_a_command_says_so_in_one_line(command: list[str]) -> None:
     done = run(f"from nescio.cli import main; sys.exit(main({command!r}))")
     assert done.returncode == 2

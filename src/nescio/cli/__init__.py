@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None, extra: Mapping[str, Any] | None
         if isinstance(error, PluginError):
             print(f"nescio: {error}", file=sys.stderr)
             return 2
-        if isinstance(error, ModuleNotFoundError) and (error.name == "torch" or not _has_torch()):
+        if isinstance(error, ImportError) and (error.name == "torch" or not _has_torch()):
             print(f"nescio: {WITHOUT_TORCH}", file=sys.stderr)
             return 2
         from nescio.types import NescioError
