@@ -153,7 +153,7 @@ def risk_control(
     images = list(_images(probabilities, labels, ignore_index))
     classes = images[0][0].shape[1]
     if other := {p.shape[1] for p, _ in images} - {classes}:
-        raise InputError(f"probabilities: expected {classes} classes in all inputs, but got {sorted(other)[0]}")
+        raise InputError(f"probabilities: expected {classes} classes in all inputs, but got {min(other)}")
     for one in wanted:
         integer("sought", one, at_least=0, at_most=classes - 1)
     parts, weights = [], []

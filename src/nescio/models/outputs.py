@@ -84,7 +84,7 @@ def pick(output: object, item: int | str | None = None) -> Tensor:
     if isinstance(output, Tensor):
         return output
     if isinstance(output, Mapping) and (boxes := _BOXES & output.keys()):
-        raise ModelError(f"{_BOXED} ({sorted(boxes)[0]!r}){_INSTEAD}")
+        raise ModelError(f"{_BOXED} ({min(boxes)!r}){_INSTEAD}")
     if isinstance(logits := getattr(output, "logits", None), Tensor):
         return logits
     if isinstance(output, Mapping):

@@ -136,7 +136,7 @@ def _figure(cells: list[dict[str, Any]]) -> Figure:
                         values.append((epsilon or SHOWN_AS_ZERO, 100 * fmean(own)))
                     lines[f"{score}, {label}"] = values
             panels[f"{how}, {turned}"] = lines
-    limits = {title: (0.0, 100.0) for title in panels}
+    limits = dict.fromkeys(panels, (0.0, 100.0))
     figure = curves(panels, "ε (leftmost: 0)", limits, ylabel="AUROC, %", width=4.4, columns=2)
     alt = (
         "AUROC of UNGrad, GradNorm and ExGrad by ε, in four panels: normalised or not, bright on dark or dark on bright"

@@ -34,7 +34,7 @@ def kinds(name: str, known: str, x: Floats, maps: Mapping[str, Floats]) -> Figur
         "to the number below it, in nats, and maps of one picture share one scale of colours."
     )
     alt = f"Pictures of {name} with maps of their {', '.join(maps)} uncertainty"
-    drawn = _grid(x, maps, {kind: reach for kind in maps}, sums, alt, f"kinds-{known}")
+    drawn = _grid(x, maps, dict.fromkeys(maps, reach), sums, alt, f"kinds-{known}")
     return Figure(f"Kinds of uncertainty, {name}", text, alt, drawn)
 
 
