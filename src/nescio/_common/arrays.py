@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from nescio.types import InputError
 
+Values: TypeAlias = ArrayLike | Tensor
+"""Numbers as users give them: arrays, tensors, lists."""
 
-def real_numbers(values: Any, name: str, what: str = "real numbers") -> NDArray[Any]:
+
+def real_numbers(values: Values, name: str, what: str = "real numbers") -> NDArray[Any]:
     """Convert an array, a tensor on any device, or a list to an array of booleans, integers or float64.
 
     Args:

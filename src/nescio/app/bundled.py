@@ -70,7 +70,10 @@ def bundled(
     rows, labels = list(test.x[others]), test.y[others]
     key = {
         "methods": {name: repr(method) for name, method in engine.methods.items()},
-        "nescio": __version__, "torch": torch.__version__, "known": len(rows), "epochs": epochs,
+        "nescio": __version__,
+        "torch": torch.__version__,
+        "known": len(rows),
+        "epochs": epochs,
     }
     file = (service.folder() if place is None else Path(place)) / "scale.npz"
     scale = reference.kept(file, key)

@@ -61,7 +61,9 @@ class Policies:
                 "load the page again"
             )
         assert self.scale is not None
+        labels, right = self.scale.labels, self.scale.right
+        assert labels is not None and right is not None  # else no policy was made
         kind, number = self._made[name]
         if kind == "coverage":
-            return decide.conformal(self.scale.probabilities, self.scale.labels, number), None
-        return decide.threshold(self.scale.values[by], self.scale.right, number, about={"score": by}), by
+            return decide.conformal(self.scale.probabilities, labels, number), None
+        return decide.threshold(self.scale.values[by], right, number, about={"score": by}), by

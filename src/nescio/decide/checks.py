@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nescio._common.arrays import real_numbers
+from nescio._common.arrays import Values, real_numbers
 from nescio.types import InputError
 
 Floats = NDArray[np.float64]
 
 
-def scores_of(values: Any, name: str = "scores", finite: bool = False, empty: bool = False) -> Floats:
+def scores_of(values: Values, name: str = "scores", finite: bool = False, empty: bool = False) -> Floats:
     """One float64 for each input; never NaN, and on demand never infinite."""
     array = real_numbers(values, name).astype(np.float64)
     _one_dimension(array, name)
@@ -33,7 +33,7 @@ def scores_of(values: Any, name: str = "scores", finite: bool = False, empty: bo
     return array
 
 
-def truths(values: Any, name: str, count: int) -> NDArray[np.bool_]:
+def truths(values: Values, name: str, count: int) -> NDArray[np.bool_]:
     """One truth value for each input, as bool or as 0 and 1."""
     array = real_numbers(values, name)
     _one_dimension(array, name)
@@ -44,7 +44,7 @@ def truths(values: Any, name: str, count: int) -> NDArray[np.bool_]:
     return array.astype(np.bool_)
 
 
-def probabilities_of(values: Any, name: str = "probabilities", classes: int | None = None) -> Floats:
+def probabilities_of(values: Values, name: str = "probabilities", classes: int | None = None) -> Floats:
     """Float64 [N, C] whose rows sum to one."""
     dtype = getattr(values, "dtype", None)
     if dtype in (torch.float16, torch.bfloat16) or dtype == np.float16:
@@ -67,7 +67,7 @@ def probabilities_of(values: Any, name: str = "probabilities", classes: int | No
     return array
 
 
-def labels_of(values: Any, count: int, classes: int) -> NDArray[np.int64]:
+def labels_of(values: Values, count: int, classes: int) -> NDArray[np.int64]:
     """One class number for each input."""
     array = real_numbers(values, "labels")
     _one_dimension(array, "labels")

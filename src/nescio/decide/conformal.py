@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from nescio._common.argument_checks import probability
+from nescio._common.arrays import Values
 from nescio._common.formatting import percent
 from nescio.decide.checks import Floats, labels_of, probabilities_of
 from nescio.decide.saved_policy import SavedPolicy, about_of
@@ -62,7 +63,7 @@ class ConformalPolicy(SavedPolicy):
 
     _form = "nescio prediction sets"
 
-    def sets(self, probabilities: Any) -> Tensor:
+    def sets(self, probabilities: Values) -> Tensor:
         """Return True for each class that is in an input's set, bool ``[N, C]``."""
         p = probabilities_of(probabilities, classes=self.classes)
         return torch.from_numpy(_sets(p, self.kind, self.threshold))
@@ -87,8 +88,8 @@ class ConformalPolicy(SavedPolicy):
 
 
 def conformal(
-    probabilities: Any,
-    labels: Any,
+    probabilities: Values,
+    labels: Values,
     coverage: float = 0.9,
     kind: Kind = "split",
     *,

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nescio._common.argument_checks import integer, probability
+from nescio._common.arrays import Values
 from nescio._common.formatting import count
 from nescio.decide.binomial import upper_bound
 from nescio.decide.checks import Floats, scores_of
@@ -144,7 +145,7 @@ class DriftMonitor:
         owner = "a reference of another size, or to another rate of false alarms"
         self._kept = KeptState(path, FORM, settings, owner, _State(), _parsed)
 
-    def update(self, p_values: Any) -> DriftVerdict:
+    def update(self, p_values: Values) -> DriftVerdict:
         """Take the next p-values; with a path they count once this returns, whatever happens to the process then."""
         losses = -np.log(self._bounds[_places(p_values, self.reference, empty=True) - 1])
         self._kept.check_alone()
@@ -204,7 +205,7 @@ def drift(reference: int, path: str | Path | None = None, false_alarm: float = 0
     return DriftMonitor(reference, path, false_alarm)
 
 
-def drift_test(p_values: Any, reference: int, *, draws: int = 999, seed: int = 0) -> DriftTest:
+def drift_test(p_values: Values, reference: int, *, draws: int = 999, seed: int = 0) -> DriftTest:
     """Test whether a batch is like the reference: one p-value for all of it, valid at every size.
 
     Args:
@@ -232,7 +233,7 @@ def drift_test(p_values: Any, reference: int, *, draws: int = 999, seed: int = 0
     return DriftTest((1 + int(more)) / (1 + draws), len(places), float((places / (n + 1)).mean()))
 
 
-def _places(p_values: Any, n: int, empty: bool = False) -> NDArray[np.int64]:
+def _places(p_values: Values, n: int, empty: bool = False) -> NDArray[np.int64]:
     """The least k with p ≤ k/(n + 1), from 1 to n + 1."""
     p = scores_of(p_values, "p_values", finite=True, empty=empty)
     if p.size and not (p.min() > 0 and p.max() <= 1):

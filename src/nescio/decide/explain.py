@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nescio._common.argument_checks import probability
+from nescio._common.arrays import Values
 from nescio._common.formatting import percent
 from nescio.decide.checks import Floats, probabilities_of, scores_of
 from nescio.decide.policy import Policy
@@ -62,9 +64,9 @@ def explain(
     reference: Decomposition,
     policy: Policy | None = None,
     *,
-    scores: Any = None,
+    scores: Values | None = None,
     alarm: float = 0.05,
-    probabilities: Any = None,
+    probabilities: Values | None = None,
     class_names: Sequence[str] | None = None,
 ) -> list[Explanation]:
     """Say in plain words how doubtful each input is, beside known inputs.
@@ -144,7 +146,7 @@ def _ranked(values: Floats, known: Floats, alarm: float) -> tuple[Floats, np.nda
     return below / len(known), (1 + len(known) - below) <= alarm * (len(known) + 1) * (1 + 1e-12)
 
 
-def _accepted(policy: Policy | None, scores: Any, unflagged: Any) -> Any:
+def _accepted(policy: Policy | None, scores: Values | None, unflagged: NDArray[np.bool_]) -> NDArray[np.bool_]:
     if policy is None:
         if scores is not None:
             raise InputError("scores: expected a policy to judge them by, but policy is None; leave the scores out")
@@ -157,7 +159,7 @@ def _accepted(policy: Policy | None, scores: Any, unflagged: Any) -> Any:
     return accepted
 
 
-def _rivals(probabilities: Any, names: Sequence[str] | None, count: int) -> list[str]:
+def _rivals(probabilities: Values | None, names: Sequence[str] | None, count: int) -> list[str]:
     """The two likeliest answers of each input in words; nothing where no probabilities are given."""
     if probabilities is None:
         if names is not None:

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from nescio._common.argument_checks import probability
+from nescio._common.arrays import Values
 from nescio._common.formatting import percent
 from nescio.decide.binomial import upper_bound
 from nescio.decide.checks import Floats
@@ -121,7 +122,7 @@ class Monitor:
         owner = "another policy or other settings of the monitor"
         self._kept = KeptState(path, FORM, settings, owner, _State(), self._parsed)
 
-    def update(self, scores: Any) -> Verdict:
+    def update(self, scores: Values) -> Verdict:
         """Take the next scores; with a path they count once this returns, whatever happens to the process then."""
         refused = ~self.policy.accept(scores).numpy()
         self._kept.check_alone()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from nescio import notebook
+from nescio._common.arrays import Values
 from nescio._common.formatting import percent
 from nescio.decide.checks import scores_of
 from nescio.decide.saved_policy import SavedPolicy
@@ -60,7 +61,7 @@ class Policy(SavedPolicy):
         """The share of the calibration data that is accepted."""
         return self.accepted / self.n
 
-    def accept(self, scores: Any) -> Tensor:
+    def accept(self, scores: Values) -> Tensor:
         """Return True for each input that is accepted, bool ``[N]``; scores may be infinite but not NaN."""
         values = torch.from_numpy(scores_of(scores, empty=True))
         return torch.zeros(len(values), dtype=torch.bool) if self.threshold is None else values <= self.threshold

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from nescio._common.argument_checks import choice, integer, probability
-from nescio._common.arrays import real_numbers
+from nescio._common.arrays import Values, real_numbers
 from nescio._common.formatting import percent
 from nescio.decide.checks import Floats, labels_of, probabilities_of
 from nescio.decide.saved_policy import SavedPolicy, about_of
@@ -68,13 +68,13 @@ class RiskPolicy(SavedPolicy):
 
     _form = "nescio risk control"
 
-    def sets(self, probabilities: Any) -> Tensor:
+    def sets(self, probabilities: Values) -> Tensor:
         """Return True for each class in the set of a position, bool ``[N, *positions, C]``; for "miscoverage"."""
         self._only("miscoverage", "found")
         p = _image(probabilities, self.classes)
         return torch.from_numpy(_sets(p.reshape(-1, self.classes), self.threshold).reshape(p.shape))
 
-    def found(self, probabilities: Any) -> Tensor:
+    def found(self, probabilities: Values) -> Tensor:
         """Return True where a sought class may be, bool ``[N, *positions]``; for "misses"."""
         self._only("misses", "sets")
         p = _image(probabilities, self.classes)
@@ -111,8 +111,8 @@ class RiskPolicy(SavedPolicy):
 
 
 def risk_control(
-    probabilities: Any,
-    labels: Any,
+    probabilities: Values,
+    labels: Values,
     risk: float = 0.1,
     kind: Kind = "miscoverage",
     *,
@@ -228,7 +228,7 @@ def _images(
         yield rows[counts], labels_of(flat[counts], int(counts.sum()), p.shape[-1])
 
 
-def _image(values: Any, classes: int | None = None) -> Floats:
+def _image(values: Values, classes: int | None = None) -> Floats:
     """Float64 [*positions, C] whose last dimension sums to one."""
     array = values.detach().cpu() if isinstance(values, Tensor) else np.asarray(values)
     if array.ndim < 2:

@@ -41,12 +41,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nescio._common.argument_checks import integer, probability
+from nescio._common.arrays import Values
 from nescio.decide.binomial import binomial_cdf, enough
 from nescio.decide.checks import Floats, scores_of, truths
 from nescio.decide.policy import Policy
@@ -57,8 +57,8 @@ LEAST = 100
 
 
 def threshold(
-    scores: Any,
-    correct: Any,
+    scores: Values,
+    correct: Values,
     risk: float = 0.05,
     confidence: float = 0.9,
     *,
@@ -111,7 +111,7 @@ def threshold(
     )
 
 
-def quantile(scores_id: Any, keep: float = 0.95, *, about: Mapping[str, str] | None = None) -> Policy:
+def quantile(scores_id: Values, keep: float = 0.95, *, about: Mapping[str, str] | None = None) -> Policy:
     """Accept a share of the inputs that are like the examples, whether answers are right or not.
 
     Args:

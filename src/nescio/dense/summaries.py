@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nescio._common.argument_checks import choice, probability
+from nescio._common.arrays import Values
 from nescio.inputs import describe
 from nescio.types import InputError
 
@@ -37,7 +38,9 @@ class DenseScores:
 
     maps: Tensor
 
-    def __init__(self, maps: Any, mask: Any = None, labels: Any = None, ignore_index: int | None = None) -> None:
+    def __init__(
+        self, maps: Any, mask: Values | None = None, labels: Values | None = None, ignore_index: int | None = None
+    ) -> None:
         given = torch.as_tensor(maps).detach().to("cpu", torch.float64)
         if given.ndim < 2:
             raise InputError(f"expected maps [N, *positions], got {describe(given)}; these are scores already")
@@ -77,7 +80,7 @@ class DenseScores:
         )
 
 
-def counting(shape: torch.Size, mask: Any, labels: Any, ignore_index: int | None) -> Tensor:
+def counting(shape: torch.Size, mask: Values | None, labels: Values | None, ignore_index: int | None) -> Tensor:
     """Return where positions count, bool of this shape.
 
     Args:
@@ -106,7 +109,9 @@ def counting(shape: torch.Size, mask: Any, labels: Any, ignore_index: int | None
     return counts
 
 
-def flatten(labels: Any, *values: Any, mask: Any = None, ignore_index: int | None = None) -> tuple[Tensor, ...]:
+def flatten(
+    labels: Values, *values: Values, mask: Values | None = None, ignore_index: int | None = None
+) -> tuple[Tensor, ...]:
     """Return labels, and what else is known of each position, in one row for each position that counts.
 
     So every metric of `nescio.evaluate`, and `Temperature.fit_logits`, is one over positions.

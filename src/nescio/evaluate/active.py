@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nescio._common.argument_checks import integer
+from nescio._common.arrays import Values
 from nescio.evaluate.arrays import scores as scores_of
 from nescio.types import InputError
 
@@ -72,8 +73,8 @@ class Split(NamedTuple):
 def active_learning(
     train: Train,
     score: Score,
-    initial: Any,
-    pool: Any,
+    initial: Values,
+    pool: Values,
     *,
     acquired: int,
     cycles: int = 10,
@@ -155,7 +156,7 @@ def active_learning(
     return ActiveLearning(np.array(sizes, dtype=np.int64), measured, tuple(chosen))
 
 
-def top(scores: Any, count: int, seed: int = 0) -> Indices:
+def top(scores: Values, count: int, seed: int = 0) -> Indices:
     """Return the places of the highest scores, the highest first; equal scores come in an order drawn at random.
 
     Args:
@@ -195,7 +196,7 @@ def random(size: int, count: int, seed: int = 0) -> Indices:
     return _generator(seed).permutation(size)[:count]
 
 
-def diverse(scores: Any, features: Any, count: int, *, among: int = 10, seed: int = 0) -> Indices:
+def diverse(scores: Values, features: Values, count: int, *, among: int = 10, seed: int = 0) -> Indices:
     """Return places of high scores that lie far apart, the highest score first.
 
     Many near copies of one doubtful input teach no more than one of them. So among the highest scores, the next place
@@ -227,7 +228,7 @@ def diverse(scores: Any, features: Any, count: int, *, among: int = 10, seed: in
     return candidates[taken]
 
 
-def balanced(labels: Any, count: int, seed: int = 0, among: Any = None) -> Indices:
+def balanced(labels: Values, count: int, seed: int = 0, among: Any = None) -> Indices:
     """Draw indices at random, the same number of each class.
 
     Args:
@@ -267,7 +268,7 @@ def balanced(labels: Any, count: int, seed: int = 0, among: Any = None) -> Indic
     return np.sort(np.concatenate(parts))
 
 
-def by_index(labels: Any, initial: int, seed: int = 0, first: int = 10_000, second: int = 20_000) -> Split:
+def by_index(labels: Values, initial: int, seed: int = 0, first: int = 10_000, second: int = 20_000) -> Split:
     """Split a set by index, as the paper does: the start is drawn from the first part, then come validation and pool.
 
     Args:
@@ -300,14 +301,14 @@ def _enough(count: int, size: int) -> None:
         raise InputError(f"count: expected 1 to {size}, as many as there are, but got {count}")
 
 
-def _indices(values: Any, name: str) -> Indices:
+def _indices(values: Values, name: str) -> Indices:
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size or np.unique(array).size != array.size:
         raise InputError(f"{name}: expected a list of different whole numbers, at least one, but got {values!r:.80}")
     return array.astype(np.int64)
 
 
-def _points(features: Any, size: int) -> NDArray[np.float64]:
+def _points(features: Values, size: int) -> NDArray[np.float64]:
     points = np.asarray(features.detach().cpu() if hasattr(features, "detach") else features, dtype=np.float64)
     if points.ndim != 2 or len(points) != size or not np.isfinite(points).all():
         raise InputError(f"features: expected finite numbers [{size}, D], but got shape {list(points.shape)}")

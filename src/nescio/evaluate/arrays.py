@@ -6,20 +6,19 @@ what came and what to do. Half precision is widened exactly: a float16 tensor co
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
-from nescio._common.arrays import real_numbers
+from nescio._common.arrays import Values, real_numbers
 from nescio.types import InputError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
-Values: TypeAlias = ArrayLike | Tensor
 
 
 def scores(values: Values, name: str) -> Floats:

@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from nescio._common.argument_checks import integer
-from nescio.evaluate.arrays import Floats, Integers, Values, listed, scores
+from nescio._common.arrays import Values
+from nescio.evaluate.arrays import Floats, Integers, listed, scores
 from nescio.evaluate.maps import pixel_maps
 from nescio.types import InputError
 

@@ -26,7 +26,8 @@ from typing import Literal
 import numpy as np
 
 from nescio._common.argument_checks import integer
-from nescio.evaluate.arrays import Floats, Integers, Values
+from nescio._common.arrays import Values
+from nescio.evaluate.arrays import Floats, Integers
 from nescio.evaluate.arrays import classes as _classes
 from nescio.evaluate.arrays import probabilities as _probabilities
 from nescio.types import InputError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nescio.evaluate.arrays import Floats, Values, scores
+from nescio._common.arrays import Values
+from nescio.evaluate.arrays import Floats, scores
 from nescio.types import InputError
 
 

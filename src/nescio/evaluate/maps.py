@@ -30,8 +30,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nescio._common.arrays import real_numbers
-from nescio.evaluate.arrays import Booleans, Floats, Values, listed
+from nescio._common.arrays import Values, real_numbers
+from nescio.evaluate.arrays import Booleans, Floats, listed
 from nescio.evaluate.correlation import rank_correlation, ranks
 from nescio.types import InputError
 

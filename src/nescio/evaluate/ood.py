@@ -29,7 +29,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nescio._common.argument_checks import integer, probability
-from nescio.evaluate.arrays import Floats, Integers, Values, scores
+from nescio._common.arrays import Values
+from nescio.evaluate.arrays import Floats, Integers, scores
 from nescio.types import InputError
 
 Interval = tuple[float, float]

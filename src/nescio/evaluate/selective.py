@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nescio.evaluate.arrays import Booleans, Floats, Values, flags, scores
+from nescio._common.arrays import Values
+from nescio.evaluate.arrays import Booleans, Floats, flags, scores
 from nescio.types import InputError
 
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from nescio import evaluate
 from nescio._common.argument_checks import number
+from nescio._common.arrays import Values
 from nescio.attribution.blur import blurred
 from nescio.attribution.members import distribution
 from nescio.attribution.uncertainty import KINDS, Of
@@ -151,7 +152,7 @@ class Without:
         before, after = self._uncertainties(of)
         return torch.where(before == after, 0.0, 1.0 - after / before)
 
-    def improved(self, labels: Any = None, of: Of = "epistemic") -> Improvement:
+    def improved(self, labels: Values | None = None, of: Of = "epistemic") -> Improvement:
         """The summary; with labels [N] also what became of accuracy and NLL."""
         before, after = self._uncertainties(of)
         summary: dict[str, Any] = {

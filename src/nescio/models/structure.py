@@ -28,7 +28,7 @@ def wrapped(module: nn.Module) -> nn.Module | None:
         result: nn.Module | None = module.module
         return result
     # how a compiled module holds the original; TorchScript's modules are in a mapping without .get
-    return module._modules["_orig_mod"] if "_orig_mod" in module._modules else None
+    return module._modules["_orig_mod"] if "_orig_mod" in module._modules else None  # noqa: SIM401
 
 
 def unwrap(module: nn.Module) -> nn.Module:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nescio._common.arrays import Values
 from nescio._common.lazy_imports import need
-from nescio.evaluate.arrays import Floats, Values, flags, scores
+from nescio.evaluate.arrays import Floats, flags, scores
 from nescio.plots.style import COLOURS, INK, axes, legend_above
 from nescio.types import InputError
 
@@ -31,7 +32,7 @@ def embedding(
     points: Values,
     uncertainty: Values,
     *,
-    labels: Any = None,
+    labels: Values | None = None,
     marks: Mapping[str, Values] | None = None,
     name: str = "uncertainty",
     width: float = 5.8,
@@ -89,7 +90,7 @@ def embedding(
     return figure
 
 
-def _table(points: Any) -> Floats:
+def _table(points: Values) -> Floats:
     try:
         array = np.asarray(points.detach().cpu().double() if hasattr(points, "detach") else points, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -144,7 +145,7 @@ def _mark(ax: Axes, place: Floats, label: str, at: int) -> None:
     )
 
 
-def _write(ax: Axes, place: Floats, labels: Any) -> None:
+def _write(ax: Axes, place: Floats, labels: np.ndarray[Any, np.dtype[Any]]) -> None:
     if labels.shape != (len(place),):
         raise InputError(
             f"labels: expected one for each of the {len(place)} inputs, but got shape {list(labels.shape)}"

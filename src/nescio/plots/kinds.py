@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nescio.evaluate.arrays import Floats, Values, flags, scores
+from nescio._common.arrays import Values
+from nescio.evaluate.arrays import Floats, flags, scores
 from nescio.plots.style import COLOURS, STYLES, legend_above, panels, percents
 from nescio.types import Decomposition, InputError
 

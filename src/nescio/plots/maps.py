@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nescio._common.argument_checks import integer
-from nescio._common.arrays import real_numbers
+from nescio._common.arrays import Values, real_numbers
 from nescio._common.lazy_imports import need
-from nescio.evaluate.arrays import Floats, Values, listed
+from nescio.evaluate.arrays import Floats, listed
 from nescio.plots.kinds import PARTS
 from nescio.plots.style import COLOURS, FAINT, INK, panels
 from nescio.types import InputError

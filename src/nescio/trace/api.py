@@ -92,7 +92,7 @@ def class_gradients(
 def gradient_norms(
     classifier: Classifier,
     x: Any,
-    request: NormSettings = NormSettings("classes"),
+    request: NormSettings = NormSettings("classes"),  # noqa: B008 (it is frozen)
     rows: Sequence[str] = (),
     chunk: int | None = None,
     memory_gb: float | None = None,

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nescio._common.arrays import Values
 from nescio._common.lazy_imports import need
-from nescio.evaluate.arrays import Floats, Values
+from nescio.evaluate.arrays import Floats
 from nescio.plots.style import COLOURS, INK, panels
 from nescio.types import InputError
 

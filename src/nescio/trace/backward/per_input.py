@@ -18,6 +18,7 @@ from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs
 from nescio._common.memory import exhausted
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.trace.backward.pull import pull, pull_each, quiet
 from nescio.trace.backward.substitutes.corrected import CorrectedOps, doubled
@@ -31,7 +32,7 @@ VMAP_BYTES = {"cpu": 1 << 28, "cuda": 1 << 32}
 
 def power_sums(
     classifier: Classifier,
-    x: Any,
+    x: Inputs,
     names: Sequence[str],
     vectors: Tensor,
     copies: int,
@@ -53,14 +54,14 @@ def power_sums(
     return out
 
 
-def gradients(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) -> dict[str, Tensor]:
+def gradients(classifier: Classifier, x: Inputs, names: Sequence[str], vectors: Tensor) -> dict[str, Tensor]:
     """The gradients [K, 1, *shape] themselves, for x that is one input with all its copies."""
     if not names:
         return {}
     return _one(classifier, x, names, vectors)
 
 
-def follows(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor, tolerance: float) -> bool:
+def follows(classifier: Classifier, x: Inputs, names: Sequence[str], vectors: Tensor, tolerance: float) -> bool:
     """Whether vmap gives autograd's own gradients of the named parameters, for inputs x and cotangents [1, N, C]."""
     if not isinstance(x, torch.Tensor):
         return False
@@ -80,7 +81,9 @@ def follows(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tenso
     return True
 
 
-def _gradients(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor, copies: int, follow: bool) -> Any:
+def _gradients(
+    classifier: Classifier, x: Inputs, names: Sequence[str], vectors: Tensor, copies: int, follow: bool
+) -> Any:
     """Blocks (slice of inputs, {name: [K, inputs in block, *shape]})."""
     n = inputs.size(x) // copies
     parameters = classifier.parameters()
@@ -121,7 +124,7 @@ def _many(classifier: Classifier, x: Tensor, names: Sequence[str], vectors: Tens
     return {name: g.movedim(0, 1) for name, g in gradients.items()}
 
 
-def _one(classifier: Classifier, x: Any, names: Sequence[str], vectors: Tensor) -> dict[str, Tensor]:
+def _one(classifier: Classifier, x: Inputs, names: Sequence[str], vectors: Tensor) -> dict[str, Tensor]:
     """One input by ordinary autograd."""
     parameters = classifier.parameters()
     wanted = [parameters[name] for name in names]

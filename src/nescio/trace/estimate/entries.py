@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.batch_axis import Layout
 from nescio.trace.backward import per_input
@@ -65,7 +66,7 @@ def pass_norms(
 
 
 def split_norms(
-    classifier: Classifier, x: Any, layers: Layers, settings: Settings, blocks: Iterable[Cotangents]
+    classifier: Classifier, x: Inputs, layers: Layers, settings: Settings, blocks: Iterable[Cotangents]
 ) -> Tensor:
     """As `pass_norms`, for one input x whose copies do not fit together: gradients of parts of them are added up."""
     norms = []

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from nescio import inputs
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.trace.backward import cotangents
 from nescio.trace.backward.cotangents import Cotangents
@@ -42,7 +43,7 @@ _PROVED: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
 """Models whose logits were found to be each input's own, for one input (1) and several (2)."""
 
 
-def may_be_small(classifier: Classifier, x: Any, request: NormSettings) -> bool:
+def may_be_small(classifier: Classifier, x: Inputs, request: NormSettings) -> bool:
     """Whether the loop may be the faster way, before the number of classes is known."""
     device = classifier.device
     if device is None or device.type != "cpu" or request.precision is not None:
@@ -50,7 +51,9 @@ def may_be_small(classifier: Classifier, x: Any, request: NormSettings) -> bool:
     return 2 * inputs.size(x) <= ROWS and not (request.sigma > 0 and request.samples > 0)
 
 
-def by_loop(classifier: Classifier, x: Any, rows: Sequence[str], request: NormSettings) -> dict[str, NormTable] | None:
+def by_loop(
+    classifier: Classifier, x: Inputs, rows: Sequence[str], request: NormSettings
+) -> dict[str, NormTable] | None:
     """The table of norms for each kind of row by the loop; None: it is not the faster way, or cannot be taken."""
     parameters = classifier.parameters()
     size = inputs.size(x)
@@ -78,7 +81,7 @@ def _may_have_few_classes(classifier: Classifier, parameters: Mapping[str, Tenso
     return any(1 < width <= ROWS // size for width in widths)
 
 
-def _few(x: Any, parameters: Mapping[str, Tensor], classes: int, request: NormSettings) -> bool:
+def _few(x: Inputs, parameters: Mapping[str, Tensor], classes: int, request: NormSettings) -> bool:
     """Whether the loop is the faster way, and all that is asked for would be computed, not estimated."""
     budget = {"exact": classes, "auto": AUTO}.get(str(request.classes), request.classes)
     rows = inputs.size(x) * classes
@@ -88,12 +91,12 @@ def _few(x: Any, parameters: Mapping[str, Tensor], classes: int, request: NormSe
     return rows * sum(p.numel() for p in parameters.values()) * max(1, positions / 256) <= WORK
 
 
-def _logits(classifier: Classifier, x: Any) -> Tensor:
+def _logits(classifier: Classifier, x: Inputs) -> Tensor:
     with nullcontext() if FIXED else CorrectedOps():
         return classifier.logits(x)
 
 
-def _own(classifier: Classifier, x: Any, z: Tensor, together: bool) -> bool:
+def _own(classifier: Classifier, x: Inputs, z: Tensor, together: bool) -> bool:
     """Whether logits are the same in another call, and whatever else is in the batch.
 
     As in the engine it is looked at once for a model, and where inputs differ in how much of them is not zero. If all
@@ -115,7 +118,7 @@ def _own(classifier: Classifier, x: Any, z: Tensor, together: bool) -> bool:
 
 def _tables(
     classifier: Classifier,
-    x: Any,
+    x: Inputs,
     rows: Sequence[str],
     request: NormSettings,
     passes: Sequence[Tensor],

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nescio import inputs
 from nescio._common import memory
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.trace.backward import cotangents
 from nescio.trace.backward.substitutes import attention
@@ -39,7 +40,7 @@ class TableBuilder:
     def __init__(
         self,
         classifier: Classifier,
-        x: Any,
+        x: Inputs,
         rows: tuple[str, ...],
         request: NormSettings,
         chunk: int | None = None,
@@ -73,7 +74,7 @@ class TableBuilder:
             return replace(cut, levels=cut.levels[-1:]) if cut.closed else None
         return cut
 
-    def build(self, x: Any, cut: Cut | None) -> dict[str, NormTable]:
+    def build(self, x: Inputs, cut: Cut | None) -> dict[str, NormTable]:
         """The tables of some inputs, chunk by chunk, with less at a time whenever memory runs out."""
         size, settings = self._sizes(cut)
         if self.chunk is None:  # chunks of one size: a pass that was recorded serves for all
@@ -140,7 +141,7 @@ class TableBuilder:
         copies = noise.copies(part, *self.noise)
         if settings.parts > 1:
             return self._in_parts(part, copies, settings)
-        x: Any = inputs.concatenate([part, copies]) if self.pairs else copies
+        x: Inputs = inputs.concatenate([part, copies]) if self.pairs else copies
         count = inputs.size(part)
         if survey.silent and survey.key is not None:  # a pass that is replayed proves nothing itself
             self.enter()
@@ -149,11 +150,12 @@ class TableBuilder:
         work = partial(self._compute, count, settings, cut)
         if survey.key is None:
             return work(survey.first.x if survey.first and _same(survey.first.x, x) else x, True)
+        assert isinstance(x, Tensor)  # nothing else has a key
         key = (survey.key, x.shape, settings, cut, self.noise, self.request.precision)
         return replay.run(key, x, work, classifier, self.enter)
 
     def _compute(
-        self, count: int, settings: Settings, cut: Cut | None, x: Any, check: bool
+        self, count: int, settings: Settings, cut: Cut | None, x: Inputs, check: bool
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits and norms of ``count`` inputs from x: their copies, with the inputs themselves in front of pairs."""
         survey, model = self.survey, self.classifier
@@ -216,7 +218,7 @@ class TableBuilder:
         )
         return norms
 
-    def _pass(self, model: Classifier, x: Any, lowest: int, check: bool) -> Pass:
+    def _pass(self, model: Classifier, x: Inputs, lowest: int, check: bool) -> Pass:
         """A pass that follows the parameters of the layers from ``lowest`` on."""
         survey = self.survey
         wanted = survey.table.part(lowest).parameters

@@ -8,12 +8,12 @@ runs, fills the same places again and gives the same logits. A tensor that it ca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from nescio import modes
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes.loose import Loose, Place
 from nescio.types import ModelError
@@ -22,7 +22,7 @@ SAME = {torch.float64: 1e-9, torch.float32: 1e-5}
 """How far logits may be apart that are worked out in the same way from the same numbers, relative to the largest."""
 
 
-def forget(classifier: Classifier, x: Any) -> None:
+def forget(classifier: Classifier, x: Inputs) -> None:
     """While the classifier is traced, let it compute anew what it has kept; ``x``: a few inputs to try it on."""
     loose = modes.current()
     if loose is None or not loose.places:
@@ -36,7 +36,7 @@ def forget(classifier: Classifier, x: Any) -> None:
         _clear(classifier, x, logits, loose, places)
 
 
-def _clear(classifier: Classifier, x: Any, logits: Tensor, loose: Loose, places: Sequence[Place]) -> None:
+def _clear(classifier: Classifier, x: Inputs, logits: Tensor, loose: Loose, places: Sequence[Place]) -> None:
     """Clear those of the places that can do without what is in them: all, or else one half and then the other."""
     stale = ""
     for remove in (False, True):

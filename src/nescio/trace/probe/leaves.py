@@ -7,13 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nescio.inputs import Inputs
+
 
 def detached(x: Tensor) -> Tensor:
     """The tensor without its history; what inference mode made is copied, for it can have no gradient."""
     return x.clone() if x.is_inference() else x.detach()
 
 
-def leaf(x: Any) -> tuple[Any, tuple[Tensor, ...]]:
+def leaf(x: Inputs) -> tuple[Any, tuple[Tensor, ...]]:
     """The input as part of the graph (a copy, so that in-place operations of the model may write to it), and its
     leaves.
     """

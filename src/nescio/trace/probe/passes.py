@@ -18,6 +18,7 @@ from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs
 from nescio._common.memory import exhausted
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.structure import replaced
 from nescio.modes import current, full_products, tf32
@@ -45,7 +46,7 @@ _WRITING: weakref.WeakSet[Any] = weakref.WeakSet()
 class Pass:
     """One forward pass: the input, the logits, the graph between them and the plan for it."""
 
-    x: Any
+    x: Inputs
     logits: Tensor
     graph: Graph
     plan: Plan
@@ -53,7 +54,7 @@ class Pass:
     """The logits that cotangents are made from: these, or more precise ones."""
 
 
-def forward(classifier: Classifier, x: Any, check: bool = True, wanted: Collection[str] | None = None) -> Pass:
+def forward(classifier: Classifier, x: Inputs, check: bool = True, wanted: Collection[str] | None = None) -> Pass:
     """One forward pass with its graph and the plan for it; ``check`` looks at the values of the logits.
 
     Only the ``wanted`` parameters are followed (None: all): the graph begins with the first operation on one of them.
@@ -104,7 +105,7 @@ def forward(classifier: Classifier, x: Any, check: bool = True, wanted: Collecti
 
 
 def _with_zeros_replaced(
-    classifier: Classifier, x: Any, check: bool, wanted: Collection[str] | None, plan: Plan
+    classifier: Classifier, x: Inputs, check: bool, wanted: Collection[str] | None, plan: Plan
 ) -> Plan:
     """The plan with what can be told once parameters that are all zeros, such as a new head, have other values.
 
@@ -131,7 +132,7 @@ def _own_backward(error: BaseException) -> bool:
     return any(frame.f_globals.get("__name__") == "torch.autograd.function" for frame, _ in frames)
 
 
-def _trace(classifier: Classifier, x: Any, check: bool, wanted: Collection[str] | None) -> tuple[Tensor, Graph]:
+def _trace(classifier: Classifier, x: Inputs, check: bool, wanted: Collection[str] | None) -> tuple[Tensor, Graph]:
     parameters = classifier.parameters()
     others = [] if wanted is None else [p for name, p in parameters.items() if name not in wanted]
     tracked, roots = leaf(x) if wanted is None else (x, ())

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.batch_axis import Layout, find_layout
 from nescio.trace import rules
@@ -60,7 +61,7 @@ class Plan:
     """For each fast parameter how it is used (`part_of`)."""
 
 
-def find_plan(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> Plan:
+def find_plan(classifier: Classifier, x: Inputs, logits: Tensor, graph: Graph) -> Plan:
     """Find the plan from a forward pass of a few inputs; the truth comes from plain passes of the model's own."""
     n = len(logits)
     parameters = classifier.parameters()
@@ -101,7 +102,9 @@ def find_plan(classifier: Classifier, x: Any, logits: Tensor, graph: Graph) -> P
     return Plan(graph.signature, fast, sum(new) / n, gradients / n, True, frozenset(unsure), kinds)
 
 
-def _truth(classifier: Classifier, x: Any, logits: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, list[float]]:
+def _truth(
+    classifier: Classifier, x: Inputs, logits: Tensor, parameters: Mapping[str, Tensor]
+) -> dict[str, list[float]]:
     """The norms [n] of the parameters' gradients, from a plain pass of each input alone.
 
     Numbers come to the host all at once: a GPU would be waited for each time.
@@ -168,7 +171,7 @@ def _kinds(graph: Graph, uses: Sequence[Use]) -> tuple[object, ...]:
     return tuple((graph.nodes[use.node].name(), use.slot, use.block, use.through) for use in uses)
 
 
-def with_vmap_tried(classifier: Classifier, x: Any, logits: Tensor, graph: Graph, plan: Plan) -> Plan:
+def with_vmap_tried(classifier: Classifier, x: Inputs, logits: Tensor, graph: Graph, plan: Plan) -> Plan:
     """The plan, with whether vmap may be used for what is left to the general path."""
     rest = [name for name in graph.uses if name not in plan.fast]
     if not rest:

@@ -11,13 +11,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from nescio import inputs
 from nescio._common.memory import exhausted
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.trace.probe.graph import Graph
 from nescio.trace.probe.leaves import leaf
@@ -30,7 +30,7 @@ SILENT = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.b
 """A change of the logits, relative to the largest, that is no more than kernels which add up in another order make."""
 
 
-def prove_steady(classifier: Classifier, x: Any, first: Tensor) -> Iterator[tuple[int, Tensor]]:
+def prove_steady(classifier: Classifier, x: Inputs, first: Tensor) -> Iterator[tuple[int, Tensor]]:
     """The logits [1, C] of each input that goes through the model alone, with its place in the batch.
 
     Raise ModelError when they are not ``first``, those of x: they change from call to call, or with the rest of the
@@ -52,7 +52,7 @@ def prove_steady(classifier: Classifier, x: Any, first: Tensor) -> Iterator[tupl
         yield i, alone
 
 
-def _prove_same(classifier: Classifier, x: Any, first: Tensor) -> None:
+def _prove_same(classifier: Classifier, x: Inputs, first: Tensor) -> None:
     """Raise ModelError when another call gives other logits."""
     if apart(first, classifier.logits(leaf(x)[0])):
         raise ModelError(
@@ -62,7 +62,7 @@ def _prove_same(classifier: Classifier, x: Any, first: Tensor) -> None:
         )
 
 
-def prove_own(classifier: Classifier, x: Any, logits: Tensor) -> None:
+def prove_own(classifier: Classifier, x: Inputs, logits: Tensor) -> None:
     """Raise ModelError when inputs differ in how much of them is not zero, and the logits of the one with least change
     with the rest of the batch.
     """
@@ -72,14 +72,14 @@ def prove_own(classifier: Classifier, x: Any, logits: Tensor) -> None:
         _prove_own(classifier, x, logits, i)
 
 
-def least_filled(x: Any) -> int | None:
+def least_filled(x: Inputs) -> int | None:
     """The input with the fewest numbers that are not zero; None: all have as many."""
     filled = torch.stack([(t.detach().reshape(len(t), -1) != 0).sum(1) for t in inputs.tensors(x)]).sum(0)
     least, most = torch.stack(filled.aminmax()).tolist()
     return int(filled.argmin()) if least < most else None
 
 
-def _prove_own(classifier: Classifier, x: Any, logits: Tensor, i: int) -> None:
+def _prove_own(classifier: Classifier, x: Inputs, logits: Tensor, i: int) -> None:
     """Raise ModelError when the i-th input has other logits alone than in the batch."""
     one = slice(i, i + 1)
     # with gradients on, as the batch was: without, torch's own transformer layers take another way
@@ -104,7 +104,7 @@ def apart(a: Tensor, b: Tensor) -> bool:
     return not bool(((a - b).abs() <= tolerance * torch.maximum(a.abs().max(), b.abs().max())).all())
 
 
-def prove_silent(classifier: Classifier, x: Any, names: Sequence[str]) -> None:
+def prove_silent(classifier: Classifier, x: Inputs, names: Sequence[str]) -> None:
     """Raise ModelError when a parameter without a gradient changes the logits all the same."""
     if not names:
         return

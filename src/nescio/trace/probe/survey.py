@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nescio import inputs
 from nescio._common import memory
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import full_products
 from nescio.trace.backward.substitutes import attention
@@ -66,7 +68,9 @@ class Survey:
 _KNOWN: weakref.WeakKeyDictionary[Any, dict[Hashable, Survey]] = weakref.WeakKeyDictionary()
 
 
-def survey(classifier: Classifier, x: Any, request: NormSettings, key: Hashable = None, last: bool = False) -> Survey:
+def survey(
+    classifier: Classifier, x: Inputs, request: NormSettings, key: Hashable = None, last: bool = False
+) -> Survey:
     """Layers, in forward order, and the plan."""
     run = _first_pass(classifier, x)
     plain = attention.short(run.graph.nodes)
@@ -82,7 +86,7 @@ def survey(classifier: Classifier, x: Any, request: NormSettings, key: Hashable 
     return Survey(table, run.plan, classes, device, key, last, silent, run, plain, costs, shares, head, moved)
 
 
-def _first_pass(classifier: Classifier, x: Any) -> Pass:
+def _first_pass(classifier: Classifier, x: Inputs) -> Pass:
     """A pass of all of x or, where memory is short, of its first input."""
     try:
         return forward(classifier, x)
@@ -95,7 +99,7 @@ def _first_pass(classifier: Classifier, x: Any) -> Pass:
 
 
 def begin(
-    classifier: Classifier, x: Any, noisy: Callable[[Any], Any], request: NormSettings, enter: Callable[[], None]
+    classifier: Classifier, x: Inputs, noisy: Callable[[Any], Any], request: NormSettings, enter: Callable[[], None]
 ) -> tuple[Any, Survey]:
     """The inputs, with channels last in memory where the model takes that, and the survey of the first few.
 
@@ -104,7 +108,7 @@ def begin(
     """
     known = _KNOWN.setdefault(classifier.module, {})
     key: Hashable = None
-    if replay.can_replay(classifier, x):
+    if isinstance(x, Tensor) and replay.can_replay(classifier, x):
         key = (fingerprint(classifier), x.shape[1:], request.layers, request.select, request.exclude)
         if key in known:
             return (_channels_last(x) if known[key].last else x), known[key]
@@ -124,12 +128,12 @@ def begin(
         known[key] = replace(result, first=None)
         return y, known[key]
 
-    if isinstance(x, torch.Tensor) and x.dim() == 4 and x.is_floating_point():
+    if isinstance(x, Tensor) and x.dim() == 4 and x.is_floating_point():
         # convolutions are faster so; a model that calls view() on what a convolution gives does not take it
         with contextlib.suppress(RuntimeError, InputError, ModelError):
             return surveyed(_channels_last(x), True)
     return surveyed(x, False)
 
 
-def _channels_last(x: torch.Tensor) -> torch.Tensor:
+def _channels_last(x: Tensor) -> Tensor:
     return x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)

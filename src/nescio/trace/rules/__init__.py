@@ -97,4 +97,4 @@ def added(t: Tensor, dims: tuple[int, ...] | int) -> Tensor:
     return t.sum(dims, dtype=torch.float32) if t.dtype in (torch.float16, torch.bfloat16) else t.sum(dims)
 
 
-from nescio.trace.rules import convolution, elementwise, embedding, matmul, normalisation
+from nescio.trace.rules import convolution, elementwise, embedding, matmul, normalisation  # noqa: E402, F401 (they register themselves)

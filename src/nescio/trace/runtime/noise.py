@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio.inputs import Inputs
 from nescio.types import InputError
 
 
@@ -27,12 +28,12 @@ def noisy_names(x: Mapping[str, Tensor]) -> list[str]:
     return [name for name, value in x.items() if value.is_floating_point() and "mask" not in name]
 
 
-def takes(x: Any) -> bool:
+def takes(x: Inputs) -> bool:
     """Whether there is anything to add noise to; tokens have nothing."""
     return x.is_floating_point() if isinstance(x, Tensor) else bool(noisy_names(x))
 
 
-def copies(x: Any, sigma: float, samples: int, seed: int, pairs: bool = False) -> Any:
+def copies(x: Inputs, sigma: float, samples: int, seed: int, pairs: bool = False) -> Any:
     """Each input followed by its noisy copies, [N·(samples + 1), ..]; or, in ``pairs``, by ``x ± σε_i`` without the
     input itself, [N·samples, ..]. Each entry of a mapping has noise of its own, and what takes none is repeated.
     """

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import Watch
 from nescio.trace.runtime import cuda_graph
@@ -88,6 +89,6 @@ def _record(x: Tensor, work: Callable[[Tensor, bool], Result]) -> _Recording | N
     return None if recorded is None else _Recording(recorded[0], static, recorded[1])
 
 
-def can_replay(classifier: Classifier, x: Any) -> bool:
+def can_replay(classifier: Classifier, x: Inputs) -> bool:
     """Whether a pass on this input may be recorded at all."""
     return isinstance(x, torch.Tensor) and x.is_cuda and isinstance(classifier.module, nn.Module)

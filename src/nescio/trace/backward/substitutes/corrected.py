@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from nescio import inputs
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.trace.backward.substitutes.batch_norm import by_channel, laid_out, normalised, wide
 from nescio.trace.backward.substitutes.cdist import distances
@@ -40,7 +41,7 @@ class CorrectedOps(TorchFunctionMode):
         return func(*args, **(kwargs or {})) if result is None else result
 
 
-def doubled(classifier: Classifier, x: Any) -> Tensor:
+def doubled(classifier: Classifier, x: Inputs) -> Tensor:
     """Logits of inputs that go through the model with a copy of them: of two the gradient of a norm is right too.
 
     For a model with activation checkpointing: its backward pass runs parts of it again, out of `CorrectedOps`' reach.
