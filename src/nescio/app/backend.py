@@ -44,9 +44,7 @@ class Desk:
 
     Examples:
         >>> from nescio.models.sources import Numbers, Source
-        >>> network = torch.nn.Linear(4, 3, bias=False)
-        >>> _ = torch.nn.init.eye_(network.weight)
-        >>> source = Source(nescio.Classifier(network), Numbers(), "a layer", ("a", "b", "c"))
+        >>> source = Source(nescio.Classifier(torch.nn.Linear(4, 3)), Numbers(), "a layer", ("a", "b", "c"))
         >>> desk = nescio.app.Desk(nescio.serve.Engine(source, ["entropy"]), kind="numbers")
         >>> [one.maps is not None for one in desk.of_text("9, 0, 0, 0")]
         [False, True]

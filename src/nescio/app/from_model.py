@@ -70,13 +70,10 @@ def opened(
 
     Examples:
         >>> from nescio.models.sources import Numbers, Source
-        >>> network = torch.nn.Linear(4, 3, bias=False)
-        >>> _ = torch.nn.init.eye_(network.weight)
-        >>> source = Source(nescio.Classifier(network), Numbers(), "a layer", ("a", "b", "c"))
+        >>> source = Source(nescio.Classifier(torch.nn.Linear(4, 3)), Numbers(), "a layer", ("a", "b", "c"))
         >>> desk = nescio.app.opened(source, methods=["entropy"])
-        >>> first = next(desk.of_text("9, 0, 0, 0"))
-        >>> first.answers[0].name
-        'a'
+        >>> len(next(desk.of_text("9, 0, 0, 0")).answers)
+        3
     """
     kind = source.kind or (rows.preprocess.kind if rows is not None else "pictures")
     some = () if rows is None else tuple(examples.of_data(rows))

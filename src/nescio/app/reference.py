@@ -120,9 +120,7 @@ def measured(
 
     Examples:
         >>> from nescio.models.sources import Numbers, Source
-        >>> network = torch.nn.Linear(4, 3, bias=False)
-        >>> _ = torch.nn.init.eye_(network.weight)
-        >>> source = Source(nescio.Classifier(network), Numbers(), "a layer", ("a", "b", "c"))
+        >>> source = Source(nescio.Classifier(torch.nn.Linear(4, 3)), Numbers(), "a layer", ("a", "b", "c"))
         >>> engine = nescio.serve.Engine(source, ["entropy"])
         >>> scale = nescio.app.measured(engine, list(torch.eye(4).repeat(5, 1)), progress=False)
         >>> len(scale), list(scale.values)

@@ -71,10 +71,9 @@ class Job:
     Examples:
         >>> import tempfile
         >>> from nescio.specs import DataSpec, ModelSpec
-        >>> folder = tempfile.mkdtemp()
-        >>> np.savez(f"{folder}/x.npz", x=np.zeros((4, 1, 28, 28), np.float32))
-        >>> model, data = ModelSpec("nescio.zoo:small_cnn"), DataSpec(f"{folder}/x.npz")
-        >>> job = Job(model, data, (nescio.scores.get("entropy"),))
+        >>> file = tempfile.mkdtemp() + "/x.npz"
+        >>> np.savez(file, x=np.zeros((4, 1, 28, 28), np.float32))
+        >>> job = Job(ModelSpec("nescio.zoo:small_cnn"), DataSpec(file), (nescio.scores.get("entropy"),))
         >>> ready = job.open()
         >>> len(ready.rows), list(ready.columns)
         (4, ['entropy'])
@@ -125,7 +124,6 @@ class Ready:
         guard: Its guard.
 
     Examples:
-        >>> job = Job(...)  # doctest: +SKIP
         >>> job.open().device  # doctest: +SKIP
         device(type='cpu')
     """
@@ -161,13 +159,7 @@ def identity(job: Job, ready: Ready) -> dict[str, Any]:
         The values by their words.
 
     Examples:
-        >>> import tempfile
-        >>> from nescio.specs import DataSpec, ModelSpec
-        >>> folder = tempfile.mkdtemp()
-        >>> np.savez(f"{folder}/x.npz", x=np.zeros((4, 1, 28, 28), np.float32))
-        >>> model, data = ModelSpec("nescio.zoo:small_cnn"), DataSpec(f"{folder}/x.npz")
-        >>> job = Job(model, data, (nescio.scores.get("entropy"),))
-        >>> identity(job, job.open())["methods"]
+        >>> identity(job, job.open())["methods"]  # doctest: +SKIP
         {'entropy': 'Entropy()'}
     """
     given = job.fit
@@ -196,13 +188,7 @@ def machine(ready: Ready) -> str:
         The words.
 
     Examples:
-        >>> import tempfile
-        >>> from nescio.specs import DataSpec, ModelSpec
-        >>> folder = tempfile.mkdtemp()
-        >>> np.savez(f"{folder}/x.npz", x=np.zeros((4, 1, 28, 28), np.float32))
-        >>> model, data = ModelSpec("nescio.zoo:small_cnn"), DataSpec(f"{folder}/x.npz")
-        >>> job = Job(model, data, (nescio.scores.get("entropy"),))
-        >>> machine(job.open())
+        >>> machine(job.open())  # doctest: +SKIP
         'cpu, ... threads, ...'
     """
     device = ready.device

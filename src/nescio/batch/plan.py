@@ -226,8 +226,8 @@ def span(costs: Costs, crew: Crew, rows: int, part_rows: int) -> tuple[float, fl
     Args:
         costs: What was measured.
         crew: Who does the work.
-        rows: How many rows there are.
-        part_rows: How many rows a part has.
+        rows: As in `make_plan`.
+        part_rows: As in `make_plan`.
 
     Returns:
         The shorter and the longer time, in seconds.
@@ -262,7 +262,7 @@ def good_part_rows(costs: Costs, crew: Crew, rows: int) -> int:
     Args:
         costs: What was measured.
         crew: Who does the work.
-        rows: How many rows there are.
+        rows: As in `make_plan`.
 
     Returns:
         The number, a multiple of the size of a batch.

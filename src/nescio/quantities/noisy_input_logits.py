@@ -25,7 +25,7 @@ class NoisyInputLogits(Request):
     Args:
         sigma: The standard deviation of the noise, in the units of the input.
         samples: S, the number of draws; all inputs share each of them.
-        seed: Of the draws.
+        seed: The seed of the draws.
 
     Examples:
         >>> request = NoisyInputLogits(sigma=0.1, samples=5)

@@ -36,11 +36,10 @@ class NoisyParameterLogits(Request):
     Args:
         sigma: The standard deviation of the noise on every parameter.
         samples: S, the number of draws; all inputs share each of them.
-        seed: Of the draws.
+        seed: The seed of the draws.
 
     Examples:
-        >>> request = NoisyParameterLogits(sigma=0.1, samples=5)
-        >>> classifier = nescio.Classifier(torch.nn.Linear(2, 3))
+        >>> request, classifier = NoisyParameterLogits(0.1, samples=5), nescio.Classifier(torch.nn.Linear(2, 3))
         >>> nescio.quantities.compute(classifier, torch.ones(4, 2), [request])[request].shape
         torch.Size([5, 4, 3])
     """

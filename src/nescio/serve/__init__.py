@@ -52,9 +52,7 @@ def application(
 
     Examples:
         >>> from nescio.models.sources import Numbers, Source
-        >>> network = torch.nn.Linear(4, 3, bias=False)
-        >>> _ = torch.nn.init.eye_(network.weight)
-        >>> source = Source(nescio.Classifier(network), Numbers(), "a layer", ("a", "b", "c"))
+        >>> source = Source(nescio.Classifier(torch.nn.Linear(4, 3)), Numbers(), "a layer", ("a", "b", "c"))
         >>> nescio.serve.application(nescio.serve.Engine(source, ["entropy"])).title
         'nescio'
     """
