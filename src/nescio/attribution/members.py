@@ -60,12 +60,12 @@ class Member:
     last: Last | None = None
     draws: int = 1
 
-    def batch(self, x: Any) -> tuple[Classifier, Inputs]:
+    def batch(self, x: Inputs) -> tuple[Classifier, Inputs]:
         """The network, and the batch prepared for it."""
         classifier = self.network()
         return classifier, classifier.prepare(self.before(x))
 
-    def logits(self, x: Any, settle: Callable[[Classifier, Inputs], AbstractContextManager[Any]]) -> Tensor:
+    def logits(self, x: Inputs, settle: Callable[[Classifier, Inputs], AbstractContextManager[Any]]) -> Tensor:
         """Logits of a batch without gradients, float64 [draws, N, C] on the CPU; `settle` gives the batch to run."""
         classifier, batch = self.batch(x)
         still = predicting(classifier)
@@ -92,7 +92,7 @@ def distribution(given: Any, data: Any, output: str | None) -> tuple[Any, str]:
     return made, f"a Laplace posterior of the last layer around the single network {classifier.name}"
 
 
-def members(posterior: Any, x: Any) -> list[Member]:
+def members(posterior: Any, x: Inputs) -> list[Member]:
     """The members of a distribution; x is a batch, of which the first input may be looked at."""
     if isinstance(posterior, posteriors.Temperature):
         return [replace(m, finish=_scaled(posterior, m.finish)) for m in members(posterior.base, x)]
@@ -176,7 +176,7 @@ def _drawn(posterior: SampledWeights, sample: int) -> Enter:
     return enter
 
 
-def _dropout(posterior: posteriors.MCDropout, x: Any) -> list[Member]:
+def _dropout(posterior: posteriors.MCDropout, x: Inputs) -> list[Member]:
     classifier = posterior.classifiers[0]
     first = inputs.take(classifier.prepare(x), slice(0, 1))
     with preserved(classifier), predicting(classifier), eager():
@@ -193,7 +193,7 @@ def _dropout(posterior: posteriors.MCDropout, x: Any) -> list[Member]:
     return [Member(_own(posterior), enter(sample), alone=units is None) for sample in range(posterior.samples)]
 
 
-def _inserted(posterior: posteriors.InsertedDropout, x: Any) -> list[Member]:
+def _inserted(posterior: posteriors.InsertedDropout, x: Inputs) -> list[Member]:
     classifier = posterior.classifiers[0]
     first = inputs.take(classifier.prepare(x), slice(0, 1))
     with preserved(classifier), predicting(classifier), eager():

@@ -80,7 +80,7 @@ def pulled(run: Run, vectors: Tensor, read: Callable[[], Callable[[Call | None, 
 
 
 @contextmanager
-def forward(member: Member, x: Any, source: Source, change: Change, keep: Keep | None = None) -> Iterator[Run]:
+def forward(member: Member, x: Inputs, source: Source, change: Change, keep: Keep | None = None) -> Iterator[Run]:
     """A pass of `change` of what is attributed; `keep` says what to keep of the output of a module (None: nothing)."""
     classifier, batch = member.batch(x)
     roots: list[tuple[Tensor, Any]] = []

@@ -90,7 +90,7 @@ def watched(classifier: Classifier) -> Iterator[list[Call]]:
     often = Counter(_width(module) for _, module in layers)
 
     def note(name: str) -> Any:
-        def hook(layer: nn.Module, given: tuple[Any, ...], gave: Any) -> None:
+        def hook(layer: nn.Module, given: tuple[Any, ...], gave: object) -> None:
             if given and isinstance(given[0], Tensor):
                 calls.append(Call(name, layer, given[0].detach(), _width(layer)))
             if len(calls) > _LATEST and often[calls[-_LATEST - 1].width] > _FEW:

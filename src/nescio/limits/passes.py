@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from nescio.limits import rules, shapes
 from nescio.limits.pieces import Change, Site
+from nescio.limits.shapes import Args, Kwargs
 from nescio.models import Classifier
 from nescio.types import ModelError
 
@@ -48,7 +49,7 @@ class Tracked(Tensor):
 
     @classmethod
     def __torch_function__(
-        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls, func: Callable[..., Any], types: Any, args: Args = (), kwargs: Kwargs | None = None
     ) -> Any:
         kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
@@ -195,7 +196,7 @@ class Pass:
             frame = frame.f_back
         return operation
 
-    def _reshaped(self, name: str, func: Callable[..., Any], given: Tracked, args: Any, kwargs: Any) -> Any:
+    def _reshaped(self, name: str, func: Callable[..., Any], given: Tracked, args: Args, kwargs: Kwargs) -> Any:
         """The same numbers in another shape. It is done for all rows: their number may be among the arguments."""
         moved = "which moves the inputs out of the first dimension"
         if not shapes.SHAPES[name](args[1:], kwargs, given.raw.ndim):
@@ -314,7 +315,7 @@ def _joined(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return result
 
 
-def _find(args: Any, kwargs: Any) -> list[Tracked]:
+def _find(args: Args, kwargs: Kwargs) -> list[Tracked]:
     """All tracked tensors among the arguments, also in lists."""
     tracked: list[Tracked] = []
     for value in (*args, *kwargs.values()):

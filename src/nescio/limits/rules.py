@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from nescio.limits.pieces import Elementwise, MaxPool, Site
+from nescio.limits.shapes import Args, Kwargs
 from nescio.trace.backward.substitutes.batch_norm import by_channel, scale_and_shift
 
 if TYPE_CHECKING:
     from nescio.limits.passes import Pass, Tracked
 
-Rule = Callable[["Pass", Callable[..., Any], tuple[Any, ...], dict[str, Any]], "Tracked"]
+Rule = Callable[["Pass", Callable[..., Any], Args, Kwargs], "Tracked"]
 
 
 class NotLinear(Exception):
@@ -53,7 +54,7 @@ def _reader(given: Tracked) -> Callable[[Tensor | None], Tensor]:
 def _with_weight(bias_shape: Callable[[int], tuple[int, ...]]) -> Rule:
     """Products with a weight, as in linear layers and convolutions, and a bias."""
 
-    def rule(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
+    def rule(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
         given = _first(args, kwargs)
         named = dict(zip(("weight", "bias"), args[1:3], strict=False)) | kwargs
         weight, bias, more = run.cast(named["weight"]), run.cast(named.get("bias")), args[3:]
@@ -73,7 +74,7 @@ def _with_weight(bias_shape: Callable[[int], tuple[int, ...]]) -> Rule:
     return rule
 
 
-def _homogeneous(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
+def _homogeneous(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
     """Linear in the first argument, and nothing added."""
     given = _first(args, kwargs)
     more = {k: v for k, v in kwargs.items() if k != "input"}
@@ -81,7 +82,7 @@ def _homogeneous(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
     return run.operation(lambda rows: func(read(rows), *args[1:], **more), [given])
 
 
-def _reduction(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
+def _reduction(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
     dims = kwargs.get("dim", args[1] if len(args) > 1 else None)
     listed = [dims] if isinstance(dims, int) else dims
     if not listed or any(d % _first(args, kwargs).raw.ndim == 0 for d in listed):
@@ -89,7 +90,7 @@ def _reduction(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
     return _homogeneous(run, func, args, kwargs)
 
 
-def _pad(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
+def _pad(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
     named = _named(args, kwargs, pad=(), mode="constant", value=None)
     if named["mode"] == "constant" and named["value"]:
         raise NotLinear("with another value than 0")
@@ -98,7 +99,7 @@ def _pad(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
     return _homogeneous(run, func, args, kwargs)
 
 
-def _batch_norm(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
+def _batch_norm(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
     given = _first(args, kwargs)
     named = _named(args, kwargs, running_mean=None, running_var=None, weight=None, bias=None, training=False,
                    momentum=0.1, eps=1e-5)  # fmt: skip
@@ -113,7 +114,7 @@ def _batch_norm(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
 def _sum(sign_first: float, sign_second: float) -> Rule:
     """Sums and differences of tracked tensors, constants, and `alpha` times the second."""
 
-    def rule(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
+    def rule(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
         a, b = args[0], args[1] if len(args) > 1 else kwargs["other"]
         second = sign_second * kwargs.get("alpha", 1)
         tracked = [v for v in (a, b) if isinstance(v, _tracked())]
@@ -134,7 +135,7 @@ def _sum(sign_first: float, sign_second: float) -> Rule:
     return rule
 
 
-def _product(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
+def _product(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
     a, b = args[0], args[1] if len(args) > 1 else kwargs["other"]
     varies, constant = (a, b) if isinstance(a, _tracked()) else (b, a)
     if isinstance(constant, _tracked()):
@@ -154,28 +155,29 @@ def _constant(run: Pass, constant: Any, beside: Tracked) -> Any:
     return run.cast(constant)
 
 
-def _matmul(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
-    given, other = _first(args, kwargs), args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("mat2"))
+def _matmul(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
+    given = _first(args, kwargs)
+    other: Any = args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("mat2"))
     if isinstance(other, _tracked()) or other.ndim > 2:
         raise NotLinear("of two things that depend on the input")
     read, weight = _reader(given), run.cast(other)
     return run.operation(lambda rows: read(rows) @ weight, [given])
 
 
-def _cat(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
+def _cat(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
     parts = args[0] if args else kwargs["tensors"]
-    dim = kwargs.get("dim", args[1] if len(args) > 1 else 0)
+    dim: int = kwargs.get("dim", args[1] if len(args) > 1 else 0)
     if not all(isinstance(part, _tracked()) for part in parts) or dim % parts[0].raw.ndim == 0:
         raise NotLinear("along the batch, or with tensors that do not depend on the input")
     readers = [_reader(part) for part in parts]
     return run.operation(lambda rows: torch.cat([read(rows) for read in readers], dim), list(parts))
 
 
-def _zeros(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
+def _zeros(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
     return run.wrap(torch.zeros_like(_first(args, kwargs).raw))
 
 
-def _off(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
+def _off(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
     """Dropout, which is off in eval mode."""
     named = _named(args, kwargs, p=0.5, training=True, inplace=False)
     if named["training"] and named["p"] > 0:
@@ -184,34 +186,34 @@ def _off(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
 
 
 def _pieces(make: Callable[[Pass, tuple[Any, ...], dict[str, Any], Tracked], Site]) -> Rule:
-    def rule(run: Pass, func: Any, args: Any, kwargs: Any) -> Tracked:
+    def rule(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
         given = _first(args, kwargs)
         return run.piecewise(lambda: make(run, args, kwargs, given), given)
 
     return rule
 
 
-def _relu(run: Pass, args: Any, kwargs: Any, given: Tracked) -> Site:
+def _relu(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
     return Elementwise((0.0,), (0.0, 1.0), (0.0, 0.0))
 
 
-def _abs(run: Pass, args: Any, kwargs: Any, given: Tracked) -> Site:
+def _abs(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
     return Elementwise((0.0,), (-1.0, 1.0), (0.0, 0.0))
 
 
-def _leaky(run: Pass, args: Any, kwargs: Any, given: Tracked) -> Site:
+def _leaky(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
     slope = _named(args, kwargs, negative_slope=0.01)["negative_slope"]
     return Elementwise((0.0,), (float(slope), 1.0), (0.0, 0.0))
 
 
-def _rrelu(run: Pass, args: Any, kwargs: Any, given: Tracked) -> Site:
+def _rrelu(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
     named = _named(args, kwargs, lower=1 / 8, upper=1 / 3, training=False)
     if named["training"]:
         raise NotLinear("with random slopes")
     return Elementwise((0.0,), ((named["lower"] + named["upper"]) / 2, 1.0), (0.0, 0.0))
 
 
-def _prelu(run: Pass, args: Any, kwargs: Any, given: Tracked) -> Site:
+def _prelu(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
     weight = run.cast(_named(args, kwargs, weight=None)["weight"])
     if weight.numel() > 1:
         weight = weight.view(1, -1, *[1] * (given.raw.ndim - 2))
@@ -228,7 +230,7 @@ def _between(low: float, high: float) -> Site:
 
 
 def _clamp(low: float | None, high: float | None, names: tuple[str, str]) -> Rule:
-    def make(run: Pass, args: Any, kwargs: Any, given: Tracked) -> Site:
+    def make(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
         named = _named(args, kwargs, **{names[0]: low, names[1]: high})
         bounds = [named[name] for name in names]
         if any(isinstance(bound, Tensor) for bound in bounds):
@@ -243,7 +245,7 @@ def _clamp(low: float | None, high: float | None, names: tuple[str, str]) -> Rul
 
 
 def _max_pool(dims: int) -> Rule:
-    def make(run: Pass, args: Any, kwargs: Any, given: Tracked) -> Site:
+    def make(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
         named = _named(args, kwargs, kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False,
                        return_indices=False)  # fmt: skip
         if named["return_indices"]:
@@ -259,7 +261,7 @@ def _max_pool(dims: int) -> Rule:
 
 
 def _adaptive_max_pool(dims: int) -> Rule:
-    def make(run: Pass, args: Any, kwargs: Any, given: Tracked) -> Site:
+    def make(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
         named = _named(args, kwargs, output_size=None, return_indices=False)
         if named["return_indices"]:
             raise NotLinear("with the places of the largest entries")

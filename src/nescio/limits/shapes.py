@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
+
+Args: TypeAlias = tuple[Any, ...]
+Kwargs: TypeAlias = dict[str, Any]
+"""What an operation of torch is called with."""
 
 
-def _getitem_keeps(args: Any, kwargs: Any, ndim: int) -> bool:
+def _getitem_keeps(args: Args, kwargs: Kwargs, ndim: int) -> bool:
     index = args[0] if isinstance(args[0], tuple) else (args[0],)
     plain = all(item is None or item is Ellipsis or isinstance(item, int | slice) for item in index[1:])
     return (
@@ -14,27 +18,27 @@ def _getitem_keeps(args: Any, kwargs: Any, ndim: int) -> bool:
     )
 
 
-def _permute_keeps(args: Any, kwargs: Any, ndim: int) -> bool:
+def _permute_keeps(args: Args, kwargs: Kwargs, ndim: int) -> bool:
     dims = kwargs.get("dims", args[0] if args and isinstance(args[0], tuple | list) else args)
     return bool(dims) and dims[0] % ndim == 0
 
 
-def _transpose_keeps(args: Any, kwargs: Any, ndim: int) -> bool:
+def _transpose_keeps(args: Args, kwargs: Kwargs, ndim: int) -> bool:
     dims = [*args[:2], *(kwargs[k] for k in ("dim0", "dim1") if k in kwargs)]
     return all(d % ndim != 0 for d in dims)
 
 
-def _dim_keeps(args: Any, kwargs: Any, ndim: int) -> bool:
+def _dim_keeps(args: Args, kwargs: Kwargs, ndim: int) -> bool:
     dim = kwargs.get("dim", args[-1] if args and isinstance(args[-1], int) else None)
     return dim is not None and dim % ndim != 0
 
 
-def _split_keeps(args: Any, kwargs: Any, ndim: int) -> bool:
-    dim = kwargs.get("dim", args[1] if len(args) > 1 else 0)
-    return bool(dim % ndim != 0)
+def _split_keeps(args: Args, kwargs: Kwargs, ndim: int) -> bool:
+    dim: int = kwargs.get("dim", args[1] if len(args) > 1 else 0)
+    return dim % ndim != 0
 
 
-def _keeps(args: Any, kwargs: Any, ndim: int) -> bool:
+def _keeps(args: Args, kwargs: Kwargs, ndim: int) -> bool:
     return True  # the first dimension is compared with what it was
 
 

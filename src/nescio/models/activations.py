@@ -88,7 +88,7 @@ def summaries(
     mask = x.get("attention_mask") if isinstance(x, Mapping) else None
 
     def note(depth: Depth) -> Callable[..., None]:
-        def hook(_: nn.Module, __: Any, gave: Any) -> None:
+        def hook(_: nn.Module, __: object, gave: object) -> None:
             by_depth[depth] = statistics(_tensor(gave), depth.axis, mask)
 
         return hook
@@ -145,7 +145,7 @@ def _calls(classifier: Classifier, x: Inputs, modules: Mapping[str, nn.Module]) 
     leaf: list[nn.Module] = []
 
     def note(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, _: Any, gave: Any) -> None:
+        def hook(module: nn.Module, _: object, gave: object) -> None:
             if not module._modules and next(module.parameters(recurse=False), None) is not None:
                 leaf[:] = [module]
             value = _tensor(gave)
@@ -200,7 +200,7 @@ def _channel_axis(call: _Call) -> int:
     return value.ndim - 1 if isinstance(leaf, _FEATURES_LAST) or (leaf is None and value.ndim == 3) else 1
 
 
-def _tensor(gave: Any) -> Any:
+def _tensor(gave: object) -> Any:
     """The tensor in what a module gave: the first of several, or the last hidden state."""
     gave = gave[0] if isinstance(gave, tuple | list) and gave else gave
     return getattr(gave, "last_hidden_state", gave)

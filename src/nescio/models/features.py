@@ -121,7 +121,7 @@ def _given(name: str, note: Callable[..., None]) -> Callable[..., None]:
 
 
 def _gave(name: str, note: Callable[..., None]) -> Callable[..., None]:
-    def hook(module: nn.Module, _: Any, gave: Any) -> None:
+    def hook(module: nn.Module, _: object, gave: object) -> None:
         note(name, name, module, gave)
 
     return hook

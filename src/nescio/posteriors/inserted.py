@@ -191,7 +191,7 @@ def _watched(classifier: Classifier, x: Inputs, layers: list[nn.Module]) -> tupl
     last: _Call | None = None
     times: Counter[nn.Module] = Counter()
 
-    def note(layer: nn.Module, given: tuple[Any, ...], gave: Any) -> None:
+    def note(layer: nn.Module, given: tuple[Any, ...], gave: object) -> None:
         nonlocal last
         times[layer] += 1
         last = _Call(layer, given[0] if given else None, gave, _version(gave), times[layer])
