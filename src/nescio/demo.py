@@ -222,9 +222,9 @@ def _scored(model: nn.Module, method: Any, data: Digits, x: Tensor, sizes: list[
         method = fit(model, method, (data.train.x, data.train.y), progress=False)
     score(model, x[:2], method, progress=False)  # what happens only on the first call is not the method's cost
     start = time.perf_counter()
-    found = score(model, batches(), method, progress=False)
+    scored = score(model, batches(), method, progress=False)
     seconds = time.perf_counter() - start
-    known, *others = (part.numpy() for part in found.split(sizes))
+    known, *others = (part.numpy() for part in scored.split(sizes))
     judge = isinstance(method, Guard)
     return MethodResult(
         name=method.name,

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nescio.batch import ray_parquet
-from nescio.batch.ray_parquet import Group, asked, groups, lent, reader, runs
+from nescio.batch.ray_parquet import Group, groups, lent, reader, runs, tasks
 from nescio.data.sources import open_data
 
 ROWS = 40
@@ -35,7 +35,7 @@ def sent(rows, parts):
     """What the stage gives for these parts, in order."""
     found = groups(rows)
     read = cloudpickle.loads(cloudpickle.dumps(reader(rows)))
-    return [one for known in asked(runs(parts, found), found) for one in read({"run": [known["run"]]})]
+    return [one for known in tasks(runs(parts, found), found) for one in read({"run": [known["run"]]})]
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -86,7 +86,7 @@ def test_what_a_task_is_told_does_not_grow_with_the_parts_of_others():
     def told(count):
         found = [Group("x.parquet", number, 10 * number, 10) for number in range(count)]
         parts = [range(start, start + 5) for start in range(0, 10 * count, 5)]
-        return [len(one["run"]) for one in asked(runs(parts, found), found)]
+        return [len(one["run"]) for one in tasks(runs(parts, found), found)]
 
     few, many = told(10), told(1000)
     assert len(many) == 1000 and max(many) < 1.1 * max(few)

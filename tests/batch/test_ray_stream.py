@@ -248,7 +248,7 @@ def test_a_worker_takes_the_rows_that_were_read_and_writes_its_part(folder):
     asked = job(data="tables", x="x")
     ready = ray_stream.opened(asked)
     found = ray_parquet.groups(ready.rows)
-    (known,) = ray_parquet.asked([[range(20, 24)]], found)
+    (known,) = ray_parquet.tasks([[range(20, 24)]], found)
     (sent,) = ray_parquet.reader(ready.rows)({"run": [known["run"]]})
     with Parts("p", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts, parts.worker_folder() as shared:
         work = _Work(asked, torch.get_num_threads(), str(folder), shared, parts.identity["weights"])

@@ -260,7 +260,7 @@ def explain_rows(rows: Rows, files: MapFiles, batch_size: int, top: int | None =
 
 def most_doubtful(rows: Rows, files: MapFiles, batch_size: int) -> list[int]:
     """Return the places of all rows that can be used, the most doubtful first, by the kind that `files` ranks by."""
-    found: list[tuple[float, int]] = []
+    ranked: list[tuple[float, int]] = []
     ranges = progress.growing(len(rows), batch_size)
     with (
         progress.bar(len(rows), description="looking for the most doubtful") as shown,
@@ -269,9 +269,9 @@ def most_doubtful(rows: Rows, files: MapFiles, batch_size: int) -> list[int]:
         for read in reads:
             if read.batch is not None:
                 doubt = getattr(decompose(files.posterior.predict(read.batch.inputs, progress=False)), files.rank)
-                found += zip((-doubt).tolist(), read.batch.indices.tolist(), strict=True)
+                ranked += zip((-doubt).tolist(), read.batch.indices.tolist(), strict=True)
             shown.update(len(read.places))
-    return [place for _, place in sorted(found)]
+    return [place for _, place in sorted(ranked)]
 
 
 def _by_time(places: Sequence[int], most: int) -> Iterator[Sequence[int]]:

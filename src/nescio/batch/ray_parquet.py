@@ -57,7 +57,7 @@ def runs(parts: Sequence[range], row_groups: Sequence[Group]) -> list[list[range
     return [list(run) for _, run in groupby(parts, lambda part: bisect_right(starts, part.start))]
 
 
-def asked(todo: Sequence[Sequence[range]], row_groups: Sequence[Group]) -> Iterator[dict[str, bytes]]:
+def tasks(todo: Sequence[Sequence[range]], row_groups: Sequence[Group]) -> Iterator[dict[str, bytes]]:
     """Give for each run what a task has to know to read it: its parts and the groups that hold them, and no others."""
     starts = [group.first for group in row_groups]
     for run in todo:

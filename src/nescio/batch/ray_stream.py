@@ -249,8 +249,8 @@ def _results(work: _Work, rows: Rows, parts: list[range], workers: int, gpu: boo
 
     ledger = ray.remote(Ledger).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
     if groups := ray_parquet.groups(rows):
-        runs = list(ray_parquet.asked(ray_parquet.runs(parts, groups), groups))
-        asked = data.from_items(runs, override_num_blocks=len(runs)).map_batches(
+        runs = list(ray_parquet.tasks(ray_parquet.runs(parts, groups), groups))
+        tasks = data.from_items(runs, override_num_blocks=len(runs)).map_batches(
             ray_parquet.reader(rows),
             batch_size=1,
             compute=data.TaskPoolStrategy(size=workers),
@@ -258,8 +258,8 @@ def _results(work: _Work, rows: Rows, parts: list[range], workers: int, gpu: boo
         )
     else:
         ranges = [{"start": part.start, "stop": part.stop} for part in parts]
-        asked = data.from_items(ranges, override_num_blocks=len(ranges))
-    done = asked.map_batches(
+        tasks = data.from_items(ranges, override_num_blocks=len(ranges))
+    done = tasks.map_batches(
         _Worker,
         fn_constructor_args=(work, ledger),
         batch_size=1,
@@ -300,10 +300,10 @@ class _Told:
 
 def _gpu(ready: Ready) -> bool:
     """Whether a worker needs a GPU; which one it gets is Ray's to say."""
-    asked = ready.job.model.device
-    if asked is not None and asked.startswith("cuda:"):
-        raise InputError(f"--device: expected cuda, since Ray gives each worker a GPU of its own, got {asked}")
-    return asked == "cuda" or (asked is None and ready.device is not None and ready.device.type == "cuda")
+    device = ready.job.model.device
+    if device is not None and device.startswith("cuda:"):
+        raise InputError(f"--device: expected cuda, since Ray gives each worker a GPU of its own, got {device}")
+    return device == "cuda" or (device is None and ready.device is not None and ready.device.type == "cuda")
 
 
 def _lean(ready: Ready, threads: int) -> Job:

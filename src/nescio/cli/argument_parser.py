@@ -32,8 +32,8 @@ class Parser(argparse.ArgumentParser):
 
     def _suggesting(self, message: str) -> str:
         """The message, or what was probably meant; a command that is not there without the list of all."""
-        if found := CHOICE.search(message):
-            given, choices = found["given"][1:-1], re.findall(r"[\w.:-]+", found["choices"])
+        if match := CHOICE.search(message):
+            given, choices = match["given"][1:-1], re.findall(r"[\w.:-]+", match["choices"])
             if message.startswith("argument COMMAND"):
                 message = f"there is no command {given!r}"
             return message + _hint(given, choices)

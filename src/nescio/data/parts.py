@@ -311,12 +311,12 @@ class Parts:
 
     def _recall(self, told: Iterator[dict[str, Any]]) -> None:
         """Take the problems of the parts that count."""
-        starts, found = sorted(self._entries), {}
+        starts, by_index = sorted(self._entries), {}
         for one in told:
             start = starts[bisect_right(starts, one["index"]) - 1] if starts else 0
             if start in self._entries and start <= one["index"] < self._entries[start].stop:
-                found[one["index"]] = (start, Problem(**one))  # once, though a kill left both lists
-        for _, (start, problem) in sorted(found.items()):
+                by_index[one["index"]] = (start, Problem(**one))  # once, though a kill left both lists
+        for _, (start, problem) in sorted(by_index.items()):
             self._problems.setdefault(start, []).append(problem)
 
     def _inside(self) -> list[str]:

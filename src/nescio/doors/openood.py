@@ -73,8 +73,8 @@ class ScorePostprocessor:
         self, net: Any, data_loader: Any, progress: bool = True
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         """Return class, confidence and label of all inputs of a loader, as arrays."""
-        found = [(*self.postprocess(net, batch["data"]), torch.as_tensor(batch["label"])) for batch in data_loader]
-        predicted, confidence, labels = (torch.cat(column).cpu().numpy() for column in zip(*found, strict=True))
+        batches = [(*self.postprocess(net, batch["data"]), torch.as_tensor(batch["label"])) for batch in data_loader]
+        predicted, confidence, labels = (torch.cat(column).cpu().numpy() for column in zip(*batches, strict=True))
         return predicted, confidence, labels
 
 

@@ -212,7 +212,7 @@ def _measured(
         drawn, what = sample(len(foreign), most, seed), "scoring the other set"
         other = measure(about, foreign, drawn, chosen, batch=batch, labels=None, what=what, progress=progress)
     truth, words = _truth(source, rows, known, labels)
-    truth = with_labels.checked(truth, classes)
+    truth = with_labels.fitting_labels(truth, classes)
     class_names = next((c for c in (source.classes, rows.classes) if c is not None and len(c) == classes), None)
     kind = single.kind(rows, first)
     return _Data(rows, about, places, chosen, why, known, other, known.copies(), kind, truth, words, class_names)

@@ -92,7 +92,7 @@ def selective(scores: Mapping[str, Floats], correct: NDArray[np.bool_]) -> dict[
     return risks
 
 
-def checked(labels: NDArray[np.int64] | None, classes: int) -> NDArray[np.int64] | None:
+def fitting_labels(labels: NDArray[np.int64] | None, classes: int) -> NDArray[np.int64] | None:
     """Labels that fit the model, or None where no row has one; −1 stands for a label that is not known."""
     if labels is None or not (labels >= 0).any():
         return None

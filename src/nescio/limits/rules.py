@@ -166,7 +166,7 @@ def _matmul(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> 
 
 def _cat(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
     parts = args[0] if args else kwargs["tensors"]
-    dim: int = kwargs.get("dim", args[1] if len(args) > 1 else 0)
+    dim: Any = kwargs.get("dim", args[1] if len(args) > 1 else 0)
     if not all(isinstance(part, _tracked()) for part in parts) or dim % parts[0].raw.ndim == 0:
         raise NotLinear("along the batch, or with tensors that do not depend on the input")
     readers = [_reader(part) for part in parts]

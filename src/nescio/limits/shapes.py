@@ -34,8 +34,8 @@ def _dim_keeps(args: Args, kwargs: Kwargs, ndim: int) -> bool:
 
 
 def _split_keeps(args: Args, kwargs: Kwargs, ndim: int) -> bool:
-    dim: int = kwargs.get("dim", args[1] if len(args) > 1 else 0)
-    return dim % ndim != 0
+    dim: Any = kwargs.get("dim", args[1] if len(args) > 1 else 0)
+    return bool(dim % ndim != 0)
 
 
 def _keeps(args: Args, kwargs: Kwargs, ndim: int) -> bool:

@@ -77,8 +77,8 @@ def find_layout(evidence: Sequence[Tensor] | Tensor, inputs: int, dims: Sequence
 
 def _touched(rows: Sequence[Tensor]) -> list[list[bool]]:
     """For each item of evidence [N, ..] the inputs in whose rows there is anything but zero."""
-    found: list[list[bool]] = torch.stack([t.any(dim=tuple(range(1, t.dim()))) for t in rows]).tolist()
-    return found
+    touched: list[list[bool]] = torch.stack([t.any(dim=tuple(range(1, t.dim()))) for t in rows]).tolist()
+    return touched
 
 
 def grown(unit: torch.Size, axis: int | None, count: int) -> torch.Size:

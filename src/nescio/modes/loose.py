@@ -47,7 +47,7 @@ class Loose:
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         self._held = [module.__dict__ for module in modules]
         self._before: list[dict[str, Kept]] = []
-        found: list[tuple[int, str, list[Tensor]]] = []
+        with_tensors: list[tuple[int, str, list[Tensor]]] = []
         for at, held in enumerate(self._held):
             kept: dict[str, Kept] = {}
             for name, value in held.items():
@@ -58,7 +58,7 @@ class Loose:
                     continue
                 kept[name] = value, [(container, container.copy()) for container in _containers(value)]
                 if tensors := list(_tensors(value)):
-                    found.append((at, name, tensors))
+                    with_tensors.append((at, name, tensors))
             self._before.append(kept)
         self._base = self._before
         holding = [any(inside for _, inside in kept.values()) for kept in self._before]
@@ -69,10 +69,10 @@ class Loose:
         self._paused = False
         self.looked_at: set[int] = set()
         """Numbers of modules that were looked at, in which nothing changes while they are traced."""
-        own = {id(t) for m in modules for t in (*m._parameters.values(), *m._buffers.values())} if found else ()
+        own = {id(t) for m in modules for t in (*m._parameters.values(), *m._buffers.values())} if with_tensors else ()
         places: dict[tuple[type, str], list[int]] = {}
         self.tensors: list[Tensor] = []
-        for at, name, tensors in found:
+        for at, name, tensors in with_tensors:
             if loose := [t for t in tensors if id(t) not in own]:
                 self.tensors += loose
                 if any(t.is_floating_point() for t in loose):

@@ -26,15 +26,15 @@ def modules_of(model: object) -> list[nn.Module]:
     """Every submodule of the model, once, each before its children; in a third of the time of ``model.modules()``."""
     owner = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
     roots = (owner,) if isinstance(owner, nn.Module) else getattr(model, "roots", ())
-    found: dict[int, nn.Module] = {}
+    by_id: dict[int, nn.Module] = {}
     todo = [root for root in reversed(roots) if isinstance(root, nn.Module)]
     while todo:
         module = todo.pop()
-        if id(module) not in found:
-            found[id(module)] = module
+        if id(module) not in by_id:
+            by_id[id(module)] = module
             if module._modules:
                 todo += [child for child in reversed(list(module._modules.values())) if child is not None]
-    return list(found.values())
+    return list(by_id.values())
 
 
 class ModuleState:

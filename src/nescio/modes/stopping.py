@@ -32,6 +32,6 @@ def stopping(wanted: Callable[[], bool]) -> Iterator[None]:
 
 def stop_where_wanted() -> None:
     """Called before every forward pass."""
-    asked = _asked.get()
-    if asked is not None and asked():
+    wanted = _asked.get()
+    if wanted is not None and wanted():
         raise Stopped

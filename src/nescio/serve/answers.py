@@ -55,7 +55,7 @@ def predicted(engine: Engine, assessed: Sequence[Assessed], top: int) -> list[Pr
     return results
 
 
-def checked(engine: Engine, assessed: Sequence[Assessed], level: float) -> list[Checked]:
+def verdicts(engine: Engine, assessed: Sequence[Assessed], level: float) -> list[Checked]:
     """Return verdicts at this level, with the answers that they are about."""
     results = []
     for one in assessed:

@@ -237,12 +237,12 @@ class Engine:
         batch, guard = stacked(rows, self.rows), self.guard
         if guard is not None:
             guard.refuse_another_form(batch)
-        asked: list[Any] = [self.methods[name] for name in methods if self._whose(name) is self.network]
+        wanted: list[Any] = [self.methods[name] for name in methods if self._whose(name) is self.network]
         beside = Beside(() if guard is None else guard.requests)
         try:
             if self.posterior is None or guard is not None:
-                asked.append(beside)
-            values = score(self.network, batch, asked, progress=False) if asked else {}
+                wanted.append(beside)
+            values = score(self.network, batch, wanted, progress=False) if wanted else {}
             if self.posterior is None:
                 each = beside.logits.softmax(-1).unsqueeze(0).split(1, dim=1)[: len(rows)]
             else:

@@ -80,7 +80,7 @@ def _check(app: FastAPI, service: Service) -> None:
             raise of_input(f"query.level: {error}") from None
 
         def made(rows: list[Inputs], assessed: list[Assessed]) -> schemas.Verdicts:
-            return schemas.Verdicts(results=answers.checked(engine, assessed, share), reference=ranks)
+            return schemas.Verdicts(results=answers.verdicts(engine, assessed, share), reference=ranks)
 
         verdicts = await service.answer(request, Assess(), made)
         await service.judged(verdicts.results)

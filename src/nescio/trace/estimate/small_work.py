@@ -168,12 +168,12 @@ def _norms(passes: Sequence[Tensor], wanted: Sequence[Tensor], block: Cotangents
             alone[i % step] = vector
             gradients = torch.autograd.grad(logits, wanted, alone, retain_graph=True, allow_unused=True)
             there = [at for at, g in enumerate(gradients) if g is not None]
-            found = [g.to_dense() if g.is_sparse else g for g in gradients if g is not None]
-            norms[i, row, there] = _sizes(found, norm)
+            dense = [g.to_dense() if g.is_sparse else g for g in gradients if g is not None]
+            norms[i, row, there] = _sizes(dense, norm)
             if all_classes and not rest:
-                rest = list(torch._foreach_mul(found, weights[row])) if found else []
+                rest = list(torch._foreach_mul(dense, weights[row])) if dense else []
             elif all_classes:
-                torch._foreach_add_(rest, found, alpha=weights[row])
+                torch._foreach_add_(rest, dense, alpha=weights[row])
         if rest:
             norms[i, skipped, there] = _sizes(rest, norm)
     return norms

@@ -86,11 +86,11 @@ def find_plan(classifier: Classifier, x: Inputs, logits: Tensor, graph: Graph) -
                 else blocks
             )
         }
-        found = torch.stack([norms.to(logits.device) for norms in ours.values()]).tolist() if ours else ()
+        measured = torch.stack([norms.to(logits.device) for norms in ours.values()]).tolist() if ours else ()
     largest = [max(norms) for norms in zip(*truth.values(), strict=True)]
     fast = {
         name: tuple((layout.dim, layout.major) for layout in layouts[name])
-        for name, norms in zip(ours, found, strict=True)
+        for name, norms in zip(ours, measured, strict=True)
         if _agrees(norms, truth[name], largest, parameters[name].dtype)
     }
     unsure = {name for name, uses in hopeful.items() if name not in fast and any(use.node in zero for use in uses)}

@@ -123,19 +123,19 @@ def _ranges(proto: Any) -> dict[str, int]:
     """How many values the integers of an input have, by the tables and lists that the graph looks them up in."""
     constants = {one.name: one for one in proto.graph.initializer if one.dims}
     origins = {one.name: one.name for one in proto.graph.input}
-    found: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for node in proto.graph.node:
         if node.op_type in MOVED and node.input[0] in origins:
             origins[node.output[0]] = origins[node.input[0]]
         elif node.op_type == "Gather" and node.input[1] in origins and node.input[0] in constants:
-            found[origins[node.input[1]]] = constants[node.input[0]].dims[0]
+            limits[origins[node.input[1]]] = constants[node.input[0]].dims[0]
         elif node.op_type == "Equal":  # with every value that there is: one of them alone marks what is left out
             for one, other in (node.input, node.input[::-1]):
                 if one in origins and other in constants:
                     values = need("onnx.numpy_helper", "onnx").to_array(constants[other])
                     if values.size > 1 and values.dtype.kind == "i":
-                        found.setdefault(origins[one], int(values.max()) + 1)
-    return found
+                        limits.setdefault(origins[one], int(values.max()) + 1)
+    return limits
 
 
 def _run(network: Network, feed: dict[str, Any], file: str) -> Any:

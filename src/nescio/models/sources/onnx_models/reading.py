@@ -49,7 +49,7 @@ def read(file: str) -> Any:
 def values(protos: Any) -> list[Value]:
     """Inputs or outputs in a plain form."""
     kinds = need("onnx", "onnx").TensorProto.DataType
-    found = []
+    descriptions = []
     for one in protos:
         tensor = one.type.tensor_type
         sides = None
@@ -58,17 +58,17 @@ def values(protos: Any) -> list[Value]:
                 side.dim_value if side.HasField("dim_value") else side.dim_param or f"{one.name} side {i}"
                 for i, side in enumerate(tensor.shape.dim)
             )
-        found.append(Value(one.name, kinds.Name(tensor.elem_type), sides))
-    return found
+        descriptions.append(Value(one.name, kinds.Name(tensor.elem_type), sides))
+    return descriptions
 
 
 def inputs_of(proto: Any, file: str) -> list[Value]:
     """What the model is given: batches of numbers."""
     constants = {one.name for one in proto.graph.initializer}
-    found = [one for one in values(proto.graph.input) if one.name not in constants]
-    if not found:
+    inputs = [one for one in values(proto.graph.input) if one.name not in constants]
+    if not inputs:
         raise ModelError(f"expected a model with an input in {file}, got one without")
-    for one in found:
+    for one in inputs:
         if one.kind not in FLOATS | INTEGERS:
             raise ModelError(
                 f"expected inputs of numbers in {file}, got {one.name!r} of type {one.kind.lower()}; cut off what "
@@ -79,7 +79,7 @@ def inputs_of(proto: Any, file: str) -> list[Value]:
                 f"expected a batch [N, ...] as input {one.name!r} in {file}, got "
                 f"{'a single number' if one.shape == () else 'a shape that is not told'}; export it with a batch"
             )
-    return found
+    return inputs
 
 
 def batch_of(inputs: list[Value], file: str) -> int | None:
@@ -92,16 +92,16 @@ def batch_of(inputs: list[Value], file: str) -> int | None:
 
 def output_of(proto: Any, file: str, item: str | None) -> Value:
     """The output with the logits or probabilities."""
-    found = values(proto.graph.output)
-    names = ", ".join(repr(one.name) for one in found)
+    outputs = values(proto.graph.output)
+    names = ", ".join(repr(one.name) for one in outputs)
     if item is not None:
-        chosen = [one for one in found if one.name == item]
+        chosen = [one for one in outputs if one.name == item]
         if not chosen:
             raise InputError(f"expected item to be one of the outputs of {file}, {names}, got {item!r}")
         return chosen[0]
-    if len(found) == 1:
-        return found[0]
-    fitting = [one for one in found if one.kind in FLOATS and (one.shape is None or len(one.shape) == 2)]
+    if len(outputs) == 1:
+        return outputs[0]
+    fitting = [one for one in outputs if one.kind in FLOATS and (one.shape is None or len(one.shape) == 2)]
     fitting = [one for one in fitting if "logits" in one.name.lower()] or fitting
     if len(fitting) != 1:
         raise ModelError(

@@ -79,8 +79,8 @@ def _depthwise(x: Tensor, weight: Tensor, groups: int) -> Any:
         or not x.is_contiguous(memory_format=torch.channels_last)
     ):
         return None
-    found = kernels(x, weight)
-    return None if found is None else found.depthwise
+    kernel = kernels(x, weight)
+    return None if kernel is None else kernel.depthwise
 
 
 def data_gradient(

@@ -70,14 +70,14 @@ def patches(
 ) -> Tensor:
     """Patches [B, T, kernel·C] of x [B, C, H, W], channels last in memory, under the T = out[0]·out[1] positions."""
     batch, channels, height, width = x.shape
-    found = x.new_empty((batch, out[0] * out[1], kernel[0] * kernel[1] * channels))
+    rows_out = x.new_empty((batch, out[0] * out[1], kernel[0] * kernel[1] * channels))
     rows = batch * out[0] * out[1] * kernel[0] * kernel[1]
     wide = 4 if channels <= 4 else 64
     tall = 2048 // wide
     _patches[(triton.cdiv(rows, tall),)](
-        x, found, rows, channels, height, width, out[0], out[1], *kernel, *stride, *padding, *dilation, tall, wide
+        x, rows_out, rows, channels, height, width, out[0], out[1], *kernel, *stride, *padding, *dilation, tall, wide
     )
-    return found
+    return rows_out
 
 
 def layer_norm(
