@@ -73,7 +73,7 @@ def reader(rows: Rows) -> Callable[[dict[str, Any]], Any]:
         rows: The data.
 
     Returns:
-        A function from {"run": [that of `asked`]} to {"start", "stop", "table"}, one part at a time.
+        A function from {"run": [that of `tasks`]} to {"start", "stop", "table"}, one part at a time.
     """
     columns, block, most = list(rows.store.columns), BLOCK, MOST  # type: ignore[attr-defined]  # `groups` has looked
 
