@@ -70,6 +70,7 @@ def test_words_page_and_table(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert all(f'<tr><th scope="row">{row.direction}</th>' in page for row in expected.nearest())
     assert "RANGES = {\n    'age': (" in page
     assert "nescio guard --model audited_models:build --reference HELD-OUT --out guard" in page
+    assert "nescio check --guard guard --model audited_models:build --data NEW --out verdicts.csv" in page
     table = data.read_table("a.json")
     assert table["direction"].tolist() == [row.direction for row in expected.rows]
     assert table["limit"].tolist() == [row.limit for row in expected.rows]

@@ -107,7 +107,7 @@ def test_a_reference_or_a_guard_judges(capsys):
     assert guard == (
         "nescio guard --model reported_models:digits --weights digits.pt --reference reference.npz --out guard/"
     )
-    assert check == "nescio check --guard guard/ --data NEW --out verdicts.csv"
+    assert check == "nescio check --guard guard/ --model reported_models:digits --data NEW --out verdicts.csv"
     source, _ = opened("digits", "held.npz")
     nescio.Guard(source.model).fit(open_data("reference.npz")).save("guard")
     assert report("--guard", "guard", "--level", "0.1", source="mixed.npz") == 0

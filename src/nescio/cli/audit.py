@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.command_line import command_line
+from nescio.cli.command_line import check_command, command_line
 from nescio.cli.messages import tell_opened, tell_problems
 from nescio.cli.options import add_command, add_data, add_model, add_running
 from nescio.cli.paths import check_apart, check_page
@@ -219,9 +219,10 @@ def _advice(audit: Audit, args: argparse.Namespace, named: bool) -> Advice:
                 None if move.picture is None else direction_picture(row.direction, move.picture),
             )
         )
-    known = {name: getattr(args, name) for name in ("model", "weights", "size", "crop", "mean", "std", "output")}
+    own = ("model", "weights", "x", "size", "crop", "mean", "std", "output")
+    known = {name: getattr(args, name) for name in own}
     commands = [
         command_line("guard", {**known, "reference": "HELD-OUT", "out": "guard"}),
-        command_line("check", {"guard": "guard", "data": "NEW", "out": "verdicts.csv"}),
+        check_command("guard", args),
     ]
     return Advice(near, audit.advice(), advice.code(audit.nearest(), audit.moves, audit.ranges, named), commands)

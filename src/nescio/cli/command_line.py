@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Collection, Mapping
 
@@ -36,3 +37,18 @@ def command_line(command: str, options: Mapping[str, object], together: Collecti
         else:
             words += [flag, str(value)]
     return shlex.join(words)
+
+
+def check_command(guard: str, args: argparse.Namespace) -> str:
+    """Return the command that judges new inputs by a guard of the model that these arguments name.
+
+    Args:
+        guard: The folder of the guard. It does not run a function of the user's by itself, so that is named again.
+        args: What a command was given: ``model``, and where there are such ``x`` and ``trust_pickle``.
+    """
+    from nescio.specs import names_code
+
+    model = args.model if args.model is not None and names_code(args.model) else None
+    again = {"guard": guard, "model": model, "x": getattr(args, "x", None)}
+    again["trust_pickle"] = getattr(args, "trust_pickle", False) and str(args.model).endswith(".pt2")
+    return command_line("check", {**again, "data": "NEW", "out": "verdicts.csv"})

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nescio.cli.command_line import command_line
+from nescio.cli.command_line import check_command, command_line
 from nescio.cli.messages import tell_method, tell_opened, tell_problems
 from nescio.cli.options import add_command, add_data, add_methods, add_model, add_posterior, add_running, positive
 from nescio.cli.paths import check_apart, read_lines
@@ -180,7 +179,7 @@ def _next_command(args: argparse.Namespace) -> str:
     options = {name: getattr(args, name) for name in own}
     if args.guard is None and args.reference is None:
         return f"{command_line('report', {**options, 'data': args.data, 'out': args.out})} --reference FOLDER"
-    check = f"nescio check --guard {shlex.quote(args.guard or 'guard/')} --data NEW --out verdicts.csv"
+    check = check_command(args.guard or "guard/", args)
     if args.guard is not None:
         return check
     return f"{command_line('guard', {**options, 'reference': args.reference, 'out': 'guard/'})}\n{check}"
