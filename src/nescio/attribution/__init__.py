@@ -101,10 +101,10 @@ def explain(
         output: What a single network returns, as in `nescio.Classifier`.
         chunk: Inputs at a time; None chooses. Results do not depend on it.
         progress: True shows a bar, False none, None one where it takes long.
-        settings: Those of the method: path, classes, tau1, tau2, copies, steps, baseline, vae … With many classes
-            UA-Backprop draws 16 of the logits of all members by what they have of the doubt (``classes="auto"``), so
-            that its cost does not grow with them, and says how far a map may be off (`Attribution.error`);
-            ``classes="exact"`` takes all, with a pass back for each.
+        settings: Those of the method: path, classes, tau1, tau2, copies, steps, baseline, vae … With many classes,
+            ``classes="auto"`` of UA-Backprop draws 16 of all members' logits, by their share of the doubt. So the cost
+            does not grow with the classes, and `Attribution.error` says how far a map may be off. ``classes="exact"``
+            takes all logits, with one backward pass for each.
 
     Returns:
         `Attribution` with maps ``[N, H, W]``, ``[N, F]`` or ``[N, T]`` in float64 on the CPU; of several kinds of

@@ -1,14 +1,14 @@
 """Few maps in place of many: the logits of all members are a mixture, of which some are drawn by their weights.
 
-The map of an input is Σ_r w_r A_r over the C logits of each member, with known weights w_r ≥ 0 that add up to U, and
-maps A_r that add up to one and cost a pass back each. *Priority sampling* (Duffield, Lund and Thorup, 2007) takes the n
+The map of an input is Σ_r w_r A_r over the C logits of each member. The weights w_r ≥ 0 are known and add up to U. Each
+map A_r adds up to one, and costs one backward pass. *Priority sampling* (Duffield, Lund and Thorup, 2007) takes the n
 rows with the largest q_r/ξ_r, ξ_r uniform in (0, 1] and fixed by a seed. With τ the (n + 1)-th of these
 
     ŵ_r = w_r max(1, τ/q_r),        E Σ_drawn ŵ_r A_r = Σ_r w_r A_r,        var(max(q_r, τ)) ≈ τ max(0, τ − q_r),
 
-without correlation between rows: rows that weigh much are in for certain with their own weight, and the others stand
-for those that were left out. q is the same for every kind of uncertainty, the mean of what each row has of the
-epistemic and of the aleatoric part, so that one draw serves all. Weights are scaled to add up to U again.
+without correlation between rows: rows with a large weight are always drawn and keep their weight; the others stand for
+those that were left out. q is the mean of a row's shares of the epistemic and of the aleatoric part. It is the same for
+every kind of uncertainty, so one draw serves all. Weights are scaled to add up to U again.
 
 The error is told from the draw itself: half of Σ_places |map − exact map| / U, as is to be expected of a normal
 deviation with the variance above. It is the share of the doubt that lies elsewhere than in the exact map.

@@ -4,8 +4,8 @@ Sample s is one of several networks (ensembles), or one network with other weigh
 or with fixed masks (`MCDropout`, `InsertedDropout`) while a block lasts. A `Member` is a network and that block. Logits
 may be scaled afterwards (`Temperature`).
 
-Samples that differ in the last layer alone (`InsertedDropout`, `Laplace`) share all that comes before it: `fans` makes
-one member of several of them, a network with d · C outputs, whose passes cost hardly more than those of one sample.
+Samples that differ in the last layer alone (`InsertedDropout`, `Laplace`) share all layers before it. `fans` joins
+several of them into one member, a network with d · C outputs, whose passes cost hardly more than those of one sample.
 """
 
 from __future__ import annotations

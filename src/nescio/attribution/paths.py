@@ -6,10 +6,9 @@
     fullgrad    |∂z_i/∂x ⊙ x| + Σ_l |∂z_i/∂b_l ⊙ b_l|
 
 with the mean over features (channels). The gradient by a bias is taken at each position where the bias is added, so
-|∂z/∂b ⊙ b| is a map; one that is added where there are no positions, in the dense layers behind a convolution, has no
-place in the picture and would only add a constant. A bias is also what batch norm adds in eval mode, β − γμ/√(v + ε),
-and what attention adds, b_o + W_o b_v, since its weights add up to one. For a network of piecewise linear layers
-z = ⟨∂z/∂x, x⟩ + Σ_l ⟨∂z/∂b_l, b_l⟩.
+|∂z/∂b ⊙ b| is a map; A bias of the dense layers behind a convolution has no position in the picture, and would only add
+a constant. A bias is also what batch norm adds in eval mode, β − γμ/√(v + ε), and what attention adds, b_o + W_o b_v,
+since its weights add up to one. For a network of piecewise linear layers z = ⟨∂z/∂x, x⟩ + Σ_l ⟨∂z/∂b_l, b_l⟩.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Where in an input an attribution lies: pixels of a picture, tokens of a text, features of a table.
 
 Gradients at the input have a dimension of features (channels of a picture, entries of an embedding), which is averaged
-or added up. What a layer inside of the network gives is arranged as ``[K, N, features, places]``; its places are
-brought to those of the input: positions of a convolution by interpolation, patches of a vision transformer each to the
-pixels that it was made from. Tokens in front of the patches, such as the class token, have no place in a picture.
+or added up. The output of a layer inside the network is arranged as ``[K, N, features, places]``. Its places are then
+mapped to those of the input: positions of a convolution by interpolation, and each patch of a vision transformer to the
+pixels it was made from. Tokens in front of the patches, such as the class token, have no place in a picture.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Places:
 
 
 def _grid(tokens: int, shape: tuple[int, ...], known: tuple[int, ...] | None) -> tuple[int, int] | None:
-    """Rows and columns of the patches among so many tokens, of which those in front may be no patches."""
+    """Rows and columns of the patches among the tokens; the first tokens may be no patches."""
     if known is not None and len(known) == 2 and 0 <= tokens - math.prod(known) <= 16:
         return known[0], known[1]
     high, wide = shape

@@ -15,9 +15,9 @@ from math import ceil
 from typing import Literal
 
 RAY_IMPORTS, RAY_CPU_IMPORTS, WORKER_IMPORTS = 3.5, 8.2, 1.95
-"""Ray takes so many times as long to start and to end as a process takes to import nescio, where cores are free; so
-many times as much of the processors; a worker, which imports Ray too, takes so many times as long and as much. They are
-of runs of 10,000 rows on two cores; `benchmarks/plan.py` has others."""
+"""Multiples of what a process takes to import nescio: the time in which Ray starts and ends where cores are free, the
+processor time of that, and the time and processor time of a worker, which imports Ray too. They are of runs of 10,000
+rows on two cores; `benchmarks/plan.py` has others."""
 BUSY = 0.9
 """The share of the time in which all cores are at work while more processes start than there are cores."""
 RAY_PART_CPU = 0.02

@@ -4,12 +4,12 @@
         columns = scores of its rows, batch by batch, while the next batches are read
         write the part, then the manifest; where the part takes longer than half a minute, what there is of it
 
-Everything that a number depends on is the same however the work was divided: batch k holds the rows from k·batch on,
-parts begin at multiples of the batch, and what is kept as time passes ends with a batch; random draws know their seed
-alone (`trace.runtime.noise`, `quantities.draws`), not the place of an input; and what the engine finds out about a
-model from the first inputs that it sees (`trace.probe.plan`), alone or among others, it finds out from the first
-batches, which a run that begins elsewhere is shown first (`warm`). How large a batch is may be found by time
-(`nescio.batch.pacing`): once, and the manifest says it, so that every run that goes on takes the same.
+The numbers do not depend on how the work was divided. Batch k holds the rows from k·batch on, parts begin at multiples
+of the batch, and what is kept as time passes ends with a batch. Random draws depend on their seed alone
+(`trace.runtime.noise`, `quantities.draws`), not on the place of an input. What the engine learns about a model from the
+first inputs (`trace.probe.plan`) always comes from the first batches: a run that begins elsewhere is shown these first
+(`warm`). The size of a batch may be found by time (`nescio.batch.pacing`). This happens once. The manifest records it,
+and every later run takes the same size.
 
 **For another engine.** `score_part(job, start, stop)` is the whole of the work on some rows: it is pure, its arguments
 and its result can be pickled, and the job is opened once in a process. An engine asks `Parts` which ranges are

@@ -20,8 +20,9 @@ def read_class_names(path: str | Path) -> tuple[str, ...]:
     """Read the names of classes from a file, in the order of their indices.
 
     Args:
-        path: A text file with a name on each line, or a ``.json`` file: ``["cat", "dog"]``, or a mapping from index to
-            name, ``{"0": "cat", "1": "dog"}``, or to a list that ends with the name, as ImageNet's is often kept.
+        path: A text file with a name on each line, or a ``.json`` file. The JSON is a list, ``["cat", "dog"]``, or a
+            mapping from index to name, ``{"0": "cat", "1": "dog"}``. In place of a name there may be a list that ends
+            with it, as in ImageNet's usual file.
 
     Returns:
         One name for each class.

@@ -2,9 +2,9 @@
 
     room = memory of one batch, [size, C, H, W], shared      processes.read(room, first, places) ──► problems
 
-They are forked, so they know the rows and share the rooms without a copy. On Linux alone: elsewhere a fork is not safe,
-and here the system ends them with the process that they work for, whatever ends that, so that none holds a folder of
-results that another run wants to go on with.
+They are forked, so they know the rows and share the rooms without a copy. This is done on Linux alone, since a fork is
+not safe elsewhere. Linux also ends them when the process that they work for ends, for whatever reason. So none of them
+keeps a folder of results busy that another run wants to go on with.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ without any drift. So a promise over all time needs a word on the reference.
 
 **The watch.** Given the reference, p-values of inputs like it are independent, and P(p ≤ k/(n + 1)) = B_k, which over
 references has the Beta(k, n + 1 − k) distribution. Let b_k be upper bounds that hold for all k at once with a
-probability of at least 1 − δ: exact ones at values of k that grow by a fifth, with an equal share of δ each, and
-between them that of the next. With q = b_k in the place of p, then P(q ≤ u) ≤ u for every u, given the reference. For
-each ε in (0, 1) the product of ε q^{ε − 1}/Z_ε is a supermartingale, where Z_ε ≤ 1 is the mean of ε q^{ε − 1} when all
-bounds are met; so is M, the mean over ε = 0.1, …, 0.9. M also starts anew after 64, 128, 256, … inputs with weights
-as in `nescio.decide.monitor`, for changes that come late. By Ville's inequality M ever reaches 1/error with a
-probability of at most `error`; δ and `error` are half of `false_alarm` each. So when reference and stream are
-independent draws of one distribution, the probability of ever an alarm is at most `false_alarm`. Ties make p larger,
-and only lessen it.
+probability of at least 1 − δ. At values of k that grow by a fifth they are exact, with an equal share of δ each;
+between these, the bound of the next one counts. With q = b_k in the place of p, then P(q ≤ u) ≤ u for every u, given
+the reference. For each ε in (0, 1) the product of ε q^{ε − 1}/Z_ε is a supermartingale, where Z_ε ≤ 1 is the mean of ε
+q^{ε − 1} when all bounds are met; so is M, the mean over ε = 0.1, …, 0.9. M also starts anew after 64, 128, 256, …
+inputs with weights as in `nescio.decide.monitor`, for changes that come late. By Ville's inequality M ever reaches
+1/error with a probability of at most `error`; δ and `error` are half of `false_alarm` each. So when reference and
+stream are independent draws of one distribution, the probability of ever an alarm is at most `false_alarm`. Ties make p
+larger, and only lessen it.
 
 **The test of a batch.** Its statistic is −Σ log p (Fisher). What it is without drift is drawn: reference and batch in
 random order, by the same formula. So the p-value of the batch is valid at every size, dependence and all, when

@@ -11,10 +11,10 @@ The promise: when calibration data and new inputs are drawn independently from o
 *Why the choice of the threshold is covered.* Order scores by (S, U) with U uniform, which breaks ties at random
 (`seed`). Let c(t) = P(W, S ≤ t) − risk · P(S ≤ t), read along that order: it is continuous, begins at 0, and R(t) >
 risk where c(t) > 0. Scores are floats, so c changes sign finitely often. Its zeros there cut the line into bad pieces
-(c > 0) and gaps (c ≤ 0), and since c = 0 at both ends, each whole piece and each whole gap has an error rate of
-exactly risk (one that reaches the upper end of the line, for a piece, at least that). Now hold fixed how many
-examples fall in each piece and gap; inside them they are independent draws. Say that k is bad when some t in [S_(k),
-S_(k+1)) is. This is fixed now, and if k is bad, E_k is stochastically at least Bin(k, risk):
+(c > 0) and gaps (c ≤ 0), and since c = 0 at both ends, each whole piece and each whole gap has an error rate of exactly
+risk (a piece that reaches the upper end of the line: at least that). Now hold fixed how many examples fall in each
+piece and gap; inside them they are independent draws. Say that k is bad when some t in [S_(k), S_(k+1)) is. This is
+fixed now, and if k is bad, E_k is stochastically at least Bin(k, risk):
 
 - the pieces and gaps that lie wholly among the first k give independent Bin(·, risk);
 - if the piece that the k-th example is in goes on with the (k+1)-th, then, given S_(k+1) = s, the examples of this

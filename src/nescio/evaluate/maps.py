@@ -19,8 +19,9 @@ the same: a ReLU layer times c and the next by 1/c, a batch norm folded into its
 
 For positive maps with the same sum U, as UA-Backprop's are, it is the share of U that went to other pixels. The
 paths `gradient` and `smoothgrad` depend on the function alone and pass. `fullgrad` adds absolute values of bias terms
-and `gradcam` looks at one layer: both pass a rescaled pair, and fail where a rewriting moves biases between layers, as
-folding a batch norm into a convolution does that has a bias of its own (Grad-CAM: into the last one, with or without).
+and `gradcam` looks at one layer: both pass a rescaled pair. Both fail where a rewriting moves biases between layers,
+such as a batch norm that is folded into a convolution with a bias. (Grad-CAM: into the last convolution, with or
+without a bias.)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`audit`: along which directions is a model certain far away from everything it has seen?
 
-For every direction and score: what the score is at the data, what it tends to, after how many multiples of the data's
-spread it has come there, and whether it still rises. For the probabilities of piecewise-linear networks this is proven:
+For every direction and score the audit says what the score is at the data, what it tends to, after how many spreads of
+the data it gets there, and whether it still rises. For the probabilities of piecewise-linear networks this is proven:
 the limits are those of `ray`, and a limit does not rise. Everything else (other models, other posteriors, scores that
 are not made of probabilities) is measured: the score at α = 0, 1, 2, 4, … up to a radius, where its last value stands
 for the limit. Each row is a mean over a few inputs from which the direction starts.

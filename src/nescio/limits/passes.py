@@ -6,8 +6,8 @@ to values only, and at a `Site` all blocks of an input take the piece that was c
 run, on a tensor that sees every operation, so functional calls, residual sums and modules that are used twice need no
 special case. An operation that is not in the list of those known here to be linear is refused by its name.
 
-A pass that holds rates alone can be taken down on a `Tape`: to run it again, only the rows of those inputs are worked
-out anew for which a piece changed before, and nothing of the model's own code is run.
+A pass that holds rates alone can be recorded on a `Tape`. When it is run again, only the rows of inputs whose piece has
+changed are computed anew, and none of the model's own code is run.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class Step:
     """What the site is given."""
     columns: Tensor | None = None
     stale: Tensor | None = None
-    """The inputs whose rows changed in this replay, but for those of which `change` tells."""
+    """The inputs whose rows changed in this replay, without those in `change`."""
     change: Change | None = None
 
     def all_stale(self) -> Tensor | None:

@@ -94,8 +94,9 @@ def listen(
 def pooled(heard: Heard, count: int) -> Tensor:
     """One vector for each of `count` inputs, float64 ``[N, D]``, where the model lies.
 
-    Of [N, T, D] the mean over T is taken, of [N, D, H, W] that over H and W; what has its features last, such as a
-    linear layer or a layer norm, is averaged over all that lies between, and a convolution over all that follows.
+    Features [N, T, D] are averaged over T, and features [N, D, H, W] over H and W. The output of a layer whose features
+    come last, such as a linear layer or a layer norm, is averaged over all dimensions between the first and the last.
+    The output of a convolution is averaged over all dimensions after the second.
     """
     value = heard.value
     if value.ndim == 0 or len(value) != count:

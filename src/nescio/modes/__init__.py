@@ -34,9 +34,9 @@ _preserved: ContextVar[frozenset[int]] = ContextVar("preserved", default=frozens
 def preserved(model: object, again: bool = True) -> Iterator[None]:
     """Put back, bit for bit, what work on the model may change.
 
-    These are the training flag of every submodule, its hooks, its buffers (the objects and their values), tensors in
-    its plain attributes and in dicts and lists there, its parameters with their `requires_grad` and `.grad` (the very
-    objects), and the random state of torch (CPU, and CUDA where it is in use), numpy and Python.
+    Of every submodule these are the training flag, the hooks, the buffers (the objects and their values), tensors in
+    plain attributes and in dicts and lists there, and the parameters with their `requires_grad` and `.grad` (the same
+    objects). The random state of torch (CPU, and CUDA where it is used), numpy and Python is put back too.
 
     Args:
         model: A module, or anything with `roots`, the modules whose state matters.

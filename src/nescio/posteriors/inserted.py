@@ -1,9 +1,9 @@
 """`InsertedDropout`: predictions under dropout that is inserted before a layer of a model that has none there.
 
-With h the input of the last linear layer that the model calls and m_s masks of d independent entries that are
-1/(1 − p) with probability 1 − p and 0 otherwise, the s-th prediction uses h ⊙ m_s; all inputs share the mask. Where the
-layer's output is the model's output, the model runs once and only this layer runs for each draw. Elsewhere the model
-runs once for each draw. The mask is put in by a temporary hook.
+Let h be the input of the last linear layer that the model calls. A mask m_s has d independent entries: 1/(1 − p) with
+probability 1 − p, otherwise 0. The s-th prediction uses h ⊙ m_s. All inputs share the mask. Where the layer's output is
+the model's output, the model runs once and only this layer runs for each draw. Elsewhere the model runs once for each
+draw. The mask is put in by a temporary hook.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ given, or chosen as the one of largest marginal likelihood
 
     log p(D | δ) ≈ Σ_n log p(y_n | x_n) − ½ log det(H/δ + 1) − ½ δ‖θ‖²,
 
-or as the one with the smallest negative log-likelihood on validation data (with the probit link): between the points
-of a grid a parabola tells, so that it moves little where two of them are equally good. With
-link="probit" there are no draws: p = softmax(z/√(1 + π v/8)), v the variance of each logit, and S = 1.
+or as the one with the smallest negative log-likelihood on validation data (with the probit link). The values of a grid
+are tried, and a parabola finds the least value between them. So δ moves little where two points of the grid are equally
+good. With link="probit" there are no draws: p = softmax(z/√(1 + π v/8)), v the variance of each logit, and S = 1.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Logits under noisy parameters, z(x; θ + σε_s), at little more than the cost of the forward passes.
 
 The noisy parameters are views into one buffer that every draw fills anew, so that a draw takes a few kernels and no new
-memory. On a GPU a small batch spends its time in launching kernels, so the forward pass is recorded there once as a
-CUDA graph over the buffer and replayed for every draw, where the model can be recorded and the replay gives the same
-numbers. (Several draws at once, by `vmap` over stacked parameters, make grouped convolutions, which are slower on a
-CPU.)
+memory. On a GPU a small batch spends its time in launching kernels. So the forward pass is recorded there once, as a
+CUDA graph over the buffer, and replayed for every draw. This is done only if the model can be recorded and the replay
+gives the same numbers. (Several draws at once, by `vmap` over stacked parameters, make grouped convolutions, which are
+slower on a CPU.)
 """
 
 from __future__ import annotations

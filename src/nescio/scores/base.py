@@ -1,9 +1,9 @@
 """What every score is made of: its settings, its card (metadata), what it needs, and checks of its settings.
 
 A score is a frozen dataclass. Its fields are its settings, its class attributes are its card, `needs` names the
-quantities it is made from, and calling it with those quantities gives float64 ``[N]``. To write a new one, copy a
-class from a file of this folder into a file of your own beside it, and change each part in turn: the registry, the
-table of methods, the command line and the conformance tests find it there.
+quantities it is made from, and calling it with those quantities gives float64 ``[N]``. To write a new one, copy a class
+of this folder into a new file beside it, and change each part in turn. The registry, the table of methods, the command
+line and the conformance tests find it there.
 """
 
 from __future__ import annotations

@@ -6,18 +6,19 @@ With g_c = ∂ log p_c/∂θ and its layer-selective, smoothed norm (`nescio.sco
 
 **Where it comes from.** REGrad's sum Σ_c w(p_c) ‖g_c‖^k is two things at once: the overall size of the gradients, G^k,
 and how the weight w spreads over the classes, Σ_c w(p_c) (‖g_c‖/G)^k. Which of them tells foreign inputs depends on the
-network. G grows with the activations. For a network whose activations shrink on what it does not know (small CNNs on
-plain backgrounds) G says the opposite of doubt, and scores without it (energy, GEN) lead; where unknown textures excite
-a network more than anything it was trained on, G is the better half, and REGrad leads. So the size enters with a share
-of its exponent: β = 0 leaves the spread alone, β = 1 is REGrad's kind of sum, β = ½ the geometric mean of the two.
+network. G grows with the activations. Some networks have small activations on what they do not know (small CNNs on
+plain backgrounds). There G says the opposite of doubt, and scores without it (energy, GEN) lead. Other networks are
+excited by unknown textures more than by anything they were trained on. There G is the better half, and REGrad leads. So
+the size enters with a share of its exponent: β = 0 leaves the spread alone, β = 1 is REGrad's kind of sum, β = ½ the
+geometric mean of the two.
 
 The weight p_c^α with a small α looks at the improbable classes, as GEN does: for a sure network p_top ≈ 1, and whatever
 doubt is left is in how improbable the others are. √p_c (α = ½) hardly sees classes below 10⁻⁴, p_c^0.1 sees 10⁻²⁰.
 
-**How α, β and the rest were chosen.** On validation pictures of MNIST, CIFAR-10 and SVHN (one network each) against the
-same pictures rotated, blurred, blended, shuffled in tiles, made of random pixels, and with noise: of a grid over α and
-β, and of some λ and σ beside it, round values that are next to the best in mean AUROC. No foreign test set took part in
-that choice; the form itself was found by someone who had seen on which pairs REGrad and GEN each fail.
+**How α, β and the rest were chosen.** Validation pictures of MNIST, CIFAR-10 and SVHN (one network each) were compared
+with the same pictures rotated, blurred, blended, shuffled in tiles, made of random pixels, and with noise. Tried were a
+grid over α and β, and some λ and σ. The defaults are round values close to the best in mean AUROC. No foreign test set
+took part in that choice; the form itself was found by someone who had seen on which pairs REGrad and GEN each fail.
 """
 
 from __future__ import annotations

@@ -18,10 +18,11 @@ are weighted by a_l = exp(λ(l − L)), which differs from exp(λl) by a factor 
 p_c is always taken at the input itself. No noise is used unless both `sigma` and `samples` are above 0.
 
 Three settings trade exactness for time. With a sigma, samples="auto" averages over PAIRED copies x ± σε, without x
-itself, which come closer to the limit of many copies than as many independent ones; tolerance estimates the layers
-whose weight a_l is so small that they change the score by little: every input whose estimated error is larger is
-computed exactly, and one input in each call and one in 64 is compared with exact values; classes estimates the less
-likely of many classes. What was estimated has a standard error, which `nescio.score(..., report=True)` hands out.
+itself, which come closer to the limit of many copies than the same number of independent ones. `tolerance` estimates
+the layers whose weight a_l is so small that they hardly change the score. Every input whose estimated error is larger
+than the tolerance is computed exactly; one input in each call, and one in 64, is compared with exact values. `classes`
+estimates the less likely of many classes. What was estimated has a standard error, which `nescio.score(...,
+report=True)` hands out.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     H((1/9) Σ_s p(x_s)),   x_s the picture moved by 0 and ±`pixels` along both sides, reflected at its border
 
 A picture that a network knows keeps its class when it moves a little. It is for pictures [N, channels, height, width],
-and for networks that bear a shift: one that was trained on centred pictures alone, such as the bundled digits of 8 × 8
-pixels, doubts known ones too when they are moved.
+and for networks that do not mind a shift. A network that has only seen centred pictures, such as the bundled digits of
+8 × 8 pixels, also doubts known pictures once they are moved.
 """
 
 from __future__ import annotations
