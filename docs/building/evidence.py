@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from claims import ABOUT, PAPERS, PLANNED, RUNS, WORDS, Claim, formulas, propositions, regrad
-from claims_maps import limits, maps, own
+from claims_maps import limits, maps, own, signs
 from contradictions import ABOUT as CONTRADICTIONS
 from contradictions import contradictions
 from results import ROOT, files, measured
 
 from nescio.plots.style import ACCENT, FAINT, INK
+from nescio_papers.regrad.acquisition import identity
 
 PAGE = ROOT / "docs" / "evidence.md"
 
@@ -39,7 +41,8 @@ def runs(names: list[str]) -> list[str]:
         for path in files(name):
             result = json.loads(path.read_text())
             commit = (result["git"] or {"commit": "not recorded"})["commit"][:12]
-            machine, seconds = result["machine"]["name"], result["seconds"]
+            machine = result["machine"]["name"]
+            seconds = result["seconds"] + sum(run["seconds"] for run in result.get("earlier", []))
             made.append(
                 f"| `papers/results/{path.name}` | {machine} | {seconds:,.0f} s | {commit} |"
             )
@@ -52,38 +55,42 @@ def runs(names: list[str]) -> list[str]:
 
 def claims() -> list[Claim]:
     """All claims, in the order of the page."""
+    later = {"propositions": propositions, "ua-signs": signs}
+    some = {name: make() if files(name) else [] for name, make in later.items()}
     return [
         *regrad(),
         *formulas(),
-        *(propositions() if files("propositions") else []),
+        *some["propositions"],
         *maps(),
+        *some["ua-signs"],
         *limits(),
         *own(),
     ]
 
 
-FIGURES = {"polarity": ("polarity", 0), "nll-identity": ("acquisition", -1)}
+FIGURES = {"polarity": ("polarity", 0), "temperature": ("ua-attention", 0)}
 """What the page shows of a study's figures: the study, and which of its figures."""
 
 
 @cache
 def figures() -> dict[str, tuple[str, str, str]]:
     """Its words, what it shows to those who cannot see it, and the picture, for each figure."""
-    found = {}
-    for name, (study, at) in FIGURES.items():
-        if not files(study):
-            continue
-        figure = json.loads(files(study)[-1].read_text())["figures"][at]
-        picture = figure["image"].replace("<svg ", '<svg font-family="sans-serif" ', 1)
-        picture = picture.replace('style="', 'style="background: #fff; ', 1)
-        for name_, colour in (
-            ("currentColor", INK),
-            ("var(--faint)", FAINT),
-            ("var(--accent)", ACCENT),
-        ):
-            picture = picture.replace(name_, colour)
-        found[name] = figure["text"], figure["alt"], picture
-    return found
+    kept = {
+        name: json.loads(files(study)[-1].read_text())["figures"][at]
+        for name, (study, at) in FIGURES.items()
+        if files(study)
+    }
+    kept["nll-identity"] = asdict(identity())
+    return {name: (one["text"], one["alt"], _picture(one["image"])) for name, one in kept.items()}
+
+
+def _picture(image: str) -> str:
+    """The figure of a results page as a file of its own: on white, with the colours that the page gives it."""
+    image = image.replace("<svg ", '<svg font-family="sans-serif" ', 1)
+    image = image.replace('style="', 'style="background: #fff; ', 1)
+    for name, colour in (("currentColor", INK), ("var(--faint)", FAINT), ("var(--accent)", ACCENT)):
+        image = image.replace(name, colour)
+    return image
 
 
 def page() -> str:

@@ -174,7 +174,7 @@ def program(job: Job) -> Made:
         ]
     gains = [_over_random(cell, cells) for cell in cells if cell["row"] != "Random"]
     settings = {"seeds": seeds_of, **{name: value for name, value in asdict(size).items() if name != "seeds"}}
-    return Made([cells, gains], [*_gains(gains), _identity()], settings)
+    return Made([cells, gains], [*_gains(gains), identity()], settings)
 
 
 def _over_random(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def twice_sure(accuracy: float, classes: int) -> float:
     return math.log(math.e + classes - 1) - accuracy
 
 
-def _identity() -> Figure:
+def identity() -> Figure:
     """Draw the paper's accuracy and NLL: on the line that a sure softmax, passed through softmax again, gives."""
     classes = {"mnist": 10, "cifar10": 10, "svhn": 10, "cifar100": 100}
     figure, axes = panels(8.8, 2.5, 1, 4)
