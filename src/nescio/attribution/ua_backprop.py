@@ -52,8 +52,8 @@ class UABackprop:
             "auto" all of up to 20 classes, and of more it draws 16.
         signed: Ours, not the paper's. Give every pixel the sign of ∂U/∂x (x − blur x): above 0 where blurring it takes
             doubt away, below 0 where it adds some. The magnitudes stay, but a map no longer adds up to the uncertainty.
-            In the blurring test it lifts these maps past every map of magnitudes on MNIST, the one data set on which that
-            was tried so far (`nescio reproduce ua-signs`); "blur_gradient", one backward pass, is still better there.
+            In the blurring test it lifts these maps past every map of magnitudes on MNIST, the one data set where that
+            was tried (`nescio reproduce ua-signs`); "blur_gradient", one backward pass, is still better there.
 
     Examples:
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
