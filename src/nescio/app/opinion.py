@@ -234,8 +234,8 @@ def ruling(opinion: Opinion, policy: AnyPolicy, by: str | None, foreign: bool = 
         return None
     answers: tuple[Answer, ...] = ()
     if isinstance(policy, ConformalPolicy):
-        places = policy.sets(opinion.probabilities[None])[0].tolist()
-        answers = tuple(one for one in opinion.answers if places[one.index])
+        members = policy.sets(opinion.probabilities[None])[0].tolist()
+        answers = tuple(one for one in opinion.answers if members[one.index])
         accepted = len(answers) == 1
         text = "It alone is in the set of answers." if accepted else f"The set of answers has {len(answers)}."
     else:

@@ -133,13 +133,13 @@ class _Search:
     def __init__(self, problem: Problem, vae: VAE, steps: int, lr: float) -> None:
         self.problem, self.vae, self.steps, self.lr = problem, vae, steps, lr
         member, source = problem.members[0], problem.source
-        given = source.tensor(member.before(problem.x))
-        if source.tokens or tuple(given.shape[1:]) != vae.shape.shape:
+        start = source.tensor(member.before(problem.x))
+        if source.tokens or tuple(start.shape[1:]) != vae.shape.shape:
             raise InputError(
                 f"expected inputs like those of the VAE, floats of shape [N, {', '.join(map(str, vae.shape.shape))}], "
-                f"got {describe(given)}; train one on such inputs: nescio.attribution.VAE.train_on(x)"
+                f"got {describe(start)}; train one on such inputs: nescio.attribution.VAE.train_on(x)"
             )
-        self.x = given.detach().to(vae.center)
+        self.x = start.detach().to(vae.center)
         with preserved(vae), predicting(vae):
             self.origin = vae.encode(self.x)[0]
 

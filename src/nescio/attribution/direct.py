@@ -161,12 +161,12 @@ class IntegratedGradients:
         nodes, weights = np.polynomial.legendre.leggauss(self.steps)
 
         def start(value: Tensor) -> Tensor:
-            given = torch.as_tensor(self.baseline, dtype=torch.float64).to(value)
+            baseline = torch.as_tensor(self.baseline, dtype=torch.float64).to(value)
             try:
-                return given.expand(value.shape[1:])
+                return baseline.expand(value.shape[1:])
             except RuntimeError as error:
                 raise InputError(
-                    f"expected a baseline like one input, of shape {list(value.shape[1:])}, got {describe(given)}"
+                    f"expected a baseline like one input, of shape {list(value.shape[1:])}, got {describe(baseline)}"
                 ) from error
 
         def point(alpha: float, weight: float) -> _Point:

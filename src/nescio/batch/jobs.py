@@ -162,7 +162,7 @@ def identity(job: Job, ready: Ready) -> dict[str, Any]:
         >>> identity(job, job.open())["methods"]  # doctest: +SKIP
         {'entropy': 'Entropy()'}
     """
-    given = job.fit
+    training = job.fit
     return {
         "nescio": __version__,
         "torch": torch.__version__,
@@ -170,7 +170,7 @@ def identity(job: Job, ready: Ready) -> dict[str, Any]:
         "weights": weights(ready.source.model),
         "data": _short(ready.rows.identity, job.data.x, job.data.label, job.data.name, ready.rows.classes),
         "methods": {key: repr(one) for key, one in zip(ready.columns, job.methods, strict=True)},
-        "training data": None if given is None else _short(*_fitted_to(given, ready)),
+        "training data": None if training is None else _short(*_fitted_to(training, ready)),
         "batch size": f"{job.batch}{FOUND}" if job.ramp else job.batch,
         "classes": None if ready.source.classes is None else _short(ready.source.classes),
         **({} if job.guard is None else {"guard": _guard_identity(job.guard)}),

@@ -29,18 +29,18 @@ def changes(costs: Costs, plan: Plan, better: int, *, gpus: bool) -> list[str]:
         >>> changes(costs, make_plan(costs, crew, 1_000_000, 2816), 2816, gpus=True)
         ['a cheaper method or more GPUs: the model holds it up, as it should be']
     """
-    crew, told = plan.crew, [_about_bottleneck(costs, plan, gpus)]
+    crew, sentences = plan.crew, [_about_bottleneck(costs, plan, gpus)]
     other = make_plan(costs, crew, plan.rows, better)
     gain = 1 - other.seconds / plan.seconds
     if gain > 0.02 or (better < plan.part_rows and plan.part_seconds > 2 * GOOD_PART):
         why = f"{gain:.0%} less time" if gain > 0.02 else f"a kill takes away {other.part_seconds:.0f} s of work"
-        told.append(f"--part-rows {better}: {other.parts:,} parts of {other.part_seconds:.0f} s each, {why}")
+        sentences.append(f"--part-rows {better}: {other.parts:,} parts of {other.part_seconds:.0f} s each, {why}")
     if plan.start > 0.2 * plan.seconds and crew.workers > 1:
-        told.append(f"fewer workers: {plan.start:.0f} s of {plan.seconds:.0f} s are the start")
+        sentences.append(f"fewer workers: {plan.start:.0f} s of {plan.seconds:.0f} s are the start")
     twice = replace(crew, workers=2 * crew.workers, cores=2 * crew.cores)
     if crew.engine == "ray" and (faster := plan.seconds / make_plan(costs, twice, plan.rows, better).seconds) < 1.5:
-        told.append(f"twice as many workers, with their cores, would be {faster:.2f} times as fast, and not twice")
-    return told
+        sentences.append(f"twice as many workers, with their cores, would be {faster:.2f} times as fast, and not twice")
+    return sentences
 
 
 def _about_bottleneck(costs: Costs, plan: Plan, gpus: bool) -> str:

@@ -197,13 +197,13 @@ def run_job(
         >>> done.words
         'Wrote 4 rows to .../scores.csv'
     """
-    on_ray, told = engine.name == "ray", listener or Listener()
+    on_ray, listener = engine.name == "ray", listener or Listener()
     ending = output.check()
-    ready = ray_stream.opened(job, told.opened) if on_ray else job.open(told.opened)
+    ready = ray_stream.opened(job, listener.opened) if on_ray else job.open(listener.opened)
     if ready.guard is not None and job.guard is not None:
         check_level(job.guard.level, ready.guard.fitted.ranks)
     if ready.training is not None:
-        _say_all(told, problem_lines(ready.training.problems, len(ready.training)))
+        _say_all(listener, problem_lines(ready.training.problems, len(ready.training)))
     if not output.is_folder and not output.fresh and settled(output.folder) is None:  # before rows are scored
         output.check_free()
     ready, size, begun = _paced(ready, output, on_ray, find_batch)
@@ -215,9 +215,9 @@ def run_job(
     with kept as parts:
         if parts.missing:  # else it is the file of these very parts, which a run that was cut off could not remove
             output.check_free()
-        _say_all(told, _kept_lines(parts))
-        rows, notes = _work(ready, parts, output, engine, usage, begun, told, change)
-        _say_all(told, problem_lines(parts.problems, len(parts)))
+        _say_all(listener, _kept_lines(parts))
+        rows, notes = _work(ready, parts, output, engine, usage, begun, listener, change)
+        _say_all(listener, problem_lines(parts.problems, len(parts)))
         if not output.is_folder:
             parts.remove()
     there = output.is_folder and rows == parts.before > 0

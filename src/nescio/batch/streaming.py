@@ -105,8 +105,8 @@ def stream(
     done = 0 if begun is None else begun.stop
     left = sum(map(len, todo)) - done
     about = "scoring" if left == len(rows) else f"scoring after {len(rows) - left} rows"
-    every = (places for part in todo for places in job.batches(range(max(part.start, done), part.stop)))
-    reads = read_ahead(rows, every, workers=job.workers, device=ready.device)
+    batches = (places for part in todo for places in job.batches(range(max(part.start, done), part.stop)))
+    reads = read_ahead(rows, batches, workers=job.workers, device=ready.device)
     try:
         if todo and todo[0].start > 0:
             warm(ready)

@@ -29,13 +29,13 @@ def model_spec(args: argparse.Namespace) -> ModelSpec:
     from nescio.specs import ModelSpec, remembered
     from nescio.types import InputError
 
-    given = vars(args)
-    folder, posterior = given.get("guard"), given.get("posterior")
+    options = vars(args)
+    folder, posterior = options.get("guard"), options.get("posterior")
     name = args.model if folder is None else _guarded_model(args)
     if name is None:
         raise InputError("--model: expected a model, such as timm:resnet18, or a --guard that knows its own")
     own = ("weights", "base", "class_names", "output", "size", "crop", "mean", "std", "device", "trust_pickle", "task")
-    spec = ModelSpec(name, **{key: given[key] for key in own if key in given})
+    spec = ModelSpec(name, **{key: options[key] for key in own if key in options})
     kept = None if folder is None else remembered(folder)
     if kept is not None and kept.name == name:
         spec = spec.filled_from(kept)

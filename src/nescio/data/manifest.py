@@ -54,8 +54,8 @@ class Journal:
 
     def add(self, entry: Entry, file: str, problems: Sequence[Problem]) -> None:
         """Add a line. It is not forced to the disk: what a power cut takes away is made again."""
-        told = f', "problems": {json.dumps([vars(one) for one in problems])}' if problems else ""
-        line = f"{entry.line(file)[:-1]}{told}}}\n".encode()
+        text = f', "problems": {json.dumps([vars(one) for one in problems])}' if problems else ""
+        line = f"{entry.line(file)[:-1]}{text}}}\n".encode()
         try:
             if self._out is None:
                 self._out = FileIO(self.file, "a")

@@ -224,13 +224,13 @@ def drift_test(p_values: Values, reference: int, *, draws: int = 999, seed: int 
         0.001
     """
     n = integer("reference", reference, at_least=1, hint="give the number of its inputs")
-    places = _places(p_values, n)
-    statistic, rng, more = -np.log(places / (n + 1)).sum(), np.random.default_rng(seed), 0
+    ranks = _places(p_values, n)
+    statistic, rng, more = -np.log(ranks / (n + 1)).sum(), np.random.default_rng(seed), 0
     for _ in range(draws):
         known = np.sort(rng.random(n))
-        own = 1 + n - np.searchsorted(known, rng.random(len(places)))
+        own = 1 + n - np.searchsorted(known, rng.random(len(ranks)))
         more += -np.log(own / (n + 1)).sum() >= statistic * (1 - 1e-12)  # equal sums in another order count as equal
-    return DriftTest((1 + int(more)) / (1 + draws), len(places), float((places / (n + 1)).mean()))
+    return DriftTest((1 + int(more)) / (1 + draws), len(ranks), float((ranks / (n + 1)).mean()))
 
 
 def _places(p_values: Values, n: int, empty: bool = False) -> NDArray[np.int64]:
@@ -238,13 +238,13 @@ def _places(p_values: Values, n: int, empty: bool = False) -> NDArray[np.int64]:
     p = scores_of(p_values, "p_values", finite=True, empty=empty)
     if p.size and not (p.min() > 0 and p.max() <= 1):
         raise InputError(f"p_values: expected numbers above 0 and up to 1, but got {p.min():.3g} to {p.max():.3g}")
-    places = np.ceil(p * (n + 1) - 1e-6)
+    ranks = np.ceil(p * (n + 1) - 1e-6)
     if p.size and p.min() * (n + 1) < 1 - 1e-6:
         raise InputError(
             f"p_values: expected at least 1/{n + 1}, as a reference of {n} inputs gives, but got {p.min():.3g}; "
             "name the size of the reference that they come from"
         )
-    return places.clip(max=n + 1).astype(np.int64)
+    return ranks.clip(max=n + 1).astype(np.int64)
 
 
 @lru_cache

@@ -249,11 +249,11 @@ def balanced(labels: Values, count: int, seed: int = 0, among: Any = None) -> In
         array([0, 0, 1, 1])
     """
     y = np.asarray(labels)
-    places = np.arange(y.size) if among is None else _indices(among, "among")
-    if places.size and not 0 <= places.min() <= places.max() < y.size:
+    pool = np.arange(y.size) if among is None else _indices(among, "among")
+    if pool.size and not 0 <= pool.min() <= pool.max() < y.size:
         raise InputError(
-            f"among: expected indices from 0 to {y.size - 1}, as many as there are labels, but got {places.min()} to "
-            f"{places.max()}"
+            f"among: expected indices from 0 to {y.size - 1}, as many as there are labels, but got {pool.min()} to "
+            f"{pool.max()}"
         )
     classes = np.unique(y)
     if not classes.size or integer("count", count, at_least=1) % classes.size:
@@ -261,7 +261,7 @@ def balanced(labels: Values, count: int, seed: int = 0, among: Any = None) -> In
     each, generator = count // classes.size, _generator(seed)
     parts = []
     for one in classes:
-        own = places[y[places] == one]
+        own = pool[y[pool] == one]
         if own.size < each:
             raise InputError(f"expected at least {each} inputs of class {one}, but there are {own.size}; ask for fewer")
         parts.append(generator.permutation(own)[:each])

@@ -135,5 +135,5 @@ def _matching(array: NDArray[Any], name: str, size: int) -> NDArray[Any]:
 
 def listed(bad: Booleans) -> str:
     """The first places of a few, for a message."""
-    places = np.flatnonzero(bad)
-    return ", ".join(map(str, places[:5])) + (", …" if places.size > 5 else "")
+    indices = np.flatnonzero(bad)
+    return ", ".join(map(str, indices[:5])) + (", …" if indices.size > 5 else "")

@@ -121,9 +121,9 @@ def blurring(
         """The images of some places in the table images × counts."""
         image, column = pairs // len(limits), pairs % len(limits)
         first, last = int(image[0]), int(image[-1]) + 1
-        places = torch.full((last - first, size), size, device=x.device)
-        places.scatter_(1, order[first:last], torch.arange(order.shape[1], device=x.device).expand(last - first, -1))
-        chosen = places[image - first] < limits[column, None]
+        ranks = torch.full((last - first, size), size, device=x.device)
+        ranks.scatter_(1, order[first:last], torch.arange(order.shape[1], device=x.device).expand(last - first, -1))
+        chosen = ranks[image - first] < limits[column, None]
         result: Tensor = torch.where(chosen[:, None], soft[image], x.flatten(2)[image]).unflatten(2, x.shape[2:])
         return result
 

@@ -144,8 +144,8 @@ def roc(id_scores: Values, ood_scores: Values) -> ROC:
         (array([0. , 0. , 0.5, 0.5, 1. ]), array([0. , 0.5, 0.5, 1. , 1. ]))
     """
     known, foreign = scores(id_scores, "id_scores"), scores(ood_scores, "ood_scores")
-    distinct, *places = _places(known, foreign)
-    alarms, caught = (_counts(place[None], distinct.size)[0].cumsum() for place in places)
+    distinct, *counts = _places(known, foreign)
+    alarms, caught = (_counts(place[None], distinct.size)[0].cumsum() for place in counts)
     return ROC(
         false_positive_rate=np.concatenate([[0.0], alarms / known.size]),
         true_positive_rate=np.concatenate([[0.0], caught / foreign.size]),

@@ -130,8 +130,8 @@ def class_rows(
         if foreign is not None:
             row["foreign"] = int(foreign[own].sum())
         if truth is not None:
-            told = own & (truth >= 0)
-            row["labelled"], row["right"] = int(told.sum()), int((truth[told] == one).sum())
+            labelled = own & (truth >= 0)
+            row["labelled"], row["right"] = int(labelled.sum()), int((truth[labelled] == one).sum())
         rows.append(row)
     return sorted(rows, key=lambda row: (-row["inputs"], row["index"]))
 

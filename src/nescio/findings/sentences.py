@@ -39,8 +39,8 @@ def details(result: Findings) -> list[str]:
         best, figures = max(other["separation"].items(), key=lambda item: float(item[1]["auroc"]))
         if figures["auroc_interval"][0] > lead["auroc"]:
             lines[-1] += f" {best} does better: {percent(figures['auroc'], digits=3)}."
-    if "summary" in (far := result["limits"]):
-        lines.append(far["summary"][0])
+    if "summary" in (limits := result["limits"]):
+        lines.append(limits["summary"][0])
     if data["problems"]:
         lines.append(f"{len(data['problems'])} of {data['read']:,} rows could not be used; they are listed below.")
     return lines

@@ -40,10 +40,10 @@ def calibration_and_risks(
     """
     if truth is None:
         return None, None
-    told = truth >= 0
+    labelled = truth >= 0
     right = p.argmax(1).numpy() == truth
-    own = {name: values[told] for name, values in scores.items()}
-    return calibration(p[told], torch.from_numpy(truth[told]), seed), selective(own, right[told])
+    own = {name: values[labelled] for name, values in scores.items()}
+    return calibration(p[labelled], torch.from_numpy(truth[labelled]), seed), selective(own, right[labelled])
 
 
 def calibration(p: Tensor, labels: Tensor, seed: int) -> CalibrationFacts:

@@ -278,7 +278,7 @@ def _read(values: Tensor, name: str, within: float, distances: Sequence[float]) 
 
 def _since(off: Tensor, distances: Sequence[float]) -> Tensor:
     """The distance from which on something holds that is `off` at some, ``[A, ...]``; infinite: at the radius only."""
-    places = torch.arange(1, len(distances) + 1).view(-1, *[1] * (off.ndim - 1))
-    last = torch.where(off, places, 0).amax(0)  # the place after the last that is off
+    ranks = torch.arange(1, len(distances) + 1).view(-1, *[1] * (off.ndim - 1))
+    last = torch.where(off, ranks, 0).amax(0)  # the place after the last that is off
     known = torch.tensor([*distances[:-1], math.inf, math.inf], dtype=torch.float64)
     return known[last]

@@ -105,27 +105,27 @@ class Pass:
 
     def operate(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of an operation on tracked tensors."""
-        given = _find(args, kwargs)
-        for one in given:
+        tracked = _find(args, kwargs)
+        for one in tracked:
             if one.closed is not None:
                 raise self.refusal(one.closed)
         plain = name.strip("_")
         if plain in shapes.SAME:
-            return self.wrap(given[0].raw, given[0].source)
+            return self.wrap(tracked[0].raw, tracked[0].source)
         if plain in _CLOSING:  # a model may end with one: its input are the logits, if it is said what is returned
-            return self.wrap(given[0].raw, closed=self.where(plain))
+            return self.wrap(tracked[0].raw, closed=self.where(plain))
         rule = rules.RULES.get(plain)
         try:
             if plain in shapes.SHAPES:
-                return self._reshaped(plain, func, given[0], args, kwargs)
+                return self._reshaped(plain, func, tracked[0], args, kwargs)
             if rule is None:
                 raise rules.NotLinear
             result = rule(self, func, args, kwargs)
         except rules.NotLinear as error:
             raise self.refusal(self.where(plain), str(error)) from None
         if (name.endswith("_") and not name.endswith("__")) or name.startswith("__i") or kwargs.get("inplace"):
-            given[0].raw, given[0].source = result.raw, result.source
-            return given[0]
+            tracked[0].raw, tracked[0].source = result.raw, result.source
+            return tracked[0]
         return result
 
     def operation(self, compute: Compute, given: list[Tracked], columns: Tensor | None = None) -> Tracked:

@@ -145,8 +145,8 @@ class Elementwise(Site):
 
     def _spread(self, entry: float | Tensor) -> Tensor:
         """A number, or one for each channel, for each of the U places."""
-        given = torch.as_tensor(entry, dtype=torch.float64, device=self.sign.device).view(-1)
-        return given.repeat_interleave(self.sign.shape[2] // len(given))
+        entries = torch.as_tensor(entry, dtype=torch.float64, device=self.sign.device).view(-1)
+        return entries.repeat_interleave(self.sign.shape[2] // len(entries))
 
 
 class MaxPool(Site):

@@ -56,10 +56,10 @@ def settled(paths: list[Path], limit: Tensor, tied: Tensor, score: str, within: 
         return 0.0
     low, high = float(points[first]), float(points[first + 1])
     for _ in range(7):  # each time 63 times nearer
-        places = torch.linspace(low, high, 64, dtype=torch.float64)
-        p = torch.stack([path.at(places) for path in paths]).softmax(-1)
+        distances = torch.linspace(low, high, 64, dtype=torch.float64)
+        p = torch.stack([path.at(distances) for path in paths]).softmax(-1)
         at = int(((_value(p, score) - goal).abs() > within).nonzero().max())
-        low, high = float(places[at]), float(places[min(at + 1, 63)])
+        low, high = float(distances[at]), float(distances[min(at + 1, 63)])
     return high
 
 

@@ -129,8 +129,8 @@ def uncertainty(model: Any, score: str = "entropy", *, output: str | None = None
     """
     if score not in SCORES:
         raise InputError(f"expected a score among {', '.join(SCORES)}, got {score!r}")
-    given = model.classifiers if isinstance(model, DeepEnsemble | Deterministic) else model
-    models = [Classifier.of(one, output) for one in (given if isinstance(given, list | tuple) else [given])]
+    members = model.classifiers if isinstance(model, DeepEnsemble | Deterministic) else model
+    models = [Classifier.of(one, output) for one in (members if isinstance(members, list | tuple) else [members])]
 
     def value(x: Tensor) -> Tensor:
         logits = []
@@ -154,13 +154,13 @@ def uncertainty(model: Any, score: str = "entropy", *, output: str | None = None
 def _plane(points: Any) -> tuple[Tensor, Tensor, Tensor]:
     if points is None:
         return torch.zeros(2).double(), torch.tensor([1.0, 0.0]).double(), torch.tensor([0.0, 1.0]).double()
-    given = torch.as_tensor(points).detach().to("cpu", torch.float64)
-    if given.ndim < 2 or len(given) != 3 or not bool(given.isfinite().all()):
+    plane = torch.as_tensor(points).detach().to("cpu", torch.float64)
+    if plane.ndim < 2 or len(plane) != 3 or not bool(plane.isfinite().all()):
         raise InputError(f"expected three inputs [3, ...] of finite numbers as points, got {describe(points)}")
-    first, second = given[1] - given[0], given[2] - given[0]
+    first, second = plane[1] - plane[0], plane[2] - plane[0]
     if torch.linalg.matrix_rank(torch.stack([first.flatten(), second.flatten()])) < 2:
         raise InputError("expected three points that span a plane, got points on one line; choose others")
-    return given[0], first, second
+    return plane[0], first, second
 
 
 def _checked(scores: Any, count: int) -> Tensor:

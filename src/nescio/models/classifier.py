@@ -157,12 +157,12 @@ class Classifier:
 
     def prepare(self, x: object) -> Inputs:
         """Return the batch on the model's device, checked to be finite, with floats in the model's type."""
-        given = inputs.as_inputs(x)
-        if any(value.is_meta for value in inputs.tensors(given)):
-            raise InputError(f"expected inputs with values, got {describe(given)} on the meta device")
-        batch = inputs.to(given, self.device, self.dtype)
-        names = [""] if isinstance(given, Tensor) else list(given)
-        for name, before, after in zip(names, inputs.tensors(given), inputs.tensors(batch), strict=True):
+        converted = inputs.as_inputs(x)
+        if any(value.is_meta for value in inputs.tensors(converted)):
+            raise InputError(f"expected inputs with values, got {describe(converted)} on the meta device")
+        batch = inputs.to(converted, self.device, self.dtype)
+        names = [""] if isinstance(converted, Tensor) else list(converted)
+        for name, before, after in zip(names, inputs.tensors(converted), inputs.tensors(batch), strict=True):
             _check_finite(name, before, after)
         return batch
 
@@ -231,20 +231,20 @@ class Classifier:
                 stack.enter_context(closing)
             # a copy, for a first layer that works in place would change the caller's input, and fail on one with a
             # gradient; and no gradient can be taken through what inference mode made
-            given: Any = inputs.apply(x, Tensor.clone)
+            prepared: Any = inputs.apply(x, Tensor.clone)
             try:
-                given = given if self.preprocess is None else self.preprocess(given)
-                result = call(**given) if isinstance(given, Mapping) else call(given)
+                prepared = prepared if self.preprocess is None else self.preprocess(prepared)
+                result = call(**prepared) if isinstance(prepared, Mapping) else call(prepared)
             except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as error:
                 if isinstance(error, ModelError | InputError) or (explained := explain(error, x)) is None:
                     raise
                 raise explained from error
-        if self.item is None and not self._chose and (places := outputs.rivals(result, count)):
+        if self.item is None and not self._chose and (rivals := outputs.rivals(result, count)):
             self._chose = True
-            shapes = ", ".join(f"item {i}: {list(result[i].shape)}" for i in places)
+            shapes = ", ".join(f"item {i}: {list(result[i].shape)}" for i in rivals)
             warnings.warn(
                 f"{self.name} returns several tensors that could be logits ({shapes}); the first is taken. Say which "
-                f"it is: nescio.Classifier(model, item={places[1]}), or item=0",
+                f"it is: nescio.Classifier(model, item={rivals[1]}), or item=0",
                 UserWarning,
                 stacklevel=2,
             )

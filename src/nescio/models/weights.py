@@ -71,19 +71,19 @@ def fill(module: nn.Module, state: Mapping[str, Any], source: str = "the file") 
     A wrapper is `torch.compile` (``_orig_mod.``) or a parallel one (``module.``), on either side.
     """
     expected = module.state_dict(keep_vars=True)
-    given = _renamed(state, expected)
+    renamed = _renamed(state, expected)
     other = [
         f"{name!r} (the model has {list(expected[name].shape)}, the file {list(value.shape)})"
-        for name, value in given.items()
+        for name, value in renamed.items()
         if isinstance(value, Tensor)
         and isinstance(expected.get(name), Tensor)
         and not nn.parameter.is_lazy(expected[name])
         and value.shape != expected[name].shape
     ]
     if other:
-        missing, unknown = [n for n in expected if n not in given], [n for n in given if n not in expected]
+        missing, unknown = [n for n in expected if n not in renamed], [n for n in renamed if n not in expected]
     else:
-        missing, unknown = module.load_state_dict(given, strict=False)
+        missing, unknown = module.load_state_dict(renamed, strict=False)
     faults = [
         (missing, "the file lacks what the model has", False),
         (unknown, "the model lacks what the file has", False),
@@ -191,14 +191,14 @@ def _renamed(state: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str,
         names = {_plain(name, wrappers): name for name in expected}
         if len(names) == len(expected) and len({_plain(name, wrappers) for name in state}) == len(state):
             break
-    given = {
+    renamed = {
         name if name in expected else names.get(_plain(name, wrappers), name): value for name, value in state.items()
     }
-    by_tensor: dict[int, Any] = {id(expected[name]): value for name, value in given.items() if name in expected}
+    by_tensor: dict[int, Any] = {id(expected[name]): value for name, value in renamed.items() if name in expected}
     for name, tensor in expected.items():
-        if name not in given and id(tensor) in by_tensor:
-            given[name] = by_tensor[id(tensor)]
-    return given
+        if name not in renamed and id(tensor) in by_tensor:
+            renamed[name] = by_tensor[id(tensor)]
+    return renamed
 
 
 def _plain(name: str, wrappers: tuple[str, ...]) -> str:

@@ -93,15 +93,15 @@ class Masks(TorchFunctionMode):
         return input.copy_(result) if inplace else result
 
     def _attention(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        given = inspect.signature(func).bind(*args, **kwargs).arguments
-        if given["dropout_p"] == 0:
+        arguments = inspect.signature(func).bind(*args, **kwargs).arguments
+        if arguments["dropout_p"] == 0:
             return func(*args, **kwargs)
         # The function asks every listener first, which would bring us back here, and calls `dropout` by its global name
         # where attention weights are asked for. So its own code runs, with these two names replaced.
         own = {**func.__globals__, "has_torch_function": lambda _: False, "dropout": self._plain}
         inner = FunctionType(func.__code__, own, func.__name__, func.__defaults__)
-        result, weights = inner(**{**given, "training": True, "need_weights": True})
-        return result, weights if given.get("need_weights", True) else None
+        result, weights = inner(**{**arguments, "training": True, "need_weights": True})
+        return result, weights if arguments.get("need_weights", True) else None
 
     def _recurrent(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         packed = len(args) == 9 and isinstance(args[3], tuple | list)

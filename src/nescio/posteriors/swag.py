@@ -76,9 +76,11 @@ class SWAG(SampledWeights):
                 f"{len(variances)} variances and {len(deviations)} deviations of {self.rank} epochs"
             )
         self.variances, self.deviations = self._by_name(variances), self._by_name(deviations, self.rank)
-        given = {} if statistics is None else statistics
-        check_tensors(given, {name: (self.samples, *b.shape) for name, b in self._buffers().items()} if given else {})
-        self.statistics = {name: value.detach().cpu() for name, value in given.items()}
+        buffers = {} if statistics is None else statistics
+        check_tensors(
+            buffers, {name: (self.samples, *b.shape) for name, b in self._buffers().items()} if buffers else {}
+        )
+        self.statistics = {name: value.detach().cpu() for name, value in buffers.items()}
         self._statistics_for = self._settings()
         self.history: list[Epoch] = []
 

@@ -136,8 +136,8 @@ class Temperature(PosteriorBase):
         held = {name.removeprefix("base."): tensor for name, tensor in tensors.items() if name.startswith("base.")}
         own = {name: tensor for name, tensor in tensors.items() if not name.startswith("base.")}
         posterior = cls(unpack(settings["base"], held, model), settings["kind"])
-        given = settings["temperature"]
-        posterior.temperature = None if given is None else number("temperature", given, above=0.0)
+        temperature = settings["temperature"]
+        posterior.temperature = None if temperature is None else number("temperature", temperature, above=0.0)
         if own:
             classes = own[next(iter(own))].shape
             check_tensors(own, {"scale": classes, "shift": classes})

@@ -131,8 +131,10 @@ def decision(engine: Engine, one: Assessed) -> Decision | None:
             answers=None,
         )
     if isinstance(policy, ConformalPolicy):
-        places = policy.sets(one.probabilities.unsqueeze(0))[0].nonzero().flatten().tolist()
-        answers = sorted((_class(engine, one, place) for place in places), key=lambda one_class: -one_class.probability)
+        members = policy.sets(one.probabilities.unsqueeze(0))[0].nonzero().flatten().tolist()
+        answers = sorted(
+            (_class(engine, one, place) for place in members), key=lambda one_class: -one_class.probability
+        )
         return Decision(
             advice="accept" if len(answers) == 1 and not foreign else "ask a person",
             method=None,

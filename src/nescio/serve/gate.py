@@ -80,10 +80,10 @@ class Gate:
     def authorized(self, headers: dict[bytes, bytes]) -> bool:
         """Whether the token is right, or none is needed."""
         token = self.settings.token
-        kind, _, given = headers.get(b"authorization", b"").strip().partition(b" ")
+        kind, _, sent = headers.get(b"authorization", b"").strip().partition(b" ")
         if token is None:
             return True
-        return secrets.compare_digest(given.strip(), token.encode()) and kind.lower() == b"bearer"
+        return secrets.compare_digest(sent.strip(), token.encode()) and kind.lower() == b"bearer"
 
     async def _refuse(self, problem: Problem, scope: Message, receive: Receive, send: Send) -> None:
         response = self._response(problem.body(), problem.status, headers=problem.headers)

@@ -32,9 +32,9 @@ class Item(Given):
 
     @model_validator(mode="after")
     def _one(self) -> Item:
-        given = [name for name in ("image", "numbers", "text") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"expected exactly one of image, numbers and text, got {' and '.join(given) or 'none'}")
+        named = [name for name in ("image", "numbers", "text") if getattr(self, name) is not None]
+        if len(named) != 1:
+            raise ValueError(f"expected exactly one of image, numbers and text, got {' and '.join(named) or 'none'}")
         if self.numbers is not None and not isinstance(self.numbers, list | dict):
             raise ValueError("expected numbers to be a list, or an object of lists")
         return self

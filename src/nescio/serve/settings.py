@@ -100,6 +100,6 @@ class Settings:
 
         On this machine alone: a page of the web that gave its own name the address of this machine is not.
         """
-        given = host.decode("latin-1").lower()
-        name = given.rpartition(":")[0] if given.rpartition(":")[2].isdigit() else given
+        address = host.decode("latin-1").lower()
+        name = address.rpartition(":")[0] if address.rpartition(":")[2].isdigit() else address
         return not self.on_loopback or name.strip("[]") in (*LOOPBACK, self.host)

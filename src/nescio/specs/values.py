@@ -55,8 +55,8 @@ class ModelSpec:
         return replace(self, **{name: getattr(other, name) for name in open_fields})
 
     def __repr__(self) -> str:
-        given = ((f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default)
-        return f"ModelSpec({', '.join(f'{name}={value!r}' for name, value in given)})"
+        settings = ((f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default)
+        return f"ModelSpec({', '.join(f'{name}={value!r}' for name, value in settings)})"
 
 
 @dataclass(frozen=True)

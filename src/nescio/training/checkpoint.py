@@ -29,8 +29,8 @@ def named(function: object) -> str:
     if function is None or (is_dataclass(function) and not isinstance(function, type)):
         return repr(function)
     if isinstance(function, functools.partial):
-        given = [*map(repr, function.args), *(f"{key}={value!r}" for key, value in sorted(function.keywords.items()))]
-        return f"{named(function.func)}({', '.join(given)})"
+        words = [*map(repr, function.args), *(f"{key}={value!r}" for key, value in sorted(function.keywords.items()))]
+        return f"{named(function.func)}({', '.join(words)})"
     kind = function if hasattr(function, "__qualname__") else type(function)
     return f"{kind.__module__}.{kind.__qualname__}"
 

@@ -226,9 +226,9 @@ def outputs(
     augment: Callable[[Any], Any] | None = None,
 ) -> Tensor:
     """What the model returns for the batch, as one tensor."""
-    given: Any = x if transform is None else transform(x)
-    given = given if augment is None else augment(given)
-    return pick(model(**given) if isinstance(given, Mapping) else model(given))
+    transformed: Any = x if transform is None else transform(x)
+    transformed = transformed if augment is None else augment(transformed)
+    return pick(model(**transformed) if isinstance(transformed, Mapping) else model(transformed))
 
 
 def _wants_channels_last(model: nn.Module, recipe: Recipe, device: torch.device) -> bool:

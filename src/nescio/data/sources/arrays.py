@@ -94,8 +94,8 @@ class NamedRows:
         self._all = {first: self._first, **{name: ArrayRows(path, name, None) for name in others}}
         counts = {name: len(rows) for name, rows in self._all.items()}
         if len(set(counts.values())) > 1:
-            told = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
-            raise InputError(f"expected as many rows in each array of {path}, but {told}")
+            listing = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
+            raise InputError(f"expected as many rows in each array of {path}, but {listing}")
         labelled = ", ".join(rows.about.partition(f" of {path}, ")[2] for rows in self._all.values())
         self.about = f"{len(self)} rows of {path}, {', '.join(self._all)}: {labelled}"
         self.names = self._first.names

@@ -129,8 +129,8 @@ class CsvTable:
 
 
 def _kind(cells: list[str]) -> str:
-    told = [cell.strip() for cell in cells if cell.strip()]
-    return "number" if told and 2 * sum(map(_is_number, told)) > len(told) else "text"
+    filled = [cell.strip() for cell in cells if cell.strip()]
+    return "number" if filled and 2 * sum(map(_is_number, filled)) > len(filled) else "text"
 
 
 def _is_number(cell: str) -> bool:

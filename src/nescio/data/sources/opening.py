@@ -69,17 +69,17 @@ def open_data(
         raise InputError(f"expected a data file at {path}, but there is none (seen from {Path.cwd()})")
     want = None if preprocess is None else preprocess.kind
     store = _store(place, want, x, label, name)
-    given = preprocess
-    if given is None:
+    prepare = preprocess
+    if prepare is None:
         if store.kind == "texts":
             raise InputError(
                 f"expected numbers or pictures from {path} for this model, got texts; a model of texts (hf:FOLDER) "
                 "brings the tokenizer that they need. Or name the columns of numbers with x (--x)"
             )
-        given = Plain(store.kind)
-    elif store.kind != given.kind and not (store.kind == "numbers" and given.kind == "pictures"):
-        raise InputError(f"expected {given.kind}, as the model takes, but {path} holds {store.kind}")
-    return Rows(store, given, classes=classes, on_error=on_error)
+        prepare = Plain(store.kind)
+    elif store.kind != prepare.kind and not (store.kind == "numbers" and prepare.kind == "pictures"):
+        raise InputError(f"expected {prepare.kind}, as the model takes, but {path} holds {store.kind}")
+    return Rows(store, prepare, classes=classes, on_error=on_error)
 
 
 def _store(place: Path, want: Kind | None, x: Columns, label: str | None, name: str | None) -> Store:

@@ -88,8 +88,8 @@ def _with_layers(program: Any) -> Any:
     for node in program.graph.nodes:
         if node.target is not torch.ops.aten.linear.default or len(node.args) < 2:
             continue
-        given = (*node.args[1:], node.kwargs.get("bias"))  # programs of older versions name it
-        held = [argument for argument in given if argument is not None]
+        operands = (*node.args[1:], node.kwargs.get("bias"))  # programs of older versions name it
+        held = [argument for argument in operands if argument is not None]
         owner = str(held[0].target).rpartition(".")[0]
         names = [f"{owner}.weight", f"{owner}.bias"][: len(held)]
         if not owner or [argument.target for argument in held] != names or any(a.op != "get_attr" for a in held):

@@ -27,9 +27,9 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
     holders = [holder for holder in (factory, inside) if holder is not None]
     preprocess = None
     for holder in holders:
-        given = next((v for key in ("transform", "preprocess") if callable(v := getattr(holder, key, None))), None)
-        if given is not None and not isinstance(holder, Classifier):
-            preprocess = given if isinstance(given, Preprocess) else _transform(given)
+        transform = next((v for key in ("transform", "preprocess") if callable(v := getattr(holder, key, None))), None)
+        if transform is not None and not isinstance(holder, Classifier):
+            preprocess = transform if isinstance(transform, Preprocess) else _transform(transform)
             break
     classes = next((v for holder in holders if _are_names(v := getattr(holder, "classes", None))), None)
     what = f", {size(inside)}" if isinstance(inside, nn.Module) else ""

@@ -156,10 +156,12 @@ def _words(processor: Any) -> str:
     """What an image processor does, in words."""
 
     def sides(value: Any) -> str:
-        given = {key: side for key, side in dict(value or {}).items() if side is not None}
-        if {"height", "width"} <= given.keys():
-            return f"{given['height']}x{given['width']}"
-        return " ".join(f"{key.replace('_', ' ')} {side}" for key, side in given.items()).replace("shortest edge ", "")
+        lengths = {key: side for key, side in dict(value or {}).items() if side is not None}
+        if {"height", "width"} <= lengths.keys():
+            return f"{lengths['height']}x{lengths['width']}"
+        return " ".join(f"{key.replace('_', ' ')} {side}" for key, side in lengths.items()).replace(
+            "shortest edge ", ""
+        )
 
     words = []
     if getattr(processor, "do_resize", False):

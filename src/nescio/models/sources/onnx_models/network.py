@@ -56,9 +56,9 @@ class Network(nn.Module):
     def forward(self, *tensors: Tensor, **named: Tensor) -> Tensor:
         """The chosen output, for all inputs in order or by their names."""
         if set(named) != set(self.inputs[len(tensors) :]) or len(tensors) > len(self.inputs):
-            given = ", ".join(named) if named else f"{len(tensors)} without a name"
+            shown = ", ".join(named) if named else f"{len(tensors)} without a name"
             raise ModelError(
-                f"expected a mapping with the inputs {', '.join(self.inputs)} of the ONNX model, got {given}; "
+                f"expected a mapping with the inputs {', '.join(self.inputs)} of the ONNX model, got {shown}; "
                 "give {name: tensor, …}"
             )
         values: dict[str, Any] = dict(zip(self.inputs, tensors, strict=False)) | named
@@ -170,10 +170,10 @@ class _Builder:
         weight, *bias = node.input[1:]
         value = self.constants[weight]
         turned = not attributes.get("transB", 0)
-        outputs, given = value.shape[::-1] if turned else value.shape
+        outputs, inputs = value.shape[::-1] if turned else value.shape
         if bias and (self.constants[bias[0]].size != outputs or self.constants[bias[0]].shape[-1] != outputs):
             return None
-        layer = nn.Linear(given, outputs, bias=bool(bias), device="meta")
+        layer = nn.Linear(inputs, outputs, bias=bool(bias), device="meta")
         scales = attributes.get("alpha", 1.0), attributes.get("beta", 1.0)
         layer.weight = self._parameter(weight, turned, scales[0])
         if bias:
