@@ -165,6 +165,24 @@ def test_what_the_engine_refuses_is_refused() -> None:
         nescio.score(model, torch.tensor([[3, 4, 5, 6], [7, 8, 0, 0], [11, 12, 13, 14]]))
 
 
+class DetachedForSome(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Conv2d(1, 2, 3), nn.Linear(2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.first(x).mean((2, 3))
+        return self.head(features.detach() if len(x) == 1 and float(x.sum()) < 0 else features)
+
+
+def test_a_parameter_that_is_lost_for_one_input_alone_is_found() -> None:
+    torch.manual_seed(0)
+    x = torch.rand(3, 1, 5, 5)
+    classifier = Classifier(DetachedForSome())
+    assert small_work.by_loop(classifier, x, ("classes",), NormSettings("classes")) is not None
+    assert small_work.by_loop(classifier, torch.cat([x[:2], -x[2:]]), ("classes",), NormSettings("classes")) is None
+
+
 def test_a_parameter_without_influence_counts_as_zero() -> None:
     class Spare(nn.Module):
         def __init__(self) -> None:
