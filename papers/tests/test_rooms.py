@@ -11,7 +11,8 @@ BELOW = {
     "zoo": {"datasets"},
     "runner": {"datasets", "zoo"},
 }
-BELOW |= {paper: {"datasets", "zoo", "runner"} for paper in ("regrad", "ua_backprop", "know_your_limits", "guard")}
+PAPERS = ("regrad", "ua_backprop", "know_your_limits", "guard", "dense")
+BELOW |= {paper: {"datasets", "zoo", "runner"} for paper in PAPERS}
 BELOW["reproduce"] = set(BELOW)
 BELOW["commands"] = {"reproduce", "zoo"}
 BELOW["__main__"] = {"commands"}

@@ -44,7 +44,7 @@ __all__ = [
     "Results",
 ]
 
-PAPERS = ("regrad", "ua_backprop", "know_your_limits", "guard")
+PAPERS = ("regrad", "ua_backprop", "know_your_limits", "guard", "dense")
 
 
 @cache

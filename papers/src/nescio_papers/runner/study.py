@@ -45,6 +45,7 @@ class Metric:
 METRICS: Mapping[str, Metric] = {
     "auroc": Metric("AUROC"),
     "aupr": Metric("AUPR"),
+    "fpr95": Metric("FPR95", higher=False),
     "raulc": Metric("rAULC", 1.0, 3),
     "acc": Metric("ACC"),
     "nll": Metric("NLL", 1.0, 3, higher=False),
@@ -55,6 +56,7 @@ METRICS: Mapping[str, Metric] = {
     "rho": Metric("rank correlation", 1.0, 4),
     "seconds": Metric("seconds", 1.0, 3, higher=False),
     "share": Metric("share, %", 100.0, 1, higher=False),
+    "found": Metric("found, %", 100.0, 1),
     "ratio": Metric("ratio", 1.0, 4),
     "reverse": Metric("ratio, reversed", 1.0, 4),
     "looseness": Metric("bound over divergence", 1.0, 1, higher=False),

@@ -19,6 +19,8 @@ SIDES = (8, 32, 64, 224)
 """Tried in turn for sides that the file leaves free."""
 TOLERANCE = {"float64": 1e-8, "float32": 1e-4, "float16": 2e-2}
 """The largest difference, as a share of the largest output (at least 1)."""
+SELF, LOOSEST = 2.0, 1e-2
+"""Times the difference of onnxruntime from itself that is taken as round-off, where it is small beside the outputs."""
 MOVED = VIEWS | {"Expand", "Transpose"}
 """What leaves integers as they are."""
 MASKED = 1e30
@@ -51,23 +53,32 @@ def compared(
         batch = rows
     feeds = [first] if batch is None else [first, _random(proto, inputs, rows, side, seed=1)]
     expected = [np.asarray(session.run([output.name], feed)[0]) for feed in feeds]
+    slack = 0.0
     for feed, right in zip(feeds, expected, strict=True):
-        _compare(_run(network, feed, file), right, file)
+        found = _run(network, feed, file)
+        try:
+            _compare(found, right, file, slack)
+        except ModelError:
+            slack = max(slack, SELF * _own_roundoff(file, output, feed, right))
+            _compare(found, right, file, slack)
     if batch is None:
         return None
     joined = {name: np.concatenate([feed[name] for feed in feeds]) for name in first}
     single = {name: value[:1] for name, value in first.items()}
     try:
-        _compare(_run(network, joined, file), np.concatenate(expected), file)
-        _compare(_run(network, single, file), expected[0][:1], file)
+        _compare(_run(network, joined, file), np.concatenate(expected), file, slack)
+        _compare(_run(network, single, file), expected[0][:1], file, slack)
     except (ModelError, ValueError):  # the number of rows is written into its steps
         return batch
     return None
 
 
-def _session(file: str) -> Any:
+def _session(file: str, rewrites: bool = True) -> Any:
+    """Open the file with onnxruntime, with the rewrites that it makes of its own accord or without."""
     runtime = need("onnxruntime", "onnx")
     options = runtime.SessionOptions()
+    if not rewrites:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     options.intra_op_num_threads = torch.get_num_threads()
     try:
@@ -148,7 +159,19 @@ def _run(network: Network, feed: dict[str, Any], file: str) -> Any:
         ) from error
 
 
-def _compare(found: Any, right: Any, file: str) -> None:
+def _own_roundoff(file: str, output: Value, feed: dict[str, Any], right: Any) -> float:
+    """How far onnxruntime is from itself when it rewrites nothing; 0 where that is no longer round-off.
+
+    Deep networks can lose digits: then two right ways to compute one differ by more than `TOLERANCE`.
+    """
+    plain = np.asarray(_session(file, rewrites=False).run([output.name], feed)[0])
+    finite = np.isfinite(plain) & np.isfinite(right)
+    distance, size = np.abs(plain[finite].astype(np.float64) - right[finite]), np.abs(right[finite])
+    own = float(distance.max(initial=0.0))
+    return own if own <= LOOSEST * float(size[size < MASKED].max(initial=0.0)) else 0.0
+
+
+def _compare(found: Any, right: Any, file: str, slack: float = 0.0) -> None:
     if found.shape != right.shape:
         raise ModelError(
             f"expected the module made of {file} to give {list(right.shape)} as onnxruntime does, got "
@@ -159,7 +182,7 @@ def _compare(found: Any, right: Any, file: str) -> None:
     same = np.array_equal(ours[~finite], theirs[~finite], equal_nan=True)
     distance, size = np.abs(ours[finite] - theirs[finite]), np.abs(theirs[finite])
     largest = float(size[size < MASKED].max(initial=0.0))
-    bound = TOLERANCE.get(str(right.dtype), 1e-4) * np.maximum(size, max(1.0, largest))
+    bound = TOLERANCE.get(str(right.dtype), 1e-4) * np.maximum(size, max(1.0, largest)) + slack
     if not same or (distance > bound).any():
         difference = float(distance.max(initial=0.0)) if same else np.inf
         raise ModelError(

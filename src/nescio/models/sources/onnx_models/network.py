@@ -16,6 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from nescio._common.lazy_imports import need
@@ -220,7 +221,7 @@ class _Builder:
 
     def _is_trained(self, node: Any, position: int, name: str) -> bool:
         value = self.constants[name]
-        if value.dtype.kind != "f" or value.size < 2 or not (abs(value) < NEVER_SO_LARGE).all():
+        if value.dtype.kind != "f" or value.size < 2 or not (abs(value.astype(np.float64)) < NEVER_SO_LARGE).all():
             return False
         if node.op_type in NORMS:  # a norm without weights of its own is exported with ones and zeros
             return "." in name or not (value == (1.0, 0.0)[position - 1]).all()
