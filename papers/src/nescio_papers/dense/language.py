@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -142,7 +142,8 @@ def program(job: Job) -> Made:
         {"name": name, "about": f"{sum(map(len, pieces)):,} characters", "pictures": len(pieces)}
         for name, pieces in vars(corpus).items()
     ]
-    return Made(cells, (), {"size": asdict(size), "seeds": {"language": list(seeds)}}, models, sets)
+    settings = {"size": asdict(size), "seeds": {"language": list(seeds)}}
+    return Made(cells, (), settings, models, sets, (f"Sizes: {asdict(size)}.",))
 
 
 def measured(model: Writer, corpus: texts.Texts, size: Size, seed: int, check: Callable[[], None]) -> dict[str, Any]:
@@ -182,7 +183,7 @@ def _means(reading: Any) -> dict[str, Tensor]:
     return {name: reading.summary(name, "mean") for name in ("nll", *METHODS)}
 
 
-def _whole(classifier: Classifier, ids: Tensor) -> Mapping[str, Tensor]:
+def _whole(classifier: Classifier, ids: Tensor) -> dict[str, Tensor]:
     where = torch.ones(ids.shape, dtype=torch.bool)
     where[:, : PROMPT - 1] = where[:, -1] = False  # the positions whose next characters are looked at
     return {f"{name}, whole network": whole_network(classifier, ids, name, where=where, samples=0) for name in WHOLE}

@@ -63,7 +63,7 @@ def train(data: Scenes, epochs: int, width: int, seed: int, say: Callable[[str],
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = UNet(width=width).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        network = UNet(width=width).train().to(memory_format=torch.channels_last)
         optimizer = torch.optim.Adam(network.parameters(), RATE)
         steps = epochs * (len(data) // BATCH)
         cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)

@@ -87,7 +87,7 @@ def photographs(names: Sequence[str]) -> dict[str, Floats]:
         files = [folder / name for folder in folders if (folder / name).exists()]
         if not files:
             raise InputError(f"expected the photograph {name} in scikit-learn, scikit-image or matplotlib, got none")
-        found[name] = np.asarray(images.open(files[0]).convert("RGB"), np.float32) / 255
+        found[name] = (np.asarray(images.open(files[0]).convert("RGB")) / 255).astype(np.float32)
     return found
 
 

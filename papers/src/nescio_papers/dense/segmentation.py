@@ -29,7 +29,7 @@ CLASSES = 11
 EXCLUDED = ("negrad",)
 """Zero by algebra: what is ranked would be round-off."""
 OBJECTS = ("letters", "clothes", "characters", "textures")
-GUARDS = {"RegionGuard": {}, "RegionGuard, deepest layer": {"layer": "deep"}}
+GUARDS: Mapping[str, Mapping[str, Any]] = {"RegionGuard": {}, "RegionGuard, deepest layer": {"layer": "deep"}}
 FALSE = ("strips of the reference", "other strips", "new photographs")
 
 
@@ -196,7 +196,8 @@ def program(job: Job) -> Made:
         if seed == seeds[-1]:
             figures.append(one.figure())
     sets = [{"name": name, "about": about, "pictures": size.tests} for name, about in ABOUT.items()]
-    return Made(cells, figures, {"size": asdict(size), "seeds": {"segmentation": list(seeds)}}, models, sets)
+    settings = {"size": asdict(size), "seeds": {"segmentation": list(seeds)}}
+    return Made(cells, figures, settings, models, sets, (f"Sizes: {asdict(size)}.",))
 
 
 class _Measured:
@@ -252,7 +253,9 @@ class _Measured:
         for column, inside in (("all pixels", y != EDGE), ("pixels of digits", (y != EDGE) & (y > 0))):
             for row in (*STRANGE, *SCORES):
                 try:
-                    made = {"metrics": {"raulc": evaluate.raulc(own.maps[row.label][inside], right[inside])}}
+                    made: dict[str, Any] = {
+                        "metrics": {"raulc": evaluate.raulc(own.maps[row.label][inside], right[inside])}
+                    }
                 except NescioError as error:  # every answer is right, or wrong
                     made = {"reason": f"not run: {error}"}
                 yield {"row": row.label, "column": column, **made}
