@@ -419,6 +419,18 @@ def claims(name: str, found: dict[str, Any]) -> list[bool]:
             min(found["correlation"].values()) > 0.7,
             found["by_distance"]["foreign"] > 0.8,
         ]
+    if name == "pixels":
+        seen = {
+            kind: (found["auroc"](found["entropy"][kind], where), found["auroc"](1 - p.map((48, 48)), where))
+            for kind, where, p in ((k, found["inside"][k], found["verdict"][k]) for k in found["inside"])
+        }
+        return [
+            found["of_digits"] > 0.6,
+            seen["letters"][0] > 0.85 and seen["letters"][0] > seen["tiles"][0] + 0.05,
+            seen["tiles"][1] > 0.75,
+            float(found["missed"].mean()) < 0.1,
+            bool(found["verdict"]["tiles"].unknown(0.05)[found["shown"][2][1]]),
+        ]
     assert name == "newsroom"
     return [
         found["policy"].threshold is not None,

