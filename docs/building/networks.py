@@ -51,15 +51,18 @@ NETWORKS = {
         "A folder for transformers. The package's tokenizer needs libraries that nothing else here does, so its regular "
         "expression was taken over, and its vocabulary from the file.",
         "There are no reactions in the package. Those of the reference are put together here, of six kinds, and nobody "
-        "has checked them: no accuracy can be told, only how many of a kind get one class.",
+        "has checked them: no accuracy can be told, only how many of a kind get one class. The report failed in this "
+        "run, as that of the EEG below.",
     ),
     "iclabel": About(
         "Components of an EEG, three inputs", "mne-icalabel",
         "A torch module and its weights. It sees four copies of each component, as one batch of four times the rows. "
-        "Written so, a guard cannot tell whose activations are whose, and has the doubt alone. With "
-        "the copies one after the other the answers are equal, and all three witnesses work.",
+        "Written so, a guard cannot tell whose activations are whose, and has the doubt alone: it "
+        "flags nothing, and the numbers below are of that. The loader now sends the copies one after the other, which "
+        "gives equal answers; that has not been measured again.",
         "There is no EEG in the package. Maps, spectra and echoes are drawn here, and the network does not always call "
-        "them what they were meant to be: the numbers are for the machinery, not for medicine.",
+        "them what they were meant to be: the numbers are for the machinery, not for medicine. The report failed in this "
+        "run, since a terminal could name one array alone; it takes several now (`--x`), and has not been run again.",
     ),
     "magika": About(
         "Kinds of files, from bytes", "magika",
@@ -98,7 +101,8 @@ own, `benchmarks/someone_elses.py`; two hundred architectures with random weight
 
 def share(value: float) -> str:
     """A share in percent."""
-    return f"{100 * value:.0f} %" if value in (0, 1) or value >= 0.1 else f"{100 * value:.1f} %"
+    digits = 0 if value == 0 or value >= 0.1 else 1
+    return f"{100 * value:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 def kinds(row: dict[str, Any]) -> dict[str, Any]:
@@ -169,7 +173,9 @@ def section(name: str, row: dict[str, Any], version: str) -> list[str]:
     for kind, told in row["scores"]["auroc"].items():
         made.append(f"| {kind} | " + " | ".join(f"{told[method]:.2f}" for method in METHODS) + " |")
     report = row["report"]
-    says = [line for line in report.get("says", []) if line] or [f"failed: {report['failed']}"]
+    says = [line for line in report.get("says", []) if line] or [
+        f"failed: {report['failed'].strip()}"
+    ]
     made += ["", "**Report.** `nescio report` on 20 of its kind and one of each other begins:", ""]
     made += ["```text", *says, "```", "", f"**What could not be done.** {about.not_done}"]
     return made
