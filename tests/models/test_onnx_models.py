@@ -159,16 +159,17 @@ def test_a_file_for_two_rows_takes_any_number_where_its_operators_do(file):
     torch.testing.assert_close(found.logits(x), x @ torch.from_numpy(w))
 
 
-def test_a_file_for_two_rows_whose_operators_count_them_goes_in_parts(file):
+@pytest.mark.parametrize(("free", "rows"), [(False, 2), (True, 1)])
+def test_a_file_whose_operators_count_the_rows_goes_in_parts(file, free, rows):
     nodes = [
         helper.make_node("Reshape", ["x", "rows first"], ["y"]),
         helper.make_node("Reshape", ["y", "and back"], ["v"]),
         helper.make_node("MatMul", ["v", "w"], ["z"]),
     ]
-    w = normal(4, 3)
-    constants = {"rows first": np.array([8]), "and back": np.array([2, 4]), "w": w}
-    found = from_onnx(graph(file, nodes, {"x": (F32, [2, 4])}, {"z": (F32, [2, 3])}, constants))
-    assert isinstance(found.model, Exported) and found.model.batch == 2
+    w, n = normal(4, 3), "n" if free else rows
+    constants = {"rows first": np.array([4 * rows]), "and back": np.array([rows, 4]), "w": w}
+    found = from_onnx(graph(file, nodes, {"x": (F32, [n, 4])}, {"z": (F32, [n, 3])}, constants))
+    assert isinstance(found.model, Exported) and found.model.batch == rows
     x = torch.randn(5, 4)
     torch.testing.assert_close(found.logits(x), x @ torch.from_numpy(w))
 
@@ -397,20 +398,6 @@ def test_integers_that_are_compared_with_a_list_are_drawn_from_all_of_it(file):
     drawn = comparison._random(proto, reading.inputs_of(proto, str(file)), 3, 8, 0)["bytes"]
     assert drawn.min() >= 0 and 150 < drawn.max() < 200
     assert from_onnx(file).logits(torch.from_numpy(drawn)).shape == (3, 3)
-
-
-def test_a_file_that_leaves_rows_free_and_counts_them_goes_in_parts(file):
-    nodes = [
-        helper.make_node("Reshape", ["x", "rows first"], ["y"]),
-        helper.make_node("Reshape", ["y", "and back"], ["v"]),
-        helper.make_node("MatMul", ["v", "w"], ["z"]),
-    ]
-    w = normal(4, 3)
-    constants = {"rows first": np.array([4]), "and back": np.array([1, 4]), "w": w}
-    found = from_onnx(graph(file, nodes, {"x": (F32, ["n", 4])}, {"z": (F32, ["n", 3])}, constants))
-    assert isinstance(found.model, Exported) and found.model.batch == 1
-    x = torch.randn(5, 4)
-    torch.testing.assert_close(found.logits(x), x @ torch.from_numpy(w))
 
 
 def test_rows_that_are_one_input_together_are_told(file):
