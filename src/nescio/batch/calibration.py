@@ -71,9 +71,7 @@ class Calibration:
 
     posterior: Temperature
     fitted: int
-    """The number of inputs that it was fitted to."""
     tested: int
-    """The number of inputs that the figures are of."""
     reliability: dict[str, Reliability]
     nll: dict[str, float]
 

@@ -133,7 +133,6 @@ class Ready:
     rows: Rows
     methods: tuple[Method, ...]
     training: Rows | None
-    """The rows that methods were fitted to, where they are such, for what they have of problems."""
     guard: Guard | None = None
 
     @property

@@ -46,11 +46,8 @@ class Beginning:
     ready: Ready
     gathered: Gathered
     stop: int
-    """After how many rows it ended."""
     seconds: float | None
-    """What a row takes; None where nothing was measured."""
     took: float
-    """Seconds of work on all of them."""
 
 
 def begin(ready: Ready) -> Beginning:

@@ -133,9 +133,7 @@ class Finished:
 
     ready: Ready
     words: str
-    """What was written, for people."""
     notes: list[tuple[int, dict[str, Any]]]
-    """The number of rows of each part, and what was noted with it (`nescio.batch.columns.Scores`)."""
     usage: Usage
 
 

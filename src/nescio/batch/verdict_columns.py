@@ -39,7 +39,6 @@ class Worst(NamedTuple):
 
     p_value: float
     oddness: float
-    """The sum of what the witnesses say."""
     name: str
     words: str
 
