@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -107,6 +108,23 @@ def count(many: int, singular: str, plural: str | None = None) -> str:
     if plural is None:
         plural = singular + ("es" if singular.endswith("ch") else "s")
     return f"{many:,} {singular if many == 1 else plural}"
+
+
+def class_name(index: int, names: Sequence[str] | None) -> str:
+    """Write what a class is called, or its number where it has no name.
+
+    Args:
+        index: The index of the class.
+        names: The names of the classes; None: they are not known.
+
+    Returns:
+        The text.
+
+    Examples:
+        >>> class_name(1, ["cat", "dog"]), class_name(7, ["cat", "dog"]), class_name(0, None)
+        ('dog', 'class 7', 'class 0')
+    """
+    return names[index] if names is not None and 0 <= index < len(names) else f"class {index}"
 
 
 def duration(seconds: float, digits: int = 3) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nescio._common.formatting import class_name
 from nescio.app.reference import KINDS, Scale
 from nescio.attribution import explain
 from nescio.attribution.source import Source
@@ -270,7 +271,7 @@ def _check_form(row: Inputs, known: tuple[int, ...] | None) -> None:
 
 
 def _answer(engine: Engine, place: int, probability: float) -> Answer:
-    return Answer(place, engine.name(place) or f"class {place}", probability)
+    return Answer(place, class_name(place, engine.source.classes), probability)
 
 
 def _reading(name: str, about: str, value: float, scale: Scale | None) -> Reading:

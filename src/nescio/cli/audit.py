@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from nescio._common.formatting import class_name
 from nescio.cli.command_line import check_command, command_line
 from nescio.cli.messages import tell_opened, tell_problems
 from nescio.cli.options import add_command, add_data, add_model, add_running
@@ -199,7 +200,7 @@ def _page(audit: Audit, args: argparse.Namespace, rows: Rows) -> str:
 
 def _advice(audit: Audit, args: argparse.Namespace, named: bool) -> Advice:
     """The nearest directions and what to do about them, in words for the page."""
-    from nescio.limits import advice, moves, words
+    from nescio.limits import advice, moves
     from nescio.report.audit_advice import Advice, NearDirection, direction_picture
 
     near = []
@@ -212,7 +213,7 @@ def _advice(audit: Audit, args: argparse.Namespace, named: bool) -> Advice:
             NearDirection(
                 row.direction,
                 changes,
-                words.class_name(row.answer, audit.classes) if row.answer >= 0 else "depends on the start",
+                class_name(row.answer, audit.classes) if row.answer >= 0 else "depends on the start",
                 advice.spreads(row.sure_from),
                 advice.spreads(move.leaves),
                 "" if moves.EVERY in audit.ranges else move.first,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nescio._common.argument_checks import argument_type, integer
+from nescio._common.formatting import count
 from nescio.cli.messages import tell_opened, tell_problems
 from nescio.cli.options import (
     add_command,
@@ -127,9 +128,8 @@ def run(args: argparse.Namespace) -> int:
     cheaper("a smaller --top, --of total or a GPU (--device cuda) take less")
     drawn = explain_rows(rows, files, args.batch_size, args.top)
     tell_problems(rows, most=len(rows))
-    members = f"{files.members} member{'s' if files.members > 1 else ''}"
     print(f"Explained {len(files.table)} of {len(rows)} inputs: {', '.join(files.kinds)} uncertainty of")
-    print(f"{words} ({members}), by {method.words}.")
+    print(f"{words} ({count(files.members, 'member')}), by {method.words}.")
     if len(drawn) < len(rows) - len(rows.problems):
         print(f"These are the most doubtful by their {files.rank} uncertainty, the first in {TABLE} the most of all.")
         print(f"--top {2 * len(drawn)} draws more of them, --top all draws every input.")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nescio._common.formatting import percent
+from nescio._common.formatting import class_name, percent
 from nescio.attribution import explain
 from nescio.attribution.source import Source as Attributed
 from nescio.attribution.uncertainty import Of
@@ -75,12 +75,12 @@ def described(
                 "index": index,
                 "name": measured.names[at],
                 "predicted": int(p.argmax()),
-                "class": named(int(p.argmax()), class_names),
+                "class": class_name(int(p.argmax()), class_names),
                 "probability": float(p.max()),
                 "label": label,
-                "label_class": None if label is None else named(label, class_names),
+                "label_class": None if label is None else class_name(label, class_names),
                 "likeliest": [
-                    {"class": named(int(c), class_names), "probability": float(v)}
+                    {"class": class_name(int(c), class_names), "probability": float(v)}
                     for v, c in zip(likely.values, likely.indices, strict=True)
                 ],
                 "scores": {key: float(values[at]) for key, values in measured.scores.items()},
@@ -109,9 +109,9 @@ def tile(
     content: Tile = {
         "index": index,
         "name": measured.names[at],
-        "class": named(answer, class_names),
+        "class": class_name(answer, class_names),
         "probability": float(measured.p[at, answer]),
-        "truth": named(int(labels[at]), class_names) if wrong and labels is not None else None,
+        "truth": class_name(int(labels[at]), class_names) if wrong and labels is not None else None,
     }
     row = rows.attempt(index)
     if isinstance(row, Tensor) and row.ndim == 3 and row.is_floating_point():
@@ -138,11 +138,6 @@ def _seen(rows: Rows, index: int, row: Tensor) -> NDArray[np.float64]:
     small = raw.convert("RGB")
     small.thumbnail((THUMB, THUMB))
     return np.asarray(small, dtype=np.float64) / 255
-
-
-def named(index: int, class_names: Sequence[str] | None) -> str:
-    """Return a class in words."""
-    return f"class {index}" if class_names is None or index >= len(class_names) else class_names[index]
 
 
 def _shown(about: Subject, rows: Rows, index: int, members: int, maps: bool) -> InputView:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nescio import evaluate
+from nescio._common.formatting import class_name
 from nescio.data.sources import Rows
 from nescio.findings import examples as single
 from nescio.findings.measuring import Measured, Subject
@@ -122,7 +123,7 @@ def class_rows(
         own = predicted == one
         row: ClassRow = {
             "index": one,
-            "class": single.named(one, class_names),
+            "class": class_name(one, class_names),
             "inputs": int(own.sum()),
             "probability": float(probability[own].mean()),
             "median": float(np.median(lead[own])),

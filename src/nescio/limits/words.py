@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nescio._common.formatting import number, percent
+from nescio._common.formatting import class_name, number, percent
 from nescio._common.score_names import glossed
 
 if TYPE_CHECKING:
@@ -62,11 +62,6 @@ def _by_direction(rows: Sequence[AuditRow]) -> dict[str, list[AuditRow]]:
     for row in rows:
         by_direction.setdefault(row.direction, []).append(row)
     return by_direction
-
-
-def class_name(answer: int, classes: Sequence[str] = ()) -> str:
-    """What a class is called, or its number."""
-    return classes[answer] if 0 <= answer < len(classes) else f"class {answer}"
 
 
 def _sentence(rows: Sequence[AuditRow], starts: int, proven: bool, classes: Sequence[str]) -> str:

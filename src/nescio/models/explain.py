@@ -55,7 +55,7 @@ def explain(error: Exception, x: Inputs) -> InputError | ModelError | None:
     if "index out of range in self" in message:
         return InputError(f"{what} indices within the model's vocabulary; use the tokenizer that belongs to the model")
     if _SHAPES.search(message):
-        what = f"the model could not take {_form(x, types=False)} (tried with N = {_count(x)}){says}"
+        what = f"the model could not take {_form(x, types=False)} (tried with N = {inputs.size(x)}){says}"
         if isinstance(x, Tensor) and x.ndim == 1:
             return InputError(f"{what} inputs [N, ...], the batch first; one input alone becomes a batch by x[None]")
         return InputError(f"{what} inputs [N, ...] of the shape that the model was trained on, the batch first")
@@ -67,10 +67,6 @@ def _form(x: Inputs, types: bool = True) -> str:
     if isinstance(x, Tensor):
         return f"inputs of shape {_shape(x)}" + f" and type {str(x.dtype).removeprefix('torch.')}" * types
     return "inputs " + ", ".join(f"{name!r} of shape {_shape(value)}" for name, value in x.items())
-
-
-def _count(x: Inputs) -> int:
-    return len(x if isinstance(x, Tensor) else next(iter(x.values())))
 
 
 def _shape(x: Tensor) -> str:

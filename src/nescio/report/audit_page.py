@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nescio._common.formatting import number, percentage
+from nescio._common.formatting import class_name, number, percentage
 from nescio._common.score_names import glossed
 from nescio.plots.limits import limits
 from nescio.report.audit_advice import Advice
@@ -136,7 +136,7 @@ def _figure(
 def _row(direction: str, by_score: Mapping[str, AuditRow], classes: Sequence[str]) -> Row:
     first = next(iter(by_score.values()))
     ever, answer, start = first["certain"] > 0, first["answer"], first["sure_from"]
-    sure_of = "–" if not ever else "several" if answer < 0 else _class(answer, classes)
+    sure_of = "–" if not ever else "several" if answer < 0 else class_name(answer, classes)
     sure_from = "–" if not ever else "the end" if math.isinf(start) else number(start)
     floor = math.floor(1000 * first["confidence"] + 1e-6) / 1000  # never rounded up to certainty
     cells = [
@@ -148,7 +148,3 @@ def _row(direction: str, by_score: Mapping[str, AuditRow], classes: Sequence[str
         limit = "0" if abs(row["limit"]) < 1e-6 * abs(row["start"]) else number(row["limit"])
         cells.append(Cell(f"{number(row['start'])} → {limit}{' ↑' if row['rises'] else ''}", row["limit"]))
     return Row(direction, cells)
-
-
-def _class(answer: int, classes: Sequence[str]) -> str:
-    return classes[answer] if answer < len(classes) else f"class {answer}"

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from nescio import limits, training
+from nescio._common.formatting import count
 from nescio_papers.know_your_limits import drawing as draw
 from nescio_papers.know_your_limits.half_moons import WINDOW, Moons, half_moons
 from nescio_papers.know_your_limits.models import Net, Plan, Trainer, mlp
@@ -185,7 +186,7 @@ def _counts(job: Job, size: Size, seeds: tuple[int, ...]) -> tuple[Any, str]:
             hidden = (width,) * depth
             for state in STATES:
                 counts = [len(Networks(job, size, seed).regions(hidden, state, WINDOW, "1").corners) for seed in seeds]
-                name = f"{depth} layer{'s' if depth > 1 else ''}"
+                name = count(depth, "layer")
                 lines[state].setdefault(name, []).append((float(width), fmean(counts)))
         ends = [np.round(lines[state][name][-1][1]) for state in STATES]
         words.append(f"{name} of {size.widths[-1]}: {ends[0]:.0f} before, {ends[1]:.0f} after")

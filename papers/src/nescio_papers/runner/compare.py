@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Any
 
+from nescio._common.formatting import count
 from nescio_papers.runner.study import METRICS, Metric
 
 PARTIAL = "not all were run"
@@ -253,7 +254,7 @@ def _summary(shown: Table, scale: str) -> str:
         if average is not None and average.mean is not None and average.paper is not None:
             text += (
                 f", with an average of {average.mean:.{digits}f} against the paper's {average.paper:.{digits}f} "
-                f"for the same {_count(len(shown.common), 'column')}"
+                f"for the same {count(len(shown.common), 'column')}"
             )
         words.append(f"{text}.")
     if standing and shown.compared:
@@ -286,7 +287,3 @@ def _place(rank: int | None) -> str:
     number = rank or 0
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
     return f"{number}{ending}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nescio._common.formatting import count
 from nescio.models.sources.base import Found
 from nescio.models.sources.heads import Weights, size
 from nescio.models.weights import fill, read_weights
@@ -76,7 +77,7 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
         fill(module.program, read_weights(weights, trust_pickle=trust_pickle), str(weights))
     how = "any number of inputs at once"
     if batch is not None:
-        how = f"{batch} input{'s' * (batch > 1)} at once (methods that read features need any number)"
+        how = f"{count(batch, 'input')} at once (methods that read features need any number)"
     return Found(module, f"{file.name}, exported for {how}, {size(module)}")
 
 
