@@ -244,8 +244,7 @@ def propositions() -> list[Claim]:
 
 PLANNED = {
     "acquisition": "Active learning with the paper's protocol: 200 epochs, the whole pool, five seeds, differences from random acquisition.",
-    "ua-signs": "Maps with and without signs as two groups, pictures chosen both ways, two widths of the blur, intervals.",
-    "ua-signs-sets": "The same on SVHN, CIFAR-10 and CIFAR-100, and with five networks.",
+    "ua-signs-sets": "The test of signs on SVHN, CIFAR-10 and CIFAR-100, and on pictures from the upper half of doubt: whether UA-Backprop's place depends on which pictures are chosen is open.",
     "propositions-cifar10": "The propositions on ResNet18 and a ViT of CIFAR-10.",
     "readings-svhn": "The readings of the formulas on SVHN; the four pairs above are MNIST's and CIFAR-10's.",
     "ua-attention": "Mitigation with softmax normalisation, flat controls of each row's own mean, and NLL after temperature scaling.",

@@ -13,7 +13,7 @@ from claims import ABOUT, PAPERS, PLANNED, RUNS, WORDS, Claim, formulas, proposi
 from claims_maps import limits, maps, own, signs
 from contradictions import ABOUT as CONTRADICTIONS
 from contradictions import contradictions
-from results import ROOT, files, measured
+from results import ROOT, SCALES, files, measured
 
 from nescio.plots.style import ACCENT, FAINT, INK
 from nescio_papers.regrad.acquisition import identity
@@ -38,7 +38,7 @@ def runs(names: list[str]) -> list[str]:
     """A line for each result file that the page reads."""
     made = []
     for name in names:
-        for path in files(name):
+        for path in [path for scale in SCALES for path in files(f"{name}@{scale}")]:
             result = json.loads(path.read_text())
             commit = (result["git"] or {"commit": "not recorded"})["commit"][:12]
             machine = result["machine"]["name"]

@@ -14,10 +14,14 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "papers" / "results"
 
 
+SCALES = ("paper", "quick", "small")
+
+
 def files(name: str) -> list[Path]:
-    """The result files of a study, of the largest scale at which it was run."""
-    for scale in ("paper", "quick", "small"):
-        if found := sorted(RESULTS.glob(f"{name}-{scale}-*.json")):
+    """The result files of a study, of the largest scale at which it was run; of "NAME@SCALE" those of that scale."""
+    name, _, scale = name.partition("@")
+    for one in (scale,) if scale else SCALES:
+        if found := sorted(RESULTS.glob(f"{name}-{one}-*.json")):
             return found
     return []
 
