@@ -27,8 +27,7 @@ from nescio.guard.witnesses import Witness, get
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import preserved
-from nescio.modes.state import modules_of
-from nescio.posteriors.saving import fingerprint
+from nescio.posteriors.saving import fingerprint, versions
 from nescio.progress import bar, growing
 from nescio.quantities import Logits, Request
 from nescio.scores import Method
@@ -345,12 +344,3 @@ class Guard:
                     "changed since; fit it again: guard.fit(reference)"
                 )
             self._versions = now
-
-
-def versions(classifier: Classifier) -> tuple[Any, ...]:
-    """Return something that changes when weights are replaced or written to."""
-    if classifier.module is None:
-        return ()
-    held = [values for m in modules_of(classifier.module) for values in (m._parameters, m._buffers) if values]
-    tensors = [tensor for values in held for tensor in values.values() if tensor is not None]
-    return tuple([(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors])

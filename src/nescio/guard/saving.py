@@ -16,11 +16,11 @@ from nescio import scores
 from nescio.data.bundles import Bundle
 from nescio.guard.fitted_witnesses import FittedWitnesses
 from nescio.guard.fitting import Fitted, FoldFit
-from nescio.guard.guard import Guard, versions
+from nescio.guard.guard import Guard
 from nescio.guard.scale import Scale
 from nescio.guard.witnesses import WITNESSES, Anatomy, Doubt, Witness
 from nescio.guard.wrong import Mistakes
-from nescio.posteriors.saving import same
+from nescio.posteriors.saving import same, versions
 from nescio.quantities import Activations, Features
 from nescio.types import Depth, InputError, NescioError
 

@@ -19,6 +19,7 @@ from nescio.inputs import describe
 from nescio.models import Classifier
 from nescio.models.structure import listing
 from nescio.models.weights import fill
+from nescio.modes.state import modules_of
 from nescio.training import seeded
 from nescio.types import InputError, ModelError, NescioError
 
@@ -157,6 +158,15 @@ def fingerprint(classifier: Classifier) -> str | None:
             total.update(f"{dense.dtype}{list(dense.shape)}".encode())
             total.update(dense.reshape(-1).view(torch.uint8).numpy().tobytes())
     return total.hexdigest()[:16]
+
+
+def versions(classifier: Classifier) -> tuple[Any, ...]:
+    """Return something that changes when weights are replaced or written to."""
+    if classifier.module is None:
+        return ()
+    held = [values for m in modules_of(classifier.module) for values in (m._parameters, m._buffers) if values]
+    tensors = [tensor for values in held for tensor in values.values() if tensor is not None]
+    return tuple([(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors])
 
 
 def weights(classifier: Classifier, prefix: str = "") -> dict[str, Tensor]:
