@@ -29,7 +29,7 @@ CLASSES = 11
 EXCLUDED = ("negrad",)
 """Zero by algebra: what is ranked would be round-off."""
 OBJECTS = ("letters", "clothes", "characters", "textures")
-GUARDS: Mapping[str, Mapping[str, Any]] = {"RegionGuard": {}, "RegionGuard, deepest layer": {"layer": "deep"}}
+GUARDS: Mapping[str, Mapping[str, Any]] = {"RegionGuard": {"grid": 16}, "RegionGuard, deepest layer": {"layer": "deep"}}
 FALSE = ("strips of the reference", "other strips", "new photographs")
 
 
