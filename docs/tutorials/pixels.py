@@ -132,7 +132,7 @@ nescio.plots.maps(shown, test[0][doubtful], unit="score")
 # %% [markdown]
 # Is the network wrong where it doubts? `flatten` makes one row of each pixel, and then every metric of
 # `nescio.evaluate` is one over pixels. rAULC is 1 if all wrong pixels are more doubtful than all right ones, and 0 if
-# doubt says nothing.
+# doubt says nothing. No score is best everywhere: here energy tells most, the gradients least.
 
 # %%
 for name, one in maps.items():
@@ -181,7 +181,7 @@ for name, where in inside.items():
 # %% [markdown]
 # So these are two questions with two answers. A letter looks like a digit from close by, and the network wavers
 # between several digits: entropy sees it well. A tile is like nothing that the network has seen, yet most of it is
-# called background, often without much doubt.
+# called background, often without much doubt. In the maps bright is doubtful, or unlike all that is known.
 
 # %% Two pictures with a letter and two with a tile: what the network says, its entropy, and the guard's p-values
 figure, axes = panels(7.0, 7.2, rows=4, columns=4)
@@ -216,7 +216,8 @@ print(verdict["tiles"].words()[shown[2][1]])
 #
 # Somebody must find the digits, and wants to know how many pixels are missed. `risk_control` chooses how likely
 # "digit" must be for a pixel to be taken, so that of the pixels of digits in a new picture at most 5 % are missed, on
-# average over pictures like the held-out ones. The promise needs no assumption about the network.
+# average over pictures like the held-out ones. The promise needs no assumption about the network. The test has other
+# strips of the photographs, so it may be a little more there.
 
 # %%
 with torch.no_grad():

@@ -37,6 +37,6 @@ def drawn(rows: Sequence[tuple[str, Tensor, Tensor, Tensor, Tensor]]) -> Figure:
     alt = "Pictures with a foreign object, the network's answer, its entropy and the p-values of the RegionGuard"
     text = (
         "The first two test pictures of each kind of foreign object, and the last seed. Entropy from 0 (black) to "
-        "log 11; p-values from 1 (pale) to 0.003 (black)."
+        "log 11; p-values from 1 (black) to 0.003 (pale)."
     )
     return Figure("What is shown and what is seen", text, alt, svg(figure, alt, "segmentation"))
