@@ -31,6 +31,14 @@ def test_the_committed_drawing_has_the_rooms_and_the_arrows_of_the_sources(archi
     assert "prefers-color-scheme: dark" in drawn
 
 
+def test_the_table_of_rooms_names_those_that_there_are() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    package = ROOT / "src" / "nescio"
+    rooms = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert sorted(named) == sorted(rooms - {"__init__", "__main__"})
+
+
 def test_arrows_that_a_longer_way_implies_are_left_out_and_the_floor_too(architecture: ModuleType) -> None:
     counts = {("scores", "models"): 1, ("scores", "trace"): 2, ("trace", "models"): 3, ("trace", "types"): 9}
     assert architecture.arrows(counts) == {("models", "trace"): 3, ("trace", "scores"): 2}
