@@ -28,6 +28,8 @@ from measure import machine, save, seconds
 from torch import nn
 
 HERE = Path(__file__).parent
+DRAWN = 10
+"""The most doubtful pictures that get maps; half as many others get some too."""
 NORMALISE = ["--mean", "0.498,0.498,0.498", "--std", "0.502,0.502,0.502"]
 
 
@@ -52,12 +54,14 @@ def command(*words: str | Path) -> tuple[dict[str, float], str]:
     return {"s": spent, "cpu_s": cpu}, done.stdout
 
 
-def pages(pictures: Path, folder: Path) -> dict[str, Any]:
+def report(pictures: Path, folder: Path) -> dict[str, Any]:
     """The report, with everything that it has by itself."""
     out = folder / "report.html"
-    times, _ = command("report", "--model", "pages:lite", "--data", pictures, "--size", "224", *NORMALISE, "--out", out)
+    given = ["--model", "pages:lite", "--data", pictures, "--size", "224", *NORMALISE, "--examples", str(DRAWN)]
+    times, _ = command("report", *given, "--out", out)
     page = out.read_text(encoding="utf-8")
-    return {"what": "report", "pictures": len(list(pictures.iterdir())), **times, "page_mb": len(page) / 1e6}
+    count = len(list(pictures.iterdir()))
+    return {"what": "report", "pictures": count, "doubtful_drawn": DRAWN, **times, "page_mb": len(page) / 1e6}
 
 
 def check(pictures: Path, folder: Path) -> dict[str, Any]:
@@ -91,7 +95,7 @@ def main() -> None:
     os.environ["NESCIO_LITE"] = args.lite
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
-        for run in (pages, check):
+        for run in (report, check):
             rows.append(run(args.pictures, Path(name)))
             print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)
             save("pages-cpu", {"machine": machine(torch.device("cpu")), "rows": rows})

@@ -189,6 +189,98 @@ def figure() -> str:
     )
 
 
+def thousand() -> str:
+    """REGrad as it comes at 1,000 classes, one line a network; where one was measured again the later run counts."""
+    lines = [
+        "| network | H200, forward passes | five scores ÷ one | inputs/s | a CPU, forward passes | five scores ÷ one |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    gpu, cpu = (_result(f"affordable-{device}") for device in ("cuda", "cpu"))
+    found = [
+        {row["network"]: row for run in (result, *result.get("later", ())) for row in run["rows"]}
+        for result in (gpu, cpu)
+    ]
+    for name in dict.fromkeys([*found[0], *found[1]]):
+        cells = [name]
+        for rows, rate in zip(found, (True, False), strict=True):
+            row = rows.get(name)
+            cells += ["", ""] if row is None else [f"{row['forwards']:.1f}", f"{_five(row):.2f}"]
+            cells += [] if not rate else [""] if row is None else [f"{row['inputs_per_second']:.0f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def first() -> str:
+    """What the first call takes beyond the second, with no kernels on disk and with those of an earlier process."""
+    told = []
+    for device, where in (("cuda", "On one H200"), ("cpu", "On a CPU (one thread, which others used too)")):
+        times: dict[str, dict[str, float]] = {}
+        for row in _result(f"first-call-{device}")["rows"]:
+            times.setdefault(row["network"], {})[row["cache"]] = row["beyond_s"]
+        each = "; ".join(f"{name} {own['cold']:.1f} s and {own['warm']:.1f} s" for name, own in times.items())
+        told += [f"- {where}, cold and warm: {each}."] if times else []
+    return "\n".join(told)
+
+
+def small() -> str:
+    """Small work beside the plain loop."""
+    n = _result("small-cpu")["summary"]
+    return wrapped(
+        f"Of {n['networks']} foreign networks (three inputs, three classes, one thread) the second call takes "
+        f"{n['second']['median']:.2f} times the plain loop's CPU time in the median (worst "
+        f"{n['second']['worst']:.1f}), "
+        f"the first {n['first']['median']:.2f} (worst {n['first']['worst']:.1f}), and five scores "
+        f"{n['five_to_one']['median']:.2f} times one (worst {n['five_to_one']['worst']:.2f})."
+    )
+
+
+def ten() -> str:
+    """Exact norms at ten classes, one line a run."""
+    lines = ["| | network | batch | precision | forward passes | inputs/s |", "|---|---|---:|---|---:|---:|"]
+    for device, where in (("cuda", "H200"), ("cpu", "a CPU")):
+        for row in _result(f"exact-{device}")["rows"]:
+            last = ", channels last" if row["channels_last"] and row["batch"] > 1 else ""
+            lines.append(
+                f"| {where} | {row['network']}, {row['pixels']}² | {row['batch']} | {row['precision']}{last} | "
+                f"{row['forwards']:.1f} | {row['inputs_per_second']:,.1f} |"
+            )
+    return "\n".join(lines)
+
+
+def maps() -> str:
+    """Maps of many classes, a page with some, and a guard over a folder."""
+    words = {
+        "map": "a map of {network} takes {forwards:.0f} forward passes, and may be off by {median_told_error:.1%}",
+        "report": "a report of {pictures} pictures takes {cpu_s:.0f} s of CPU time",
+        "check": "a guard judges a picture in {judge_forwards:.2f} forward passes ({judge_ms:.0f} ms), once it is read "
+        "({decode_ms:.1f} ms)",
+    }
+    rows = [*_result("maps-cpu")["rows"], *_result("pages-cpu")["rows"]]
+    return "\n".join(f"- {words[row.get('what', 'map')].format(**row)}".replace("%", " %") for row in rows)
+
+
+def strangers() -> str:
+    """The engine beside the oracle on networks of others."""
+    result = _result("strangers")
+    n, later = result["counts"], result.get("earlier", {}).get("networks", ())
+    return wrapped(
+        f"`python benchmarks/strangers.py` sets the engine beside the oracle on {sum(n.values())} networks of others: "
+        f"{n['exact']} exact, {n['float32']} exact to their own float32, {n['refused']} refused, {n['wrong']} wrong, "
+        f"{n['crashed']} crashed, {n['left out']} left out ([numbers](results/strangers.json))."
+        + (f" {len(later)} of them were judged with an earlier engine." if later else "")
+    )
+
+
+def _result(name: str) -> dict[str, Any]:
+    path = RESULTS / f"{name}.json"
+    result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"rows": []}
+    return result
+
+
+def _five(row: dict[str, Any]) -> float:
+    return float(row["forwards_of_five_scores"] / row["forwards"])
+
+
 def wrapped(text: str) -> str:
     """The text in lines of at most 119 characters."""
     return "\n".join(textwrap.wrap(text, 119, break_long_words=False, break_on_hyphens=False))
@@ -210,6 +302,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "docs/choose.md": {"methods": lambda: nescio.methods().to_markdown().strip()},
     "docs/measured.md": {"guard": guard, "truth": truth, "kinds": kinds, "speed": speed},
     "docs/index.md": {"figure": figure},
+    "benchmarks/README.md": {make.__name__: make for make in (thousand, first, small, ten, strangers, maps)},
 }
 """Which numbers stand on which page."""
 

@@ -23,14 +23,18 @@ def readme() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/choose.md", "docs/measured.md", "docs/index.md"])
+PAGES = ["README.md", "docs/choose.md", "docs/measured.md", "docs/index.md", "benchmarks/README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_numbers_are_up_to_date(readme: ModuleType, page: str) -> None:
     text = (ROOT / page).read_text()
     assert readme.render(text, page) == text, "run: python benchmarks/readme.py"
 
 
 def test_no_page_is_forgotten(readme: ModuleType) -> None:
-    marked = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if ":begin -->" in p.read_text()]
+    pages = (ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    marked = [p for p in pages if ":begin -->" in p.read_text()]
     marked = [path for path in marked if path.parent.name != "commands"]  # filled by docs/building/commands.py
     assert {str(path.relative_to(ROOT)) for path in marked} == set(readme.PAGES) | {
         "docs/limits.md"
