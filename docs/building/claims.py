@@ -245,7 +245,7 @@ def propositions() -> list[Claim]:
 PLANNED = {
     "acquisition": "Active learning with the paper's protocol: 200 epochs, the whole pool, five seeds, differences from random acquisition.",
     "ua-signs-sets": "The test of signs on SVHN, CIFAR-10 and CIFAR-100, and on pictures from the upper half of doubt: whether UA-Backprop's place depends on which pictures are chosen is open.",
-    "propositions-cifar10": "The propositions on ResNet18 and a ViT of CIFAR-10.",
+    "propositions-cifar10": "The propositions on the CNN of SVHN, and on ResNet18 and a ViT of CIFAR-10.",
     "readings-svhn": "The readings of the formulas on SVHN; the four pairs above are MNIST's and CIFAR-10's.",
     "ua-attention": "Mitigation with softmax normalisation, flat controls of each row's own mean, and NLL after temperature scaling.",
     "cifar100-l1": "L1 rows, a second seed and an ensemble for CIFAR-100; an ensemble of five there for maps.",
