@@ -60,7 +60,7 @@ def test_what_is_no_picture_is_refused_in_words(desk: Desk, tmp_path: Path) -> N
     text = tmp_path / "x.png"
     text.write_text("hello")
     assert said(lambda: desk.of_picture(text)).startswith("expected a picture (PNG, JPEG")
-    assert "5 bytes that are none" in said(lambda: desk.of_picture(text))
+    assert "5 bytes of something else" in said(lambda: desk.of_picture(text))
     whole = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)).save(whole, "PNG")
     text.write_bytes(whole.getvalue()[:2000])

@@ -180,11 +180,11 @@ def test_empty_cells_are_never_a_number(tmp_path, ending):
         ("t.csv", 'a,b\n1,"2\n', "cut short: unexpected end of data"),
         ("t.csv", "a,a\n1,2\n", "each column of .* once, but 'a' is there 2 times"),
         ("t.csv", b"PAR1\xff\xfe\n", "expected text in UTF-8"),
-        ("t.json", '[{"a": 1},', "a table in JSON, but .* is none, or was cut short"),
+        ("t.json", '[{"a": 1},', "a table in JSON, but .* is something else, or was cut short"),
         ("t.json", '{"format": "nescio policy"}', "not a list of records"),
         ("t.json", '[{"a": 1}, {"b": 1}]', r"record 2 has the columns \['b'\] and not \['a'\]"),
         ("t.json", '[{"a": [1]}]', "record 1 has a list"),
-        ("t.parquet", "a,b\n1,2\n", "a table in Parquet, but .* is none, or was cut short"),
+        ("t.parquet", "a,b\n1,2\n", "a table in Parquet, but .* is something else, or was cut short"),
         ("t.npz", "", r"ends in \.parquet"),
     ],
 )

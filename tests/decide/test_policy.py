@@ -83,7 +83,7 @@ def test_a_file_cut_anywhere_is_refused(policy, tmp_path):
         ({"n": 0}, "counts do not fit"),
         ({"risk": None}, "promise does not fit"),
         ({"errors": -1}, "promise does not fit"),
-        ({"about": {"a": 1}}, "no list of words"),
+        ({"about": {"a": 1}}, "does not hold words by name"),
         ({"kind": "quantile"}, "the share to keep is None"),
     ],
 )

@@ -32,8 +32,8 @@ def test_a_policy_comes_back_from_its_file(policy, tmp_path):
     [
         ({"threshold": None, "n": "many"}, "damaged: its (numbers|counts) do not fit together"),
         ({"kind": "another"}, "damaged: its"),
-        ({"about": {"model": 1}}, "damaged: what it says of itself is no list of words"),
-        ({"about": None}, "damaged: what it says of itself is no list of words"),
+        ({"about": {"model": 1}}, "damaged: its field about does not hold words by name"),
+        ({"about": None}, "damaged: its field about does not hold words by name"),
     ],
 )
 def test_a_damaged_file_is_refused_in_words(policy, change, message, tmp_path):

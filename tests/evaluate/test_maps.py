@@ -187,7 +187,7 @@ NAN[1, 0, 0] = torch.nan
         ({"x": X.numpy()}, "but got ndarray"),
         ({"x": X * torch.inf}, "x: expected finite numbers"),
         ({"share": 5}, "share: .* at most 1, but got 5"),
-        ({"share": 0.01}, "0.01 of 30 pixels is none"),
+        ({"share": 0.01}, "0.01 of 30 pixels is less than one"),
         ({"share": float("nan")}, "share: .* got nan"),
         ({"sigma": 0.0}, "sigma: .* above 0, but got 0.0"),
         ({"steps": 0}, "expected steps to be a whole number of at least 1"),

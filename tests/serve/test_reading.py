@@ -81,7 +81,7 @@ def test_pixels_are_those_of_all_pictures_together():
 
 def test_no_program_is_started_for_a_file():
     found = problem(reader().files, [b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n"])
-    assert (found.status, "bytes that are none" in found.message) == (422, True)
+    assert (found.status, "bytes of something else" in found.message) == (422, True)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def _json(text: str, path: str | Path) -> list[str]:
     try:
         content: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"expected the names of classes as JSON, but {path} is none: {error}") from error
+        raise InputError(f"expected the names of classes as JSON, but {path} is not JSON: {error}") from error
     if isinstance(content, dict):
         by_index = {str(key): value for key, value in content.items()}
         content = [by_index.get(str(index)) for index in range(len(by_index))]

@@ -44,7 +44,7 @@ def read_npz(path: str | Path, key: str | None = None) -> NDArray[Any]:
         raise InputError(f"expected a .npz file, but {path} is a folder")
     try:
         if not zipfile.is_zipfile(path):
-            raise InputError(f"expected a .npz file, but {path} is no such archive, or was cut short; {REMEDY}")
+            raise InputError(f"expected a .npz file, but {path} is not one, or was cut short; {REMEDY}")
         with np.load(path, allow_pickle=False) as archive:
             array = archive[_choose(archive.files, key, path)]
     except InputError:

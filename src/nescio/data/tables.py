@@ -126,7 +126,7 @@ def read_table(path: str | Path, columns: Sequence[str] = ()) -> dict[str, NDArr
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"expected text in UTF-8 in {path}, but it is none ({error.reason}); is it {ending}?"
+            f"expected text in UTF-8 in {path}, but it is something else ({error.reason}); is it {ending}?"
         ) from error
     check_columns(table, columns, path)
     return table
@@ -267,4 +267,4 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 
 
 def _foreign(path: Path, form: str, why: str) -> InputError:
-    return InputError(f"expected a table in {form}, but {path} is none, or was cut short: {why}")
+    return InputError(f"expected a table in {form}, but {path} is something else, or was cut short: {why}")

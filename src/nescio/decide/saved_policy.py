@@ -44,7 +44,7 @@ class SavedPolicy:
         values = {name: tuple(record[name]) if isinstance(record[name], list) else record[name] for name in names}
         policy = cls(**values)
         try:
-            wrong = policy._wrong() if _words(policy.about) else "what it says of itself is no list of words"
+            wrong = policy._wrong() if _words(policy.about) else "its field about does not hold words by name"
         except TypeError as error:  # a value of another kind
             wrong = str(error)
         if wrong:

@@ -159,7 +159,7 @@ def _pixels(share: float, size: int) -> int:
     pixels = math.floor(share * size + 0.5)
     if pixels == 0:
         raise InputError(
-            f"share: expected at least one pixel but {share} of {size} pixels is none; take a larger share"
+            f"share: expected at least one pixel but {share} of {size} pixels is less than one; take a larger share"
         )
     return pixels
 

@@ -137,7 +137,7 @@ class _Pixels:
             raise self._too_many(what, "far more") from None
         except image.UnidentifiedImageError as error:
             listed = ", ".join(FORMATS)
-            raise of_input(f"{what}expected a picture ({listed}), got {len(data)} bytes that are none") from error
+            raise of_input(f"{what}expected a picture ({listed}), got {len(data)} bytes of something else") from error
         except Exception as error:  # a damaged header can raise anything
             raise of_input(f"{what}expected a picture, got a damaged file ({type(error).__name__})") from error
         short, long = sorted((width, height))

@@ -70,7 +70,7 @@ class ParquetTable(_Arrow):
                     lengths.append(opened.metadata.num_rows)
             except (arrow.ArrowException, OSError) as error:
                 reason = " ".join(str(error).split()).rstrip(".")
-                raise InputError(f"expected Parquet, but {file} is none, or was cut short: {reason}") from error
+                raise InputError(f"expected Parquet, but {file} is not, or was cut short: {reason}") from error
         for file, schema in zip(files, schemas, strict=True):
             if schema.names != schemas[0].names:
                 raise InputError(

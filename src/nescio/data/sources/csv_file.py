@@ -33,7 +33,7 @@ class CsvTable:
             try:
                 text = header.decode("utf-8-sig")
             except UnicodeDecodeError as error:
-                raise InputError(f"expected text in UTF-8 in {path}, but it is none ({error.reason})") from error
+                raise InputError(f"expected text in UTF-8 in {path}, but it is not ({error.reason})") from error
             self._mark = max(",;\t", key=text.count) if path.suffix.lower() != ".tsv" else "\t"
             self._names = [name.strip() for name in next(csv.reader([text], delimiter=self._mark), [])]
             if not any(self._names) or "\0" in text:

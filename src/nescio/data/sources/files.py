@@ -68,7 +68,7 @@ def listed(file: Path) -> PictureFiles:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"expected a list of paths in UTF-8 in {file}, but it is no such text ({error})") from error
+        raise InputError(f"expected a list of paths in UTF-8 in {file}, but it is something else ({error})") from error
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise InputError(f"expected a path on each line of {file}, but it has none")

@@ -51,7 +51,7 @@ def open_model(
     elif Path(spec).suffix in FILES:
         opened = FILES[Path(spec).suffix](spec, weights, trust_pickle)
     elif not colon:
-        raise InputError(f"expected {FORMS}, got {spec!r}, which is no such thing and no saved study; check its name")
+        raise InputError(f"expected {FORMS}, got {spec!r}, which is none of these; check the name")
     else:
         opened = factory.find(spec, weights, trust_pickle)
     return settled(opened, output, (size, crop, mean, std))
