@@ -305,6 +305,12 @@ def test_the_evidence_is_what_the_files_say(building: dict[str, ModuleType]) -> 
     for claim in evidence.claims():
         assert claim.shown in studies | {"escape"} and claim.of in evidence.PAPERS
         assert len(claim.claim) <= 42 and len(claim.ours) <= 48, "the table is meant for one screen"
+    assert not re.search(r"REGrad\*(?!\*)", page), "Markdown takes the star for the begin of something"
+    for name, (_, alt, picture) in evidence.figures().items():
+        assert f"![{alt}](figures/{name}.svg)" in page and (DOCS / "figures" / f"{name}.svg").exists()
+        assert "var(" not in picture and "currentColor" not in picture, "a file of its own has no colours of a page"
+    for one in evidence.contradictions():
+        assert f"- {one}" in page
     (star,) = (claim for claim in evidence.claims() if claim.claim == "UNGrad is good on MNIST")
     cells = json.loads((ROOT / "papers" / "results" / "polarity-quick-1.json").read_text())["parts"][0]["cells"]
     found = [
