@@ -213,10 +213,10 @@ def thousand() -> str:
 def first() -> str:
     """What the first call takes beyond the second, with no kernels on disk and with those of an earlier process."""
     told = []
-    for device, where in (("cuda", "On one H200"), ("cpu", "On a CPU (one thread, which others used too)")):
+    for device, unit, where in (("cuda", "s", "On one H200"), ("cpu", "cpu_s", "On a CPU, CPU time of one thread")):
         times: dict[str, dict[str, float]] = {}
         for row in _result(f"first-call-{device}")["rows"]:
-            times.setdefault(row["network"], {})[row["cache"]] = row["beyond_s"]
+            times.setdefault(row["network"], {})[row["cache"]] = row[f"first_call_{unit}"] - row[f"second_call_{unit}"]
         each = "; ".join(f"{name} {own['cold']:.1f} s and {own['warm']:.1f} s" for name, own in times.items())
         told += [f"- {where}, cold and warm: {each}."] if times else []
     return "\n".join(told)
