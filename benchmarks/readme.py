@@ -248,12 +248,11 @@ def ten() -> str:
 
 
 def maps() -> str:
-    """Maps of many classes, a page with some, and a guard over a folder."""
+    """Maps of many classes, and a page with some."""
     words = {
         "map": "a map of {network} takes {forwards:.0f} forward passes, and may be off by {median_told_error:.1%}",
-        "report": "a report of {pictures} pictures takes {cpu_s:.0f} s of CPU time",
-        "check": "a guard judges a picture in {judge_forwards:.2f} forward passes ({judge_ms:.0f} ms), once it is read "
-        "({decode_ms:.1f} ms)",
+        "report": "a report of {pictures} pictures, with maps of the {doubtful_drawn} most doubtful and half as many "
+        "others, takes {cpu_s:.0f} s",
     }
     rows = [*_result("maps-cpu")["rows"], *_result("pages-cpu")["rows"]]
     return "\n".join(f"- {words[row.get('what', 'map')].format(**row)}".replace("%", " %") for row in rows)

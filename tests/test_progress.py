@@ -90,6 +90,17 @@ def test_a_command_that_will_take_more_than_a_minute_says_so_once_with_a_cheaper
     assert spoken(monkeypatch, 37.0, 3, show=False) == ""
 
 
+def test_a_first_step_that_sets_things_up_does_not_tell_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, stream = [0.0], io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "clock", lambda: now[0])
+    with progress.speaking(), bar(100, description="scoring") as moved:
+        for seconds in (4.0, *[0.1] * 99):
+            now[0] += seconds
+            moved.update(1)
+    assert stream.getvalue() == ""
+
+
 def test_a_library_does_not_speak(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)

@@ -25,7 +25,9 @@ LONG = 60.0
 clock = time.perf_counter
 """What all that is timed is timed by."""
 SOON = 2.0
-"""Seconds after which a bar appears, and after which its first steps tell of the rest."""
+"""Seconds after which a bar appears, and after which its steps tell of the rest."""
+SLOW = 5 * SOON
+"""Seconds from which on the first step alone tells of the rest."""
 
 
 class Bar(Protocol):
@@ -120,15 +122,20 @@ class _Watched:
     def __init__(self, shown: Bar | None, total: int, description: str, unit: str) -> None:
         self.shown, self.total, self.description, self.unit = shown, total, description, unit
         self.done, self.began = 0, clock()
+        self.first, self.warm = 0, self.began
 
     def update(self, n: int, /) -> None:
-        """Move on by n steps."""
+        """Move on by n steps. In the first ones work sets itself up: alone they tell of the rest if they are slow."""
         if self.shown is not None:
             self.shown.update(n)
+        now, alone = clock(), self.first == 0
         self.done += n
-        passed, left = clock() - self.began, self.total - self.done
-        if passed >= SOON and self.done > 0 and left > 0:
-            foretell(passed / self.done * left, left, self.description, self.unit)
+        if alone:
+            self.first, self.warm = self.done, now
+        steps, passed = (self.done, now - self.began) if alone else (self.done - self.first, now - self.warm)
+        left = self.total - self.done
+        if now - self.began >= (SLOW if alone else SOON) and steps > 0 and left > 0:
+            foretell(passed / steps * left, left, self.description, self.unit)
 
 
 def growing(total: int, most: int) -> Iterator[range]:
