@@ -122,12 +122,14 @@ def calibrate(
         >>> import tempfile
         >>> from nescio.data.sources import open_data
         >>> file = tempfile.mkdtemp() + "/x.npz"
-        >>> np.savez(file, x=np.eye(3, dtype=np.float32).repeat(8, 0), y=np.arange(3).repeat(8))
+        >>> answers = np.arange(300) % 3
+        >>> labels = np.where(np.arange(300) % 10, answers, 0)  # some of the answers are wrong
+        >>> np.savez(file, x=4 * np.eye(3, dtype=np.float32)[answers], y=labels)
         >>> rows = open_data(file)
         >>> fit, test = halves(rows, seed=0, batch_size=8)
-        >>> calibration = calibrate(nescio.Classifier(torch.nn.Linear(3, 3)), fit, test)
+        >>> calibration = calibrate(nescio.Classifier(torch.nn.Identity()), fit, test)
         >>> calibration.fitted, calibration.tested, list(calibration.nll)
-        (12, 12, ['before', 'after'])
+        (150, 150, ['before', 'after'])
     """
     before = Deterministic(network).predict(test)[0]
     labels = test.labels()

@@ -31,7 +31,7 @@ def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
 
     Examples:
         >>> import tempfile
-        >>> X = np.random.default_rng(0).normal(size=(200, 4))
+        >>> X = np.random.default_rng(0).normal(size=(2000, 4))
         >>> estimator = nescio.sklearn.GuardedClassifier(epochs=5).fit(X, X[:, 0] > 0)
         >>> folder = tempfile.mkdtemp()
         >>> save(estimator, folder)
