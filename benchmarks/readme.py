@@ -175,16 +175,16 @@ def guard() -> str:
 def figure() -> str:
     """What the picture of the first screen shows, with the count of all that were judged."""
     result = json.loads((ROOT / "docs" / "figures" / "first-screen.json").read_text())
-    rows, level = result["rows"], result["level"]
-    photographs, others = ([row for row in rows if row["photograph"] is kind] for kind in (True, False))
-    passed = sum(not row["foreign"] for row in photographs)
-    caught = sum(row["foreign"] for row in others)
+    passed, every = result["passed"]
+    caught, others = (sum(counts) for counts in zip(*result["caught"].values(), strict=True))
+    wrong = [row["picture"] for row in result["rows"] if row["kind"] == "photographs" and row["foreign"]]
+    missed = ", ".join(wrong)
     return wrapped(
-        "*A network of ImageNet that nobody here trained, and a guard that has seen crops of "
-        f"{len(result['photographs'])} photographs. Beside each picture: the map of its doubt; below: the verdict at "
-        f"{100 * level:.0f} %, the p-value, what the network answers and how sure it is. Of all pictures that were "
-        f"tried {passed} of {len(photographs)} photographs pass, and {caught} of {len(others)} others are caught: "
-        f"{len(result['photographs'])} photographs are a small reference, and the retina passes.* "
+        "*A network of ImageNet that nobody here trained, and a guard, as it comes, that has seen "
+        f"{result['reference']} photographs of two publishers. Beside each picture: the map of its doubt; below: the "
+        f"verdict at {100 * result['level']:.0f} %, the p-value, what the network answers and how sure it is. Of all "
+        f"that were tried {passed} of {every} photographs of others pass{f' (here {missed} does not)' if missed else ''}, and "
+        f"{caught} of {others} pictures that are no photographs are caught.* "
         f"[How it is made]({BLOB}/docs/building/first_screen.py)."
     )
 
