@@ -178,12 +178,12 @@ def figure() -> str:
     passed, every = result["passed"]
     caught, others = (sum(counts) for counts in zip(*result["caught"].values(), strict=True))
     wrong = [row["picture"] for row in result["rows"] if row["kind"] == "photographs" and row["foreign"]]
-    missed = ", ".join(wrong)
+    missed = f" (here {', '.join(wrong)} does not)" if wrong else ""
     return wrapped(
         "*A network of ImageNet that nobody here trained, and a guard, as it comes, that has seen "
         f"{result['reference']} photographs of two publishers. Beside each picture: the map of its doubt; below: the "
         f"verdict at {100 * result['level']:.0f} %, the p-value, what the network answers and how sure it is. Of all "
-        f"that were tried {passed} of {every} photographs of others pass{f' (here {missed} does not)' if missed else ''}, and "
+        f"that were tried {passed} of {every} photographs of others pass{missed}, and "
         f"{caught} of {others} pictures that are no photographs are caught.* "
         f"[How it is made]({BLOB}/docs/building/first_screen.py)."
     )
