@@ -96,9 +96,15 @@ class MapList:
 
 @dataclass(frozen=True)
 class MapsCard:
-    """Where the doubt comes from: pictures with their scale of colours, or lists, or a sentence in their place."""
+    """Where the doubt comes from: pictures with their scale of colours, or lists, or a sentence in their place.
 
-    about: str = ""
+    Attributes:
+        title: What is above all.
+        says: What the maps say, in a sentence.
+        foreign: Which part of a picture is foreign, with the end of its scale; None where nobody judged parts.
+    """
+
+    says: str = ""
     sentence: str = ""
     waiting: bool = False
     pictures: Sequence[MapPicture] = ()
@@ -107,6 +113,8 @@ class MapsCard:
     high: str = ""
     beyond: bool = False
     gradient: str = ""
+    title: str = "Where the doubt comes from"
+    foreign: MapPicture | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,12 +26,14 @@ from nescio.app.card_content import (
 from nescio.app.examples import Example
 from nescio.app.histograms import histogram
 from nescio.app.opinion import Answer, Maps, Opinion, Ruling
-from nescio.app.overlay import reach, seen, tiles, uri
+from nescio.app.overlay import reach, resized, seen, tiles, uri
 from nescio.app.reference import ALARM, Scale
 from nescio.guard import Verdict
 from nescio.report.content import Picture, shortened
 from nescio.report.render import render_macro
 
+IN_DOUBT = "Where it is in doubt"
+"""Above the maps of a model that answers at every position."""
 TOP = 5
 """Answers that are shown."""
 LISTED = 10
@@ -122,8 +125,8 @@ def _reasons(verdict: Verdict) -> list[Bar]:
         beyond = int(verdict.beyond[name][0])
         label = verdict.reasons.get(name, name).removesuffix(" is").removesuffix(" are")
         width = _width(min(max(float(own[0]) / FAR, 0.0), 1.0))
-        rank = f"further out than {beyond} of {verdict.ranks}"
-        bars.append(Bar(label, width, rank, odd=beyond >= ODD * verdict.ranks))
+        ranks = verdict.ranks_of(name)
+        bars.append(Bar(label, width, f"further out than {beyond} of {ranks}", odd=beyond >= ODD * ranks))
     return bars
 
 
@@ -189,7 +192,11 @@ def maps_card(maps: Maps | None, opinion: Opinion) -> str:
     elif maps.missing:
         card = MapsCard(sentence=maps.missing)
     elif maps.names is not None:
-        card = MapsCard(maps.about, lists=_lists(maps, maps.names))
+        lists = _lists(maps, maps.names)
+        if maps.everywhere:
+            card = MapsCard("The darker, the more doubt is there; the number is the mean.", lists=lists, title=IN_DOUBT)
+        else:
+            card = MapsCard(f"The darker, the more doubt comes from it. By {maps.about}.", lists=lists)
     elif next(iter(maps.parts.values())).ndim == 2:
         card = _pictures(maps, opinion)
     else:
@@ -199,17 +206,30 @@ def maps_card(maps: Maps | None, opinion: Opinion) -> str:
 
 def _pictures(maps: Maps, opinion: Opinion) -> MapsCard:
     low, high, gradient = reach(maps.parts)
-    shape = next(iter(maps.parts.values())).shape
+    shape, picture = next(iter(maps.parts.values())).shape, opinion.picture
+    if maps.everywhere and picture is not None:
+        picture = resized(picture, shape)
     pictures = [
         MapPicture(
             HEADS[kind],
             number(maps.uncertainty[kind]),
             _picture(source, f"map of the {kind} doubt over the input", shape),
         )
-        for kind, source in tiles(maps.parts, opinion.picture).items()
+        for kind, source in tiles(maps.parts, picture).items()
     ]
     beyond = any(float(np.abs(part).max()) > high for part in maps.parts.values())
-    return MapsCard(maps.about, pictures=pictures, low=number(low), high=number(high), beyond=beyond, gradient=gradient)
+    card = MapsCard(
+        f"Each map adds up to its doubt. By {maps.about}.",
+        pictures=pictures, low=number(low), high=number(high), beyond=beyond, gradient=gradient,
+    )  # fmt: skip
+    if not maps.everywhere:
+        return card
+    card = replace(card, title=IN_DOUBT, says="The doubt at every pixel; the number is the mean.")
+    if maps.foreign is None:
+        return card
+    tile = tiles({"foreign": maps.foreign}, picture)["foreign"]
+    drawn = _picture(tile, "how foreign each part of the input is", shape)
+    return replace(card, foreign=MapPicture("Foreign", number(reach({"foreign": maps.foreign})[1]), drawn))
 
 
 def _lists(maps: Maps, names: Sequence[str]) -> list[MapList]:

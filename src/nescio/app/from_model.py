@@ -19,7 +19,6 @@ from nescio.attribution.members import distribution
 from nescio.data.sources import Rows
 from nescio.data.sources.rows import Problem
 from nescio.data.sources.tables import TableRows
-from nescio.guard import Guard
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
@@ -27,6 +26,7 @@ from nescio.scores import Method
 from nescio.scores.base import must_be_fitted
 from nescio.scoring import fit
 from nescio.serve.engine import Engine
+from nescio.specs import AnyGuard
 from nescio.types import InputError, ModelError
 
 Pairs = Sequence[tuple[Inputs, Tensor]]
@@ -44,7 +44,7 @@ def opened(
     training: Pairs | None = None,
     methods: list[str] | None = None,
     policy: tuple[str, AnyPolicy] | None = None,
-    guard: Guard | None = None,
+    guard: AnyGuard | None = None,
     *,
     most: int = 100,
     progress: bool | None = None,
@@ -93,7 +93,7 @@ def _engine(
     training: Pairs | None,
     methods: list[str] | None,
     policy: tuple[str, AnyPolicy] | None,
-    guard: Guard | None,
+    guard: AnyGuard | None,
 ) -> tuple[str, Engine]:
     """What tells the kinds of doubt apart, in words, and the engine."""
     posterior, words, alone = None, "", isinstance(source.model, Classifier)

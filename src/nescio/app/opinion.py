@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,14 @@ from torch import Tensor
 
 from nescio._common.formatting import class_name
 from nescio.app.reference import KINDS, Scale
-from nescio.attribution import explain
+from nescio.attribution import Attribution, explain
 from nescio.attribution.source import Source
+from nescio.attribution.uncertainty import Of
 from nescio.decide import ConformalPolicy, Policy
+from nescio.dense import RegionGuard
 from nescio.guard import Verdict
 from nescio.inputs import Inputs
+from nescio.serve import everywhere
 from nescio.serve.drawing import places
 from nescio.serve.engine import Engine, stacked
 from nescio.types import InputError, NescioError
@@ -66,6 +70,9 @@ class Maps:
         names: Tokens or features.
         about: How they were made.
         missing: Why there are none.
+        everywhere: Whether the model answers at every position: then `parts` are the doubt at each, and `uncertainty`
+            is its mean.
+        foreign: How foreign each part of a picture is, −log₁₀ p.
     """
 
     parts: Mapping[str, NDArray[np.float64]]
@@ -73,6 +80,8 @@ class Maps:
     names: tuple[str, ...] | None
     about: str
     missing: str = ""
+    everywhere: bool = False
+    foreign: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -201,18 +210,45 @@ def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | Non
         ('feature 0', 'feature 1', 'feature 2', 'feature 3')
     """
     kinds = KINDS if samples > 1 else KINDS[:1]
+    if engine.everywhere(row):
+        return _everywhere(engine, row, kinds)
     try:
         attributions = explain(engine.predicts, stacked([row], 1), of=kinds, progress=False)
     except (NescioError, RuntimeError) as error:  # a model without gradients still has an answer
         return Maps({}, {}, None, "", f"No map: {' '.join(str(error).split())[:300]}")
-    parts = {kind: one.maps[0].numpy() for kind, one in attributions.items()}
-    values = {kind: float(one.uncertainty[0]) for kind, one in attributions.items()}
+    parts, values = _numbers(attributions)
     about = attributions["total"].about.partition(" of " if samples > 1 else ", by ")[2]
-    size = parts["total"].shape
-    called = places(engine.source, row) or names
-    if called is None or (len(size),) != (1,) or len(called) != size[0]:
-        called = [f"feature {at}" for at in range(size[0])] if len(size) == 1 else None
-    return Maps(parts, values, None if called is None else tuple(called), about)
+    return Maps(parts, values, _called(parts["total"].shape, places(engine.source, row) or names, "feature"), about)
+
+
+def _everywhere(engine: Engine, row: Inputs, kinds: Sequence[Of]) -> Maps:
+    """The doubt at every position, and which part of a picture is foreign."""
+    found = everywhere.doubts(engine, row, kinds)
+    parts, values = _numbers(found)
+    names = _called(parts["total"].shape, places(engine.source, row), "position")
+    foreign = None
+    if isinstance(engine.guard, RegionGuard) and parts["total"].ndim == 2:
+        verdict = engine.guard.check(stacked([row], 1))
+        size = parts["total"].shape
+        foreign = everywhere.foreignness(verdict.p_value[0], (size[0], size[1])).numpy()
+    return Maps(parts, values, names, found["total"].about, everywhere=True, foreign=foreign)
+
+
+def _numbers(
+    attributions: Mapping[Any, Attribution],
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
+    """The maps, and what they are about, by kind."""
+    maps: dict[str, NDArray[np.float64]] = {kind: one.maps[0].numpy() for kind, one in attributions.items()}
+    return maps, {kind: float(one.uncertainty[0]) for kind, one in attributions.items()}
+
+
+def _called(size: tuple[int, ...], names: Sequence[str] | None, what: str) -> tuple[str, ...] | None:
+    """What the places of a list are called; None of a picture."""
+    if len(size) != 1:
+        return None
+    return (
+        tuple(names) if names is not None and len(names) == size[0] else tuple(f"{what} {at}" for at in range(size[0]))
+    )
 
 
 def ruling(opinion: Opinion, policy: AnyPolicy, by: str | None, foreign: bool = False) -> Ruling | None:

@@ -29,6 +29,15 @@ def tiles(maps: Mapping[str, NDArray[np.float64]], picture: NDArray[np.float32] 
     return uris
 
 
+def resized(picture: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """A picture ``[channels, H, W]`` with as many pixels as a map of this shape, the nearest of each."""
+    rows, columns = (
+        ((np.arange(size) + 0.5) * own / size).astype(np.int64)
+        for size, own in zip(shape, picture.shape[1:], strict=True)
+    )
+    return picture[:, rows][:, :, columns]
+
+
 def reach(maps: Mapping[str, NDArray[np.float64]]) -> tuple[float, float, str]:
     """The ends of the colour scale, and its colours as a CSS gradient."""
     low, high = ends(maps.values())

@@ -34,6 +34,7 @@ from nescio.attribution import uncertainty
 from nescio.attribution.clue import CLUE, DeltaCLUE
 from nescio.attribution.direct import BlurGradient, BlurIG, FullGrad, Gradient, IntegratedGradients, SmoothGrad
 from nescio.attribution.members import Member, distribution, fans, members, running
+from nescio.attribution.positions import refusing_positions
 from nescio.attribution.problem import Problem
 from nescio.attribution.result import Attribution
 from nescio.attribution.source import Channels, Source, as_floats
@@ -134,13 +135,15 @@ def explain(
             batch = inputs.apply(given, _ordinary)
             if inputs.size(batch) == 0:
                 raise InputError("expected batches of at least one input, got none; leave empty batches out")
-            all_members = [as_floats(member, batch) for member in members(model, batch)]
+            with refusing_positions(model, batch):
+                all_members = [as_floats(member, batch) for member in members(model, batch)]
             for kind in kinds:
                 uncertainty.check_kind(kind, len(all_members))
             source = Source.of(inputs.as_inputs(all_members[0].before(batch)), channels)
             count = len(all_members)
 
-            own, size = _shared(chosen, all_members, source, batch, parts)
+            with refusing_positions(model, batch):
+                own, size = _shared(chosen, all_members, source, batch, parts)
 
             def part(
                 start: int, stop: int, batch: Inputs = batch, own: Any = own, source: Source = source

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from nescio.batch import verdict_columns
 from nescio.batch.jobs import Ready
-from nescio.batch.position_files import PositionFiles, counted
+from nescio.batch.position_files import PositionFiles
 from nescio.batch.verdict_columns import Flagged
 from nescio.data.prefetch import Read
 from nescio.data.sources import Problem
 from nescio.data.sources.arrays import ArrayRows
 from nescio.data.sources.rows import Batch
+from nescio.dense.summaries import counted
 from nescio.guard import Verdict
 from nescio.models import Classifier
 from nescio.quantities import Logits, Request
@@ -25,6 +26,10 @@ from nescio.scoring import score
 from nescio.types import InputError, Scored
 
 Column = NDArray[Any]
+NO_MAPS = (
+    "--maps: expected a model that answers at every position, such as one of segmentation, but this one has one answer "
+    "for each input; leave --maps out, or see which parts cause the doubt: nescio explain"
+)
 MOST = "_max"
 """After a method's name: its largest value over positions."""
 
@@ -72,10 +77,24 @@ class Gathered:
         if self.ready.guard is None:
             self._score(batch)
         else:
-            self.verdicts.append(self.ready.guard.check(batch.inputs, progress=False))
+            self._judge(batch)
         self.index.append(batch.indices)
         self.names += batch.names
         self.labels += [] if batch.labels is None else [batch.labels]
+
+    def _judge(self, batch: Batch) -> None:
+        """Ask the guard; where it judges regions too, their maps are kept where they are wanted."""
+        ready = self.ready
+        assert ready.guard is not None and ready.job.guard is not None
+        verdict = ready.guard.check(batch.inputs, progress=False)
+        if isinstance(verdict, Verdict):
+            if self.files is not None:
+                raise InputError(NO_MAPS)
+            self.verdicts.append(verdict)
+            return
+        if self.files is not None:
+            self.files.write_foreign(batch, verdict, ready.job.guard.level)
+        self.verdicts.append(verdict.overall(ready.job.guard.level))
 
     def _score(self, batch: Batch) -> None:
         model = self.ready.source.model
@@ -85,10 +104,7 @@ class Gathered:
         if next(iter(scored.values())).scores.ndim > 1:
             scored = self._summed_up(batch, {key: one.scores for key, one in scored.items()})
         elif self.files is not None:
-            raise InputError(
-                "--maps: expected a model that answers at every position, such as one of segmentation, but this one "
-                "has one answer for each input; leave --maps out, or see which parts cause the doubt: nescio explain"
-            )
+            raise InputError(NO_MAPS)
         for key, one in scored.items():
             self.scored.setdefault(key, []).append(one)
 

@@ -25,8 +25,8 @@ import torch
 from nescio import __version__
 from nescio.data.sources import Rows
 from nescio.data.sources.numbered import stamp
+from nescio.dense import RegionGuard
 from nescio.guard import Guard
-from nescio.guard.saving import BUNDLE
 from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.posteriors.saving import fingerprint, pack
@@ -36,6 +36,7 @@ from nescio.specs import (
     DataSpec,
     GuardSpec,
     ModelSpec,
+    guard_record,
     only_network,
     open_guard,
     open_rows,
@@ -133,7 +134,7 @@ class Ready:
     rows: Rows
     methods: tuple[Method, ...]
     training: Rows | None
-    guard: Guard | None = None
+    guard: Guard | RegionGuard | None = None
 
     @property
     def columns(self) -> dict[str, Method]:
@@ -230,7 +231,7 @@ def _short(*values: Any) -> str:
 
 def _guard_identity(guard: GuardSpec) -> list[str | float]:
     """Return what verdicts depend on."""
-    return [_short((Path(guard.folder) / BUNDLE.record).read_bytes()), guard.level]
+    return [_short(guard_record(guard.folder).read_bytes()), guard.level]
 
 
 def _fitted_to(given: DataSpec, ready: Ready) -> tuple[Any, ...]:

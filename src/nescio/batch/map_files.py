@@ -24,6 +24,7 @@ from nescio import attribution, plots, progress
 from nescio._common.formatting import percent
 from nescio.attribution import Attribution, explain
 from nescio.attribution.members import distribution
+from nescio.attribution.positions import refusing_positions
 from nescio.attribution.source import Channels, Source
 from nescio.attribution.uncertainty import KINDS
 from nescio.batch.interrupted import Interrupted
@@ -247,8 +248,9 @@ def explain_rows(rows: Rows, files: MapFiles, batch_size: int, top: int | None =
                 if batch is None:
                     shown.update(len(some))
                     continue
-                for _ in files.explain(batch.names, batch.inputs):
-                    shown.update(1)
+                with refusing_positions(files.posterior, batch.inputs):
+                    for _ in files.explain(batch.names, batch.inputs):
+                        shown.update(1)
     except KeyboardInterrupt:
         raise Interrupted(f"{len(files.table)} of {len(places)} inputs are done, in {files.folder}") from None
     finally:
@@ -268,7 +270,8 @@ def most_doubtful(rows: Rows, files: MapFiles, batch_size: int) -> list[int]:
     ):
         for read in reads:
             if read.batch is not None:
-                doubt = getattr(decompose(files.posterior.predict(read.batch.inputs, progress=False)), files.rank)
+                with refusing_positions(files.posterior, read.batch.inputs):
+                    doubt = getattr(decompose(files.posterior.predict(read.batch.inputs, progress=False)), files.rank)
                 ranked += zip((-doubt).tolist(), read.batch.indices.tolist(), strict=True)
             shown.update(len(read.places))
     return [place for _, place in sorted(ranked)]

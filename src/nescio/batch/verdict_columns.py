@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nescio.data.tables import read_table
+from nescio.dense import RegionGuard
+from nescio.dense.picture_verdict import PictureVerdict
 from nescio.guard import Guard, Verdict, joined
 
 Column = NDArray[Any]
@@ -86,7 +88,7 @@ class Flagged:
         return cls(sum(part.foreign for part in every), worst[:WORST])
 
 
-def columns(verdicts: Sequence[Verdict], guard: Guard, level: float) -> Columns:
+def columns(verdicts: Sequence[Verdict], guard: Guard | RegionGuard, level: float) -> Columns:
     """Return verdicts as columns, in order; the columns of no verdicts too, since the guard says which there are.
 
     Args:
@@ -96,7 +98,8 @@ def columns(verdicts: Sequence[Verdict], guard: Guard, level: float) -> Columns:
 
     Returns:
         predicted, confidence, p_value, foreign (at this level), what each witness says, as z, and where the reference
-        had labels, wrong with wrong_low and wrong_high; then words.
+        had labels, wrong with wrong_low and wrong_high; then words. Of a guard of regions also foreign_share, before
+        foreign: the share of the picture that is foreign.
 
     Examples:
         >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4), progress=False)
@@ -104,10 +107,11 @@ def columns(verdicts: Sequence[Verdict], guard: Guard, level: float) -> Columns:
         ['predicted', 'confidence', 'p_value', 'foreign']
     """
     fitted = guard.fitted
-    names = [witness.name for witness in fitted.witnesses]
+    names = list(fitted.names)
     wrong = [] if fitted.mistakes is None else ["wrong", "wrong_low", "wrong_high"]
+    share = ["foreign_share"] if isinstance(guard, RegionGuard) else []
     if not verdicts:
-        numbers = dict.fromkeys(("confidence", "p_value", *names, *wrong), np.empty(0))
+        numbers = dict.fromkeys(("confidence", "p_value", *share, *names, *wrong), np.empty(0))
         own: Columns = {"predicted": np.empty(0, np.int64), **numbers}
         own |= {"foreign": np.empty(0, np.bool_), "words": np.empty(0, np.str_)}
     else:
@@ -115,10 +119,13 @@ def columns(verdicts: Sequence[Verdict], guard: Guard, level: float) -> Columns:
         own = {name: getattr(whole, name).numpy() for name in ("predicted", "confidence", "p_value")}
         own |= {"foreign": whole.foreign(level).numpy(), "words": np.array(whole.words(level), dtype=np.str_)}
         own |= {name: z.numpy() for name, z in whole.witnesses.items()}
+        if isinstance(whole, PictureVerdict):
+            own["foreign_share"] = whole.share.numpy()
         if whole.wrong is not None:
             parts = (whole.wrong.probability, whole.wrong.low, whole.wrong.high)
             own |= {name: part.numpy() for name, part in zip(wrong, parts, strict=True)}
-    return {name: own[name] for name in ("predicted", "confidence", "p_value", "foreign", *names, *wrong, "words")}
+    order = ("predicted", "confidence", "p_value", *share, "foreign", *names, *wrong, "words")
+    return {name: own[name] for name in order}
 
 
 def at_rate(files: Sequence[Path], fdr: float) -> tuple[Retelling, Flagged]:

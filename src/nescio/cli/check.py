@@ -27,6 +27,10 @@ The guard is a folder that `nescio guard` wrote. The table has the columns index
 each witness (about 0 or below: usual; 2: one in forty) and words. If the reference had labels, it also has wrong, the
 estimated probability that the answer is wrong, with the ends wrong_low and wrong_high of its 90 % interval.
 
+Of a model that answers at every position the guard judges each picture and its regions. predicted is the commonest
+class, confidence a mean, foreign_share the share of the picture that is foreign, and words say which part the model
+does not know. --maps writes a picture (NAME.maps.png, over the input) and the p-values of the regions (NAME.maps.npz).
+
 Of inputs like the reference, at most the share --level is flagged by mistake. With --fdr, at most that share of the
 flagged inputs is a mistake, on average. That takes the p-values of all rows, so --fdr needs a file as --out, and no
 folder of parts. Work is kept in parts, and the same command goes on after a kill, as with `score`.
@@ -37,6 +41,7 @@ examples:
   nescio check --guard guard --data new --level 0.01 --out verdicts.parquet
   nescio check --guard guard --data new --fdr 0.1 --out verdicts.csv
   nescio check --guard guard --model mymodels:build --data x.npz --out verdicts.json
+  nescio check --guard guard --data scenes --out verdicts.csv --maps maps
   nescio check --guard guard --data new --out verdicts/ --engine ray --device cuda"""
 
 
@@ -60,6 +65,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--fdr", type=float, metavar="SHARE", help="in its place: the share of mistakes among the flagged inputs"
     )
+    command.add_argument(
+        "--maps", metavar="FOLDER",
+        help="for a model that answers at every position: which part of each picture is foreign goes to this folder",
+    )  # fmt: skip
     add_parts(command)
     command.set_defaults(run=run)
 
@@ -87,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
     job = Job(
         model, data_spec(args), (), batch=args.batch_size or SIZES[-1],
         workers=args.workers if args.engine == "local" else None, guard=GuardSpec(args.guard, level),
+        maps=args.maps,
     )  # fmt: skip
     rated: list[Flagged] = []
 

@@ -8,21 +8,23 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nescio.cli.messages import tell_opened, tell_problems
+from nescio.cli.messages import say, tell_opened, tell_problems
 from nescio.cli.options import add_command, add_data, add_model, add_running, method
 from nescio.cli.paths import check_apart, output_folder
 from nescio.cli.specs import data_spec, fair_rows, model_spec
 
 if TYPE_CHECKING:
     from nescio.cli.options import Commands
-    from nescio.guard import Guard
-    from nescio.specs import ModelSpec
+    from nescio.specs import AnyGuard, ModelSpec
 
 EXAMPLES = """\
 The reference is some hundred inputs that the model is meant for and was not trained on: at least 20, 100 to flag at a
 level of 0.05, and a few hundred to see well. They need no labels. If they have labels, of the model's own classes,
 `nescio check` also says how likely an answer is wrong. The guard also learns from changed copies of pictures (saved
 again, resized, slightly brighter), because such changes make no picture foreign; --nuisances none leaves that out.
+
+Of a model that answers at every position, such as a segmentation network, the guard judges whole pictures and their
+regions. It takes a reference of twice as many pictures for the same level, and makes no changed copies.
 
 The folder remembers the model and how its inputs are prepared, but holds no weights: `nescio check` reads them from
 where they were. A function of your own is never run because a folder names it: then give --model again.
@@ -66,6 +68,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open, fit, save."""
     from nescio._common.lazy_imports import need
+    from nescio.dense import RegionGuard
     from nescio.progress import cheaper
     from nescio.specs import fit_guard, only_network, open_source, remember
 
@@ -79,6 +82,9 @@ def run(args: argparse.Namespace) -> int:
     cheaper("a GPU (--device cuda) is faster, and --nuisances none takes half the time")
     guard = fit_guard(network, rows, doubt=args.doubt, nuisances=args.nuisances, chunk=args.batch_size)
     tell_problems(rows)
+    if isinstance(guard, RegionGuard) and (args.doubt != "gen" or args.nuisances != "auto"):
+        say("nescio: the model answers at every position: --doubt and --nuisances have no effect on its guard")
+    _clear(folder)
     guard.save(folder)
     remember(folder, model)
     _tell(args.out, guard, model)
@@ -87,40 +93,58 @@ def run(args: argparse.Namespace) -> int:
 
 def _guard_folder(args: argparse.Namespace) -> Path:
     """Return the folder for the guard; raise now where it cannot be written, or holds something else."""
-    from nescio.guard.saving import BUNDLE
     from nescio.specs.saved_models import MODEL
     from nescio.types import InputError
 
     for option in ("reference", "weights", "model"):
         check_apart({f"--{option}": getattr(args, option), "--out": args.out})
-    folder = output_folder(args.out, BUNDLE.record)
-    own = re.compile(rf"{re.escape(BUNDLE.record)}|{re.escape(MODEL)}|state-[0-9a-f]{{64}}\.safetensors|\..*\.part")
+    folder = output_folder(args.out, _records()[0])
+    known = "|".join(re.escape(name) for name in (*_records(), MODEL))
+    own = re.compile(rf"{known}|whole|state-[0-9a-f]{{64}}\.safetensors|\..*\.part")
     inside = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if strange := [name for name in inside if not own.fullmatch(name)]:
         raise InputError(f"--out: expected an empty folder or one with a guard, but {args.out} holds {strange[0]}")
-    if BUNDLE.record in inside and not args.overwrite:
+    if not set(_records()).isdisjoint(inside) and not args.overwrite:
         raise InputError(f"--out: {args.out} holds a guard already; name another folder, or say --overwrite")
     return folder
 
 
-def _tell(folder: str, guard: Guard, model: ModelSpec) -> None:
+def _records() -> tuple[str, str]:
+    """Return the files that tell what a folder holds: a guard of whole inputs, or one of regions."""
+    from nescio.dense import region_saving
+    from nescio.guard import saving
+
+    return saving.BUNDLE.record, region_saving.BUNDLE.record
+
+
+def _clear(folder: Path) -> None:
+    """Remove the records of an older guard, which may be of the other kind."""
+    for name in _records():
+        for place in (folder, folder / "whole"):
+            (place / name).unlink(missing_ok=True)
+
+
+def _tell(folder: str, guard: AnyGuard, model: ModelSpec) -> None:
     """Print what there is now, what it can promise, and the command that uses it."""
-    from nescio.guard.promise import ENOUGH
+    from nescio.dense import RegionGuard
+    from nescio.guard.fitting import Fitted
+    from nescio.guard.promise import ENOUGH, usual_level
     from nescio.specs import names_code
 
     fitted = guard.fitted
-    names = ", ".join(witness.name for witness in fitted.witnesses)
-    copies = f" and {fitted.copies} changed copies of them" if fitted.copies else ""
-    print(f"Wrote {folder}: a guard fitted to {fitted.count} inputs{copies}; its witnesses: {names}")
+    copies = f" and {fitted.copies} changed copies of them" if isinstance(fitted, Fitted) and fitted.copies else ""
+    print(f"Wrote {folder}: a guard fitted to {fitted.count} inputs{copies}; its witnesses: {', '.join(fitted.names)}")
     least = ENOUGH / fitted.ranks
     print(f"It compares a new input with {fitted.ranks} of them, so it can flag at a level of {least:.2g} or more.")
+    if isinstance(guard, RegionGuard):
+        print("The model answers at every position: it also compares the regions of a picture (nescio check --maps).")
     again = ["nescio", "check", "--guard", folder]
     if names_code(model.name):
         again += ["--model", model.name]
     if model.name.endswith(".pt2"):
         again += ["--trust-pickle"]
     if least > 0.05:
-        again += ["--level", f"{least:.2g}"]
+        again += ["--level", f"{usual_level(fitted.ranks):.2g}"]
     print(f"Next: {shlex.join([*again, '--data', 'NEW', '--out', 'verdicts.csv'])}")
 
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nescio.cli.options import Commands
-    from nescio.guard import Guard
-    from nescio.specs import Rows, Source
+    from nescio.specs import AnyGuard, Rows, Source
 
 EXAMPLES = """\
 The page says which inputs of --data not to trust, and why: those that are unlike --reference, some hundred inputs that
@@ -154,7 +153,7 @@ def _form(args: argparse.Namespace) -> str:
     return str(args.format or known[ending])
 
 
-def _guard(args: argparse.Namespace, source: Source) -> Guard | None:
+def _guard(args: argparse.Namespace, source: Source) -> AnyGuard | None:
     """Return who judges the data: the guard of --guard, or one that is fitted to --reference."""
     from nescio.guard.fitting import LEAST
     from nescio.guard.promise import check_level

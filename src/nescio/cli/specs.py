@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nescio.cli.messages import say, tell_problems
@@ -13,9 +12,8 @@ from nescio.cli.messages import say, tell_problems
 if TYPE_CHECKING:
     from nescio.batch.run import EngineSpec, OutputSpec
     from nescio.cli.options import Setting
-    from nescio.guard import Guard
     from nescio.scores import Method
-    from nescio.specs import DataSpec, ModelSpec, Network, Pairs, Rows, Source
+    from nescio.specs import AnyGuard, DataSpec, ModelSpec, Network, Pairs, Rows, Source
 
 
 FITTED = "--posterior: expected it without --fit and --base: it is fitted already, over --model"
@@ -48,11 +46,13 @@ def model_spec(args: argparse.Namespace) -> ModelSpec:
 
 def _guarded_model(args: argparse.Namespace) -> str:
     """Return --model, or the model that the folder of --guard names."""
-    from nescio.specs import names_code, remembered
+    from nescio.specs import guard_record, names_code, remembered
     from nescio.types import InputError, ModelError
 
-    if not Path(args.guard, "guard.json").is_file():
-        raise InputError(f"--guard: expected a folder of `nescio guard`, but there is no guard.json in {args.guard}")
+    try:
+        guard_record(args.guard)
+    except InputError as error:
+        raise InputError(f"--guard: {error}") from error
     if args.model is not None:
         return str(args.model)
     kept = remembered(args.guard)
@@ -120,7 +120,7 @@ def fair_rows(data: DataSpec, source: Source) -> Rows:
 
 def given_guard(
     folder: str | None, reference: DataSpec | None, source: Source, network: Callable[[], Network]
-) -> tuple[Guard | None, Rows | None]:
+) -> tuple[AnyGuard | None, Rows | None]:
     """Return the guard of --guard, or one that is fitted to --reference, and its rows; None where neither is given.
 
     Args:

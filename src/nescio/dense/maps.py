@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nescio import inputs
 from nescio._common.chunking import at_once, in_chunks
-from nescio.dense.gradient_maps import kept, refuse, table
+from nescio.dense.gradient_maps import kept, refuse, scores
 from nescio.dense.head import Head, find, watched
 from nescio.inputs import Inputs
 from nescio.models import Classifier
@@ -87,7 +87,11 @@ class PositionMap(Request):
         names, binary = tuple(names[at] for at in chosen), classifier.output == "binary"
         if isinstance(self.method, GradientScore):  # the strength of a multiple is that multiple of it: layers first
             sizes, names = self.method.strength(sizes)[..., None], ("+".join(names),)
-        return by_position(lambda z, own: self.method(table(z, own, names, wanted, binary)), logits, memory_gb, sizes)
+
+        def rows(z: Tensor, own: Tensor) -> Tensor:
+            return scores(self.method, z, own, names, wanted, binary)
+
+        return by_position(rows, logits, memory_gb, sizes, convert=_compact)
 
     def answer_from_predictions(self, p: Tensor) -> Tensor:
         """Compute the map from the probabilities ``[S, N, *positions, C]`` of a posterior."""
@@ -181,7 +185,23 @@ def mapped(methods: Mapping[str, Method], posterior: bool = False) -> dict[str, 
     return {key: Mapped(one) for key, one in methods.items()}
 
 
-def by_position(method: Callable[..., Tensor], logits: Tensor, memory_gb: float | None = None, *more: Tensor) -> Tensor:
+def _double(z: Tensor) -> Tensor:
+    """Rows in float64, one after the other in memory."""
+    return z.to(torch.float64, memory_format=torch.contiguous_format)
+
+
+def _compact(z: Tensor) -> Tensor:
+    """Rows in their own type, class after class in memory where they come so, as those of pictures do."""
+    return z.contiguous() if z.stride(-1) == 1 else z.T.contiguous().T
+
+
+def by_position(
+    method: Callable[..., Tensor],
+    logits: Tensor,
+    memory_gb: float | None = None,
+    *more: Tensor,
+    convert: Callable[[Tensor], Tensor] = _double,
+) -> Tensor:
     """Compute what a method says at every position.
 
     Args:
@@ -189,6 +209,7 @@ def by_position(method: Callable[..., Tensor], logits: Tensor, memory_gb: float 
         logits: ``[N, *positions, C]``.
         memory_gb: About how much memory the method may take; None chooses.
         more: What else the method gets of each position, ``[N, *positions, ...]``.
+        convert: What is made of the logits of some positions first; float64 unless said.
 
     Returns:
         Its map, float64 ``[N, *positions]`` on the CPU.
@@ -199,7 +220,7 @@ def by_position(method: Callable[..., Tensor], logits: Tensor, memory_gb: float 
     """
 
     def rows(z: Tensor, *own: Tensor) -> Tensor:
-        return method(z.to(torch.float64, memory_format=torch.contiguous_format), *own)
+        return method(convert(z), *own)
 
     maps = [_in_parts(rows, [value[i : i + 1] for value in (logits, *more)], 0, memory_gb) for i in range(len(logits))]
     return torch.cat(maps)  # one by one: where the classes are no last dimension, all inputs together would be copied

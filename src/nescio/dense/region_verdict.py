@@ -9,11 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nescio._common.argument_checks import probability
-from nescio._common.formatting import percent
+from nescio.dense.picture_verdict import PART, PictureVerdict, part_words
 from nescio.guard import Verdict
 from nescio.types import InputError
-
-_DOWN, _ACROSS = ("upper", "", "lower"), ("left", "", "right")
 
 
 @dataclass(frozen=True)
@@ -28,6 +26,8 @@ class RegionVerdict:
             reference, a share α at most has one ≤ α.
         pictures: How many pictures of the reference gave ranks.
         whole: What the guard says of each picture as a whole.
+        predicted: The class that the model answers at most positions, int64 ``[N]``.
+        confidence: The mean probability of the classes that it answers, float64 ``[N]``.
 
     Examples:
         >>> _ = torch.manual_seed(0)
@@ -42,6 +42,8 @@ class RegionVerdict:
     largest: Tensor
     pictures: int
     whole: Verdict
+    predicted: Tensor
+    confidence: Tensor
 
     def __len__(self) -> int:
         return len(self.score)
@@ -72,6 +74,10 @@ class RegionVerdict:
         """Return the p-values as a map of this height and width, float64 ``[N, *size]``, to lay over the picture."""
         return _enlarged(self.p_value, size)
 
+    def foreignness(self, size: tuple[int, int]) -> Tensor:
+        """Return −log₁₀ p as a map of this height and width, float64 ``[N, *size]``, higher = more foreign."""
+        return -self.map(size).log10()
+
     def words(self, alpha: float = 0.05) -> list[str]:
         """Return a sentence for each picture that says which part of it the model does not know.
 
@@ -81,19 +87,47 @@ class RegionVerdict:
         Returns:
             N sentences.
         """
-        flags, unknown = self.foreign(alpha), self.unknown(alpha).tolist()
-        whole = self.whole.words(alpha)
-        return [self._sentence(flags[i], self.score[i], unknown[i], whole[i]) for i in range(len(self))]
+        unknown, whole, places = self.unknown(alpha).tolist(), self.whole.words(alpha), self._places(alpha)
+        return [part_words(places[i]) if unknown[i] else whole[i] for i in range(len(self))]
 
-    def _sentence(self, flags: Tensor, score: Tensor, unknown: bool, whole: str) -> str:
-        if not unknown:
-            return whole
-        inside = flags if bool(flags.any()) else score == score.max()
-        height, width = inside.shape
-        rows, columns = (one.double().mean() for one in inside.nonzero().unbind(1))
-        place = _place((float(rows) + 0.5) / height, (float(columns) + 0.5) / width)
-        share = percent(float(inside.double().mean()), 2)
-        return f"The model does not know what is in the {place} ({share} of the picture): it is unlike the reference."
+    def overall(self, alpha: float = 0.05) -> PictureVerdict:
+        """Return one verdict for each picture, from the picture as a whole and from its most foreign region.
+
+        Args:
+            alpha: As in `foreign`, for the words about the part.
+
+        Returns:
+            A verdict as `nescio.Guard` gives, with the promise that goes with it: of pictures like the reference a
+            share α at most has p ≤ α.
+        """
+        z = -torch.special.ndtri(self.largest.clamp(1e-300, 1.0 - 1e-9))
+        less = self.pictures + 1 - (self.largest * (self.pictures + 1)).round().long()
+        own, n = self.whole, len(self)
+        return PictureVerdict(
+            p_value=(2.0 * torch.minimum(own.p_value, self.largest)).clamp(max=1.0),
+            score=own.score + z,
+            witnesses={**own.witnesses, PART: z},
+            votes={**own.votes, PART: z},
+            beyond={**own.beyond, PART: less},
+            ranks=min(own.ranks, self.pictures),
+            predicted=self.predicted,
+            confidence=self.confidence,
+            reasons={**own.reasons, PART: "A part of it is"},
+            whole=own,
+            largest=self.largest,
+            pictures=self.pictures,
+            share=(self.p_value <= alpha).reshape(n, -1).double().mean(1),
+            place=self._places(alpha),
+        )
+
+    def _places(self, alpha: float) -> Tensor:
+        """The middle of the foreign regions, in shares of height and width, and their share: float64 ``[N, 3]``."""
+        rows = []
+        for flags, score in zip(self.p_value <= alpha, self.score, strict=True):
+            inside = flags if bool(flags.any()) else score == score.max()
+            middle = (_densest(inside) + 0.5) / torch.tensor(inside.shape)
+            rows.append(torch.cat([middle, inside.double().mean()[None]]))
+        return torch.stack(rows) if rows else self.score.new_zeros(0, 3)
 
     def _check(self, alpha: float) -> None:
         probability("the level", alpha)
@@ -104,11 +138,15 @@ class RegionVerdict:
             )
 
 
-def _place(down: float, across: float) -> str:
-    """A part of the picture in words, from its middle in shares of the height and the width."""
-    words = [_DOWN[min(2, int(3 * down))], _ACROSS[min(2, int(3 * across))]]
-    named = " ".join(word for word in words if word)
-    return f"{named} part" if named else "middle"
+def _densest(inside: Tensor) -> Tensor:
+    """The middle of the marked regions where most of them lie together: row and column, in regions."""
+    window = [size // 8 * 2 + 1 for size in inside.shape]  # about a quarter of each side
+    around = F.avg_pool2d(inside[None].double(), window, 1, [size // 2 for size in window])[0]
+    at = (around == around.max()).nonzero().double().mean(0)
+    marked = inside.nonzero().double()
+    near = (marked - at).abs() <= torch.tensor(window) / 2.0
+    chosen = marked[near.all(1)]
+    return chosen.mean(0) if len(chosen) else marked.mean(0)
 
 
 def _enlarged(values: Tensor, size: tuple[int, int]) -> Tensor:
@@ -117,5 +155,6 @@ def _enlarged(values: Tensor, size: tuple[int, int]) -> Tensor:
 
 def joined(parts: list[RegionVerdict], whole: Verdict) -> RegionVerdict:
     """Return the verdicts on several batches as one."""
-    score, p, largest = (torch.cat([getattr(part, name) for part in parts]) for name in ("score", "p_value", "largest"))
-    return RegionVerdict(score, p, largest, parts[0].pictures, whole)
+    names = ("score", "p_value", "largest", "predicted", "confidence")
+    columns = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+    return RegionVerdict(**columns, pictures=parts[0].pictures, whole=whole)

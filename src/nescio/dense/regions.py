@@ -18,7 +18,9 @@ p-value of pictures.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Self
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -27,19 +29,44 @@ from torch import Tensor
 from nescio import inputs
 from nescio._common.argument_checks import integer
 from nescio._common.chunking import at_once
-from nescio.dense.region_features import region_features
+from nescio.dense.picture_verdict import PART
+from nescio.dense.region_features import Seen, region_features
 from nescio.dense.region_verdict import RegionVerdict, joined
 from nescio.guard import Guard, Strangeness
 from nescio.guard import joined as joined_verdicts
+from nescio.guard.input_blocks import blocks
 from nescio.guard.promise import at_least, positions
 from nescio.guard.split import digests
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.modes import predicting, preserved
-from nescio.types import InputError
+from nescio.posteriors.saving import fingerprint
+from nescio.types import InputError, ModelError
 
 _LEAST = 20  # different pictures in a reference
+_AT_ONCE = 64  # pictures of the reference that are read at a time
 _SAME = 1e-9  # smaller differences are round-off, as in nescio.guard.promise
+
+
+@dataclass(frozen=True)
+class FittedRegions:
+    """Tell what a `RegionGuard` was fitted to.
+
+    Args:
+        count: How many different pictures the reference has.
+        ranks: How many pictures a new one is compared with, at least.
+        names: The witnesses; the last is that of the parts.
+        classes: How many classes the model has.
+        form: The shape of a picture.
+    """
+
+    count: int
+    ranks: int
+    names: tuple[str, ...]
+    classes: int
+    form: tuple[int, ...] | None
+    mistakes: ClassVar[None] = None
+    """Labels of positions say nothing of how often an answer is wrong here."""
 
 
 class Averaged(Classifier):
@@ -130,11 +157,71 @@ class RegionGuard:
         self.guard.fit(reference, nuisances=None, seed=seed, progress=progress)
         return self
 
-    def check(self, x: Any) -> RegionVerdict:
+    @property
+    def fitted(self) -> FittedRegions:
+        """What is known of the reference; an InputError before `fit`."""
+        if self.guard is None:
+            raise InputError("expected a guard that is fitted, got one that is not; call guard.fit(reference)")
+        whole = self.guard.fitted
+        ranks = min(whole.ranks, len(self._state["maxima"]))
+        return FittedRegions(whole.count, ranks, (*whole.names, PART), whole.classes, whole.form)
+
+    def check_model(self, classifier: Classifier) -> None:
+        """Raise a ModelError for another model than the guard's own, or one with other weights."""
+        own = self.classifier
+        if classifier.model is not own.model and fingerprint(classifier) != fingerprint(own):
+            raise ModelError(
+                f"expected the model that the guard was fitted with ({own.name}), got {classifier.name}, which is "
+                "another one; give that one, or fit a guard to this one"
+            )
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the guard to a folder, as safetensors and JSON. The model itself is not in it.
+
+        Args:
+            folder: Where to write; it is made where it is missing.
+
+        Examples:
+            >>> from tempfile import TemporaryDirectory
+            >>> network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(4, 5, 1))
+            >>> with TemporaryDirectory() as folder:
+            ...     RegionGuard(network).fit(torch.rand(300, 3, 8, 8)).save(folder)
+            ...     RegionGuard.load(folder, network)
+            RegionGuard(Sequential; fitted to 300 pictures)
+        """
+        from nescio.dense.region_saving import save
+
+        save(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str], model: Any) -> RegionGuard:
+        """Read a guard that was saved.
+
+        Args:
+            folder: What `save` wrote.
+            model: The model that the guard was fitted with, with the same weights.
+
+        Returns:
+            The guard, fitted.
+
+        Raises:
+            ModelError: The model is another one, or has other weights.
+            InputError: The folder holds no such guard, or a damaged one.
+        """
+        from nescio.dense.region_saving import load
+
+        return load(folder, model)
+
+    def __repr__(self) -> str:
+        state = "not fitted" if self.guard is None else f"fitted to {self.guard.fitted.count} pictures"
+        return f"RegionGuard({self.classifier.name}; {state})"
+
+    def check(self, x: Any, *, progress: bool | None = None) -> RegionVerdict:
         """Judge pictures and their regions.
 
         Args:
             x: A tensor of pictures, or an iterable of batches, of the size of the reference.
+            progress: Whether a bar is shown; None shows none.
 
         Returns:
             The verdict, on the CPU.
@@ -142,25 +229,24 @@ class RegionGuard:
         Raises:
             InputError: The guard is not fitted, or the pictures have another size.
         """
-        if self.guard is None:
-            raise InputError("expected a guard that is fitted, got one that is not; call guard.fit(reference)")
+        assert self.fitted and self.guard is not None
         parts, verdicts = [], []
         for batch in inputs.batches(x):
-            verdicts.append(self.guard.check(batch, progress=False))
+            verdicts.append(self.guard.check(batch, progress=progress or False))
             for block in _blocks(batch):
                 with preserved(self.classifier), predicting(self.classifier):
                     given = self.classifier.prepare(block)
-                    score = self._strangeness(region_features(self.classifier, given, self.layer, self.grid))
-                parts.append(self._verdict(score, verdicts[-1]))
+                    seen = region_features(self.classifier, given, self.layer, self.grid)
+                    parts.append(self._verdict(self._strangeness(seen.features), seen, verdicts[-1]))
         return joined(parts, joined_verdicts(verdicts))
 
-    def _verdict(self, score: Tensor, whole: Any) -> RegionVerdict:
+    def _verdict(self, score: Tensor, seen: Seen, whole: Any) -> RegionVerdict:
         values, shares, maxima = (self._state[name] for name in ("values", "shares", "maxima"))
         n, flat = len(maxima), score.flatten()
         at = positions(values, flat - _SAME * (1.0 + flat.abs()))
         p = (1.0 + shares[at]) / (n + 1.0)
         largest = (1.0 + at_least(maxima, score.flatten(1).amax(1)).double()) / (n + 1.0)
-        return RegionVerdict(score, p.reshape(score.shape), largest, n, whole)
+        return RegionVerdict(score, p.reshape(score.shape), largest, n, whole, seen.predicted, seen.confidence)
 
     def _ranks(self, scores: list[Tensor]) -> None:
         """Keep the sorted strangeness of all regions, what of the pictures lies at or beyond each, and the maxima."""
@@ -180,13 +266,14 @@ class RegionGuard:
     def _read(self, reference: Any, seed: int, half: int) -> Iterator[tuple[list[bytes], Tensor]]:
         """The content's hash and the features of the pictures of one half."""
         with preserved(self.classifier), predicting(self.classifier):
-            for batch in inputs.batches(reference):
+            for batch, _ in blocks(reference, _AT_ONCE):
                 keys = digests(batch, seed)
                 own = [at for at, key in enumerate(keys) if key[0] % 2 == half]
                 for start in range(0, len(own), step := at_once(batch, None)):
                     some = own[start : start + step]
                     given = self.classifier.prepare(inputs.take(batch, some))
-                    yield [keys[at] for at in some], region_features(self.classifier, given, self.layer, self.grid)
+                    seen = region_features(self.classifier, given, self.layer, self.grid)
+                    yield [keys[at] for at in some], seen.features
 
 
 def _blocks(batch: Inputs) -> Iterator[Inputs]:

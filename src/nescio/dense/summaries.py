@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from nescio._common.argument_checks import choice, probability
 from nescio._common.arrays import Values
-from nescio.inputs import describe
+from nescio.inputs import Inputs, describe
 from nescio.types import InputError
 
 How = Literal["mean", "max", "quantile"]
@@ -78,6 +79,25 @@ class DenseScores:
         return torch.tensor(
             [float(np.quantile(row, q)) if row.size else torch.nan for row in rows], dtype=torch.float64
         )
+
+
+def counted(maps: Tensor, x: Inputs) -> DenseScores:
+    """Return maps in which padding does not count: where an attention mask of their shape is 0.
+
+    Args:
+        maps: ``[N, *positions]``.
+        x: The batch that they are of.
+
+    Returns:
+        The scores at the positions that count.
+
+    Examples:
+        >>> x = {"input_ids": torch.ones(1, 3), "attention_mask": torch.tensor([[1, 1, 0]])}
+        >>> counted(torch.tensor([[1.0, 3.0, 9.0]]), x).summary()
+        tensor([2.], dtype=torch.float64)
+    """
+    mask = x.get("attention_mask") if isinstance(x, Mapping) else None
+    return DenseScores(maps, mask if isinstance(mask, Tensor) and mask.shape == maps.shape else None)
 
 
 def counting(shape: torch.Size, mask: Values | None, labels: Values | None, ignore_index: int | None) -> Tensor:

@@ -18,10 +18,15 @@ from nescio.attribution.source import Source as Attributed
 from nescio.attribution.uncertainty import Of
 from nescio.data.sources import Problem, Rows
 from nescio.data.sources.tables import TableRows
+from nescio.dense.averages import mean
 from nescio.findings.measuring import Measured, Subject
+from nescio.findings.positions import FOREIGNNESS, foreignness
 from nescio.inputs import Inputs
 from nescio.progress import bar
 from nescio.report.findings_types import BadRow, Example, ExampleFacts, InputView, Kind, Reasons, Tile
+from nescio.scores import Method
+from nescio.scores.decomposition import decompose
+from nescio.scoring import score
 from nescio.types import NescioError
 
 KINDS: tuple[Of, ...] = ("total", "aleatoric", "epistemic")
@@ -57,15 +62,17 @@ def described(
     places: Sequence[int],
     *,
     leading: str,
+    method: Method,
     labels: NDArray[np.int64] | None,
     class_names: Sequence[str] | None,
     maps: bool,
     progress: bool | None,
     what: str,
 ) -> list[Example]:
-    """The inputs at these places of what was measured, and where their doubt comes from."""
+    """The inputs at these places of what was measured, and where their doubt comes from; method: the leading score."""
     examples: list[Example] = []
     lead = measured.scores[leading]
+    everywhere = method if measured.everywhere else None
     with bar(len(places), show=progress, description=what) as shown:
         for at in places:
             index, p = int(measured.index[at]), measured.p[at]
@@ -91,7 +98,7 @@ def described(
             if measured.members > 1:
                 one["aleatoric"] = float(measured.kinds.aleatoric[at])
                 one["epistemic"] = float(measured.kinds.epistemic[at])
-            examples.append({**one, **_shown(about, rows, index, measured.members, maps)})
+            examples.append({**one, **_shown(about, rows, index, measured.members, maps, everywhere)})
             shown.update(1)
     return examples
 
@@ -140,19 +147,26 @@ def _seen(rows: Rows, index: int, row: Tensor) -> NDArray[np.float64]:
     return np.asarray(small, dtype=np.float64) / 255
 
 
-def _shown(about: Subject, rows: Rows, index: int, members: int, maps: bool) -> InputView:
+def _shown(
+    about: Subject, rows: Rows, index: int, members: int, maps: bool, everywhere: Method | None = None
+) -> InputView:
     """The input itself, and why it is doubtful: maps of a picture, or the shares of features or tokens."""
     batch = rows.assemble([index], [rows.attempt(index)])
     if batch is None:  # it could be read before, and cannot now
         return {"text": None, "why": {"form": None, "note": "It can no longer be read."}}
     text = str(rows.store.raw(index)) if rows.preprocess.kind == "texts" else None
-    why, drawn = _reasons(about, rows, batch.inputs, members) if maps else (_no_reasons("No maps were asked for."), {})
+    if not maps:
+        why, drawn = _no_reasons("No maps were asked for."), dict[str, NDArray[np.float64]]()
+    elif everywhere is not None:
+        why, drawn = _by_position(about, rows, batch.inputs, members, everywhere)
+    else:
+        why, drawn = _reasons(about, rows, batch.inputs, members)
     view: InputView = {"text": text, "why": why}
     if isinstance(batch.inputs, Tensor) and batch.inputs.ndim == 4 and batch.inputs.is_floating_point():
         view["picture"] = _picture(batch.inputs[0])
-        if why["form"] == "picture":
+        if why["form"] in ("picture", "positions"):
             view["maps"] = {kind: _smaller(one) for kind, one in drawn.items()}
-    elif why["form"] == "picture":
+    elif why["form"] in ("picture", "positions"):
         view["why"] = {**why, "form": None, "note": "Maps of 2 dimensions are not drawn."}
     return view
 
@@ -193,6 +207,35 @@ def _reasons(about: Subject, rows: Rows, x: Inputs, members: int) -> tuple[Reaso
         labels = [*(labels[at] for at in words), SPECIAL]
         parts = {kind: [*(own[at] for at in words), sum(own[at] for at in marks)] for kind, own in parts.items()}
     return {**why, "form": "bars", "labels": labels, "parts": parts}, maps
+
+
+def _by_position(
+    about: Subject, rows: Rows, x: Inputs, members: int, method: Method
+) -> tuple[Reasons, dict[str, NDArray[np.float64]]]:
+    """The leading score at every position of one input, the kinds of its doubt, and what a guard says of its parts."""
+    maps = {method.name: score(about.model, x, method, progress=False)[0]}
+    if members > 1:
+        kinds = decompose(about.posterior.predict(x, progress=False))
+        maps |= {"aleatoric": kinds.aleatoric[0], "epistemic": kinds.epistemic[0]}
+    of = {name: float(mean(values[None], x)) for name, values in maps.items()}
+    why: Reasons = {
+        "form": "positions",
+        "note": "",
+        "about": f"the uncertainty of {about.words}",
+        "of": of,
+    }
+    dimensions = maps[method.name].ndim
+    if dimensions > 2:
+        return {**why, "form": None, "note": f"Maps of {dimensions} dimensions are not drawn."}, {}
+    if dimensions == 1:
+        labels, here = _labels(rows, x)
+        parts = {name: one[here].tolist() for name, one in maps.items()}
+        return {**why, "form": "bars", "labels": labels, "parts": parts}, {}
+    found = foreignness(about.guard, x)
+    if found is not None:
+        maps[FOREIGNNESS] = found
+        why["of"] = {**of, FOREIGNNESS: float(found.mean())}
+    return why, {name: one.numpy() for name, one in maps.items()}
 
 
 def _labels(rows: Rows, x: Inputs) -> tuple[list[str], list[int]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from nescio.dense import RegionGuard
 from nescio.guard import Guard, Verdict
 from nescio.guard.fitting import STEADY
 from nescio.report.findings_types import FirstScreen, Kind, State, Tile
@@ -25,7 +26,7 @@ CARDS = 24
 
 def judged(
     verdict: Verdict,
-    guard: Guard,
+    guard: Guard | RegionGuard,
     counts: Mapping[int, int],
     show: Callable[[int], Tile],
     *,

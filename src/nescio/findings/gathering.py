@@ -24,8 +24,9 @@ from torch import Tensor
 from nescio import scores
 from nescio._common.argument_checks import integer
 from nescio.data.sources import Rows
+from nescio.dense import RegionGuard
 from nescio.findings import examples as single
-from nescio.findings import far_away, first_screen, sections, with_labels
+from nescio.findings import far_away, first_screen, positions, sections, with_labels
 from nescio.findings import model_facts as facts
 from nescio.findings.measuring import Measured, Subject, measure, sample, subject
 from nescio.findings.sections import Labels
@@ -40,6 +41,8 @@ from nescio.scores.base import must_be_fitted
 from nescio.scoring import check_fit, fit
 from nescio.types import InputError
 
+ARRAYS = ("picture", "maps", "foreignness")
+"""What is no plain value."""
 BESIDE = ("entropy", "max_probability", "energy")
 """Scores that a report shows beside the first where nobody chose any: those of the same forward pass."""
 OF_POSTERIORS = ("mutual_information", "entropy", "max_probability")
@@ -53,7 +56,7 @@ def gather(
     labels: Tensor | None = None,
     training: Any = None,
     methods: Sequence[Method] | None = None,
-    guard: Guard | None = None,
+    guard: Guard | RegionGuard | None = None,
     level: float = 0.05,
     most: int = 2000,
     examples: int = 6,
@@ -132,7 +135,9 @@ def gather(
         if foreign is None or data.other is None
         else sections.against(known, data.other, foreign, most=most, level=level, seed=seed),
         "examples": _examples(data, foreign, examples, maps, progress),
-        "limits": far_away.audited(audit, source.model, rows, data.places, seed, data.class_names),
+        "limits": {"left_out": "The model answers at every position."}
+        if known.everywhere
+        else far_away.audited(audit, source.model, rows, data.places, seed, data.class_names),
         "repeat": {**(repeat or {}), "seed": str(seed), **facts.origin(source, rows)},
         "summary": [],
     }
@@ -141,7 +146,7 @@ def gather(
     return finite
 
 
-def _check(rows: Rows, labels: Tensor | None, guard: Guard | None, level: float, **counts: int) -> None:
+def _check(rows: Rows, labels: Tensor | None, guard: Guard | RegionGuard | None, level: float, **counts: int) -> None:
     """Refuse arguments that do not fit."""
     for name, least in (("most", 2), ("examples", 0), ("batch", 1), ("seed", 0)):
         integer(name, counts[name], at_least=least)
@@ -185,7 +190,7 @@ def _measured(
     labels: Tensor | None,
     training: Any,
     methods: Sequence[Method] | None,
-    guard: Guard | None,
+    guard: Guard | RegionGuard | None,
     *,
     most: int,
     batch: int,
@@ -196,7 +201,9 @@ def _measured(
     places = sample(len(rows), most, seed)
     first = _first(rows, places)
     about = subject(source.model, training, first, guard)
-    samples, _, classes = about.answers.predict(first, progress=False).shape
+    samples, _, *somewhere, classes = about.answers.predict(first, progress=False).shape
+    if somewhere and labels is not None:
+        raise InputError("labels: expected none for a model that answers at every position, got one for each row")
     if source.classes is not None and len(source.classes) != classes:
         raise InputError(
             f"expected {classes} names of classes, as the model has, got {len(source.classes)}; "
@@ -218,13 +225,22 @@ def _measured(
     return _Data(rows, about, places, chosen, why, known, other, known.copies(), kind, truth, words, class_names)
 
 
-def _answer(data: _Data, guard: Guard | None, level: float, again: str | None) -> FirstScreen:
+def _answer(data: _Data, guard: Guard | RegionGuard | None, level: float, again: str | None) -> FirstScreen:
     """The first screen: verdicts of the guard, or without one an order."""
     known, counts, kind = data.known, data.counts, data.kind
     show = partial(single.tile, data.rows, known, labels=data.truth, class_names=data.class_names)
     if known.verdict is not None and guard is not None:
-        return first_screen.judged(known.verdict, guard, counts, show, kind=kind, level=level, again=again)
-    return first_screen.ranked(known.scores[data.leading], data.leading, counts, show, kind=kind, again=again)
+        front = first_screen.judged(known.verdict, guard, counts, show, kind=kind, level=level, again=again)
+        for card in front["cards"]["foreign"]:
+            batch = data.rows.assemble([card["index"]], [data.rows.attempt(card["index"])])
+            one = None if batch is None else positions.foreignness(guard, batch.inputs)
+            if one is not None:
+                card["foreignness"] = one.numpy()
+    else:
+        front = first_screen.ranked(known.scores[data.leading], data.leading, counts, show, kind=kind, again=again)
+    if known.everywhere:
+        front["lines"].append(positions.WORDS)
+    return front
 
 
 def _examples(
@@ -233,8 +249,9 @@ def _examples(
     """The most and the least doubtful inputs, and of the second set the least doubtful."""
     leading, few = data.leading, -(-most // 2)
     describe = partial(
-        single.described, data.about, leading=leading, class_names=data.class_names, maps=maps, progress=progress
-    )
+        single.described, data.about, leading=leading, method=data.methods[0], class_names=data.class_names, maps=maps,
+        progress=progress,
+    )  # fmt: skip
     picked = single.chosen(data.known.scores[leading], most, few, data.counts)
     shown = {
         key: describe(data.rows, data.known, at, labels=data.truth, what=f"the {key} doubtful")
@@ -260,7 +277,7 @@ def plain(result: Any) -> Any:
         {'examples': [{'row': 3}]}
     """
     if isinstance(result, Mapping):
-        return {key: plain(value) for key, value in result.items() if key not in ("picture", "maps")}
+        return {key: plain(value) for key, value in result.items() if key not in ARRAYS}
     return [plain(value) for value in result] if isinstance(result, list) else result
 
 
@@ -297,6 +314,8 @@ def usual(model: Any, samples: int = 2) -> tuple[list[Method], str]:
 
 def _truth(source: Source, rows: Rows, known: Measured, given: Tensor | None) -> tuple[NDArray[np.int64] | None, str]:
     """The labels that fit the model's classes, and in words what they are."""
+    if known.everywhere:
+        return None, "none: those of positions are not read"
     if known.labels is None:
         return None, "none"
     if given is not None:
@@ -310,7 +329,7 @@ def _truth(source: Source, rows: Rows, known: Measured, given: Tensor | None) ->
 def _finite(value: Any) -> Any:
     """The same as JSON can hold it: tuples as lists, numbers of numpy as Python's, what is not finite as None."""
     if isinstance(value, Mapping):
-        return {key: one if key in ("picture", "maps") else _finite(one) for key, one in value.items()}
+        return {key: one if key in ARRAYS else _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(one) for one in value]
     if isinstance(value, np.generic):

@@ -19,6 +19,8 @@ from torch import Tensor
 from nescio.attribution.members import distribution
 from nescio.data.prefetch import read_ahead
 from nescio.data.sources import Batch, Problem, Rows
+from nescio.dense import RegionGuard, RegionVerdict
+from nescio.dense.averages import averaged, mean
 from nescio.guard import Guard, Verdict
 from nescio.guard.split import digests
 from nescio.guard.verdict import joined as verdicts
@@ -42,7 +44,7 @@ class Subject:
     """Whose members give the kinds of doubt."""
     words: str
     """What that distribution is."""
-    guard: Guard | None = None
+    guard: Guard | RegionGuard | None = None
     """Who judges each input, where there was a reference."""
 
     @property
@@ -74,6 +76,8 @@ class Measured:
     verdict: Verdict | None
     problems: list[Problem]
     seconds: float
+    everywhere: bool = False
+    """Whether the model answers at every position, and numbers are means over these."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -96,7 +100,7 @@ def sample(count: int, most: int, seed: int) -> list[int]:
     return [int(place) for place in np.sort(drawn)]
 
 
-def subject(model: Any, training: Any, first: Inputs, guard: Guard | None = None) -> Subject:
+def subject(model: Any, training: Any, first: Inputs, guard: Guard | RegionGuard | None = None) -> Subject:
     """The model, and the distribution that tells its kinds of doubt apart: its own, or a Laplace posterior of a single
     network where there are training data. A single network without them has one kind of doubt, and the words say so.
     """
@@ -158,6 +162,7 @@ def measure(
         verdict=None if about.guard is None else verdicts([part.verdict for part in parts if part.verdict is not None]),
         problems=problems,
         seconds=time.perf_counter() - since,
+        everywhere=parts[0].everywhere,
     )
 
 
@@ -173,10 +178,19 @@ class _Part(NamedTuple):
     members: int
     digests: list[bytes]
     verdict: Verdict | None
+    everywhere: bool = False
 
 
 def _measured(about: Subject, batch: Batch, methods: Sequence[Method]) -> _Part:
     scores = score(about.model, batch.inputs, list(methods), progress=False)
+    verdict = None if about.guard is None else about.guard.check(batch.inputs, progress=False)
+    if isinstance(verdict, RegionVerdict):
+        verdict = verdict.overall()
+    if next(iter(scores.values())).ndim > 1:
+        p, kinds, members = averaged(about.posterior, batch.inputs)
+        own = {key: mean(maps, batch.inputs) for key, maps in scores.items()}
+        members = members if about.parted else 1
+        return _Part(batch.indices, batch.names, None, own, p, kinds, members, digests(batch.inputs, 0), verdict, True)
     drawn = about.posterior.predict(batch.inputs, progress=False)
     same = about.posterior is about.model or isinstance(about.posterior, Deterministic)
     answer = drawn if same else about.answers.predict(batch.inputs, progress=False)
@@ -189,7 +203,7 @@ def _measured(about: Subject, batch: Batch, methods: Sequence[Method]) -> _Part:
         decompose(drawn),
         len(drawn) if about.parted else 1,
         digests(batch.inputs, 0),
-        None if about.guard is None else about.guard.check(batch.inputs, progress=False),
+        verdict,
     )
 
 

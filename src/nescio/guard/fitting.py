@@ -62,6 +62,11 @@ class Fitted:
     """How many classes the model has."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What the witnesses are called."""
+        return tuple(witness.name for witness in self.witnesses)
+
+    @property
     def ranks(self) -> int:
         """How many inputs a new one is compared with."""
         return sum(len(fold.ranks) for fold in self.folds)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from nescio.guard.promise import benjamini_hochberg, check_level, usual_level
 from nescio.guard.wrong import Wrong
 
 State = Literal["foreign", "unsure", "fine"]
+VerdictOf = TypeVar("VerdictOf", bound="Verdict")
 UNLIKE, UNUSUAL = "unlike anything in the reference", "unusual beside the reference"
 
 
@@ -57,6 +58,10 @@ class Verdict:
 
     def __len__(self) -> int:
         return len(self.p_value)
+
+    def ranks_of(self, witness: str) -> int:
+        """Return how many inputs of the reference a witness compared each input with."""
+        return self.ranks
 
     def foreign(self, alpha: float = 0.05, *, fdr: float | None = None) -> Tensor:
         """Return which inputs are foreign: unlike the reference.
@@ -151,12 +156,12 @@ class Verdict:
             more=notebook.rest(many, "input"),
         )
 
-    def __getitem__(self, index: slice | Tensor) -> Verdict:
+    def __getitem__(self, index: slice | Tensor) -> Self:
         """Return the verdict on some of the inputs: a slice, or booleans or positions in a tensor."""
         return _mapped([self], lambda parts: parts[0][index])
 
 
-def joined(parts: Sequence[Verdict]) -> Verdict:
+def joined(parts: Sequence[VerdictOf]) -> VerdictOf:
     """Join the verdicts on several batches.
 
     Args:
@@ -173,17 +178,18 @@ def joined(parts: Sequence[Verdict]) -> Verdict:
     return parts[0] if len(parts) == 1 else _mapped(parts, torch.cat)
 
 
-def _mapped(parts: Sequence[Verdict], function: Callable[[list[Tensor]], Tensor]) -> Verdict:
+def _mapped(parts: Sequence[VerdictOf], function: Callable[[list[Tensor]], Tensor]) -> VerdictOf:
     """A verdict whose tensors are a function of those of the parts."""
 
     def combined(values: list[Any]) -> Any:
         first = values[0]
         if isinstance(first, Tensor):
             return function(values)
-        if isinstance(first, Wrong):
-            return Wrong(*(function([getattr(value, f.name) for value in values]) for f in fields(Wrong)))
+        if isinstance(first, Verdict | Wrong):
+            return replace(first, **{f.name: combined([getattr(one, f.name) for one in values]) for f in fields(first)})
         if isinstance(first, Mapping):
             return {key: combined([value[key] for value in values]) for key in first}
         return first
 
-    return Verdict(**{f.name: combined([getattr(part, f.name) for part in parts]) for f in fields(Verdict)})
+    result: VerdictOf = combined(list(parts))
+    return result

@@ -85,6 +85,7 @@ class Classifier:
             )
         self.model, self.output, self.preprocess, self.item = model, output, preprocess, item
         self.class_dim = class_dim
+        self._count: int | None = None
         owner = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
         self._owner = owner if isinstance(owner, nn.Module) else None
         self._warned = self._chose = False
@@ -263,6 +264,12 @@ class Classifier:
                 raise positions.unclear(out)
         dim, count = self.class_dim or 1, inputs.size(x)
         z = positions.classes_last(outputs.to_logits(out, self.output, closing, dim), dim, count)
+        if self._count not in (None, z.shape[-1]):
+            raise ModelError(
+                f"expected the {self._count} classes of the batch before in every batch, got {z.shape[-1]}; scores "
+                "over other classes cannot be compared: give the model one list of classes"
+            )
+        self._count = z.shape[-1]
         return z, out.movedim(dim, -1)
 
 

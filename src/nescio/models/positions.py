@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from nescio import inputs
 from nescio.inputs import Inputs, describe
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from nescio.models.classifier import Classifier
 
 T = TypeVar("T")
+_KNOWN: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # where their classes are
+_PLAIN: WeakSet[nn.Module] = WeakSet()  # with one answer for each input
 
 _SAY = (
     "say which dimension holds the classes: nescio.Classifier(model, output='dense', class_dim=1) for [N, C, ...], "
@@ -41,6 +44,41 @@ class PositionsFound(ModelError):
     def __init__(self, message: str, class_dim: int) -> None:
         super().__init__(message)
         self.class_dim = class_dim
+
+
+def recall(classifier: Classifier) -> bool:
+    """Tell a classifier where its module's classes are, where that was found in an earlier call; whether it was.
+
+    Args:
+        classifier: One for which answers at every position are fine.
+    """
+    module = classifier.module
+    if module is None or classifier.dense or classifier.output != "logits" or module not in _KNOWN:
+        return False
+    classifier.class_dim = _KNOWN[module]
+    return True
+
+
+def remember(classifier: Classifier, class_dim: int | None) -> None:
+    """Note for later calls where the classes of a classifier's module are; None forgets it."""
+    classifier.class_dim = class_dim
+    if classifier.module is None:
+        return
+    if class_dim is None:
+        _KNOWN.pop(classifier.module, None)
+    else:
+        _KNOWN[classifier.module] = class_dim
+
+
+def unknown(classifier: Classifier) -> bool:
+    """Whether nothing is known of the module of a classifier: it may answer at every position."""
+    return classifier.module is not None and not classifier.dense and classifier.module not in _PLAIN
+
+
+def found_plain(classifier: Classifier) -> None:
+    """Note for later calls that the module of a classifier has one answer for each input."""
+    if classifier.module is not None:
+        _PLAIN.add(classifier.module)
 
 
 def accepting(classifiers: Iterable[Classifier], call: Callable[[], T]) -> T:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nescio.report.content import Cell, Picture, Row, Table, ascending, shortened, word_cell
+from nescio._common.formatting import number
+from nescio.report.content import Cell, Picture, Row, Scale, Table, ascending, shortened, word_cell
 from nescio.report.findings_types import Command, FirstScreen
 from nescio.report.findings_types import Tile as TileRecord
-from nescio.report.overlays import image
+from nescio.report.overlays import colour_bar, image, on_scale
 
 TITLES = {
     "foreign": ("Do not trust these", "They are unlike the reference. The model answers all the same."),
@@ -36,6 +37,14 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """Which part of a picture is foreign: a map over it, and its colours from `low` to `high`."""
+
+    picture: Picture
+    scale: Scale
+
+
+@dataclass(frozen=True)
 class VerdictCard:
     """One input that is not to be trusted: why, and what the model answers; `truth` where that is known to be wrong."""
 
@@ -48,6 +57,7 @@ class VerdictCard:
     answer: str
     probability: float
     truth: str | None
+    parts: Parts | None
 
 
 @dataclass(frozen=True)
@@ -163,7 +173,18 @@ def _card(one: TileRecord) -> VerdictCard:
         answer=one["class"],
         probability=one["probability"],
         truth=one.get("truth"),
+        parts=_parts(one),
     )
+
+
+def _parts(one: TileRecord) -> Parts | None:
+    if "foreignness" not in one or "picture" not in one:
+        return None
+    map_ = one["foreignness"]
+    high = max(float(map_.max()), 1.0)
+    alt = f"How foreign each part of {one['name']} is, −log₁₀ p from 0 to {number(high)}"
+    picture = Picture(on_scale(map_, one["picture"], 0.0, high), alt)
+    return Parts(picture, Scale(Picture(colour_bar(), "Colours"), "0", number(high)))
 
 
 def _one_line(text: str, longest: int) -> str:

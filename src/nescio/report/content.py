@@ -91,6 +91,15 @@ class Picture:
     pixels: bool = False
 
 
+@dataclass(frozen=True)
+class Scale:
+    """A bar of colours as a picture, so that it is printed too, and what its ends stand for."""
+
+    picture: Picture
+    low: str
+    high: str
+
+
 def ascending(*names: str) -> list[Column]:
     """Return columns whose first press puts the lowest value on top.
 

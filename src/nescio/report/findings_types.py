@@ -32,6 +32,7 @@ Tile = TypedDict(
         "p_value": NotRequired[float],
         "words": NotRequired[str],
         "rarity": NotRequired[str],
+        "foreignness": NotRequired[Array],
     },
 )
 """An input of the first screen: what it looks like, what the model takes it for, and what the guard says of it."""
@@ -229,7 +230,7 @@ class ForeignFacts(SetFacts):
 class Reasons(TypedDict):
     """Why an input is doubtful: maps over a picture, or the shares of features or tokens; form None: neither."""
 
-    form: Literal["picture", "bars"] | None
+    form: Literal["picture", "positions", "bars"] | None
     note: str
     about: NotRequired[str]
     of: NotRequired[dict[str, float]]

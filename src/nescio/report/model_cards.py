@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nescio._common.formatting import number, percentage
-from nescio.report.content import Cell, Picture, Row, Table, ascending, descending, shortened
+from nescio.report.content import Cell, Picture, Row, Scale, Table, ascending, descending, shortened
 from nescio.report.findings_types import Example
-from nescio.report.overlays import SMALL, image, overlays, where
+from nescio.report.overlays import SMALL, colour_bar, image, on_scale, overlays, where
 
 BARS = 8
 """Features or tokens that are shown; the others are added up."""
@@ -21,11 +21,24 @@ LONGEST = 400
 
 @dataclass(frozen=True)
 class MapPicture:
-    """A map of one kind of doubt over the input, and how much doubt that is, in nats."""
+    """A map of one kind of doubt over the input, and how much doubt that is, in nats.
+
+    Attributes:
+        kind: What the map is of.
+        picture: The map over the input.
+        doubt: How much there is, in words.
+        scale: The colours with the numbers at their ends; None where maps share a scale.
+    """
 
     kind: str
     picture: Picture
     doubt: str
+    scale: Scale | None = None
+
+
+def scale_of(low: float, high: float) -> Scale:
+    """Return the scale of a map of numbers at positions."""
+    return Scale(Picture(colour_bar(), f"Colours from {number(low)} to {number(high)}"), number(low), number(high))
 
 
 @dataclass(frozen=True)
@@ -64,12 +77,13 @@ class InputCard:
     bars: Table | None
 
 
-def input_card(one: Example, leading: str) -> InputCard:
+def input_card(one: Example, leading: str, ends: Mapping[str, tuple[float, float]] | None = None) -> InputCard:
     """Return the card of an input.
 
     Args:
         one: An entry of the examples of a report.
         leading: The score that the report is ordered by.
+        ends: The ends of the scale of each kind of map, of a model that answers at every position.
 
     Returns:
         The content of the card.
@@ -78,7 +92,9 @@ def input_card(one: Example, leading: str) -> InputCard:
     kinds = f"total {number(one['total'])}"
     if "epistemic" in one:
         kinds += f" = aleatoric {number(one['aleatoric'])} + epistemic {number(one['epistemic'])}"
-    maps, darkest = _maps(one) if "maps" in one and "picture" in one else ([], "")
+    maps, darkest = list[MapPicture](), ""
+    if "maps" in one and "picture" in one:
+        maps, darkest = (_position_maps(one, ends or {}), "") if why["form"] == "positions" else _maps(one)
     alt = f"{one['name']}, taken for {one['class']} with a probability of {percentage(one['probability'])} percent"
     return InputCard(
         name=one["name"],
@@ -109,11 +125,22 @@ def _maps(one: Example) -> tuple[list[MapPicture], str]:
     return shown, darkest
 
 
+def _position_maps(one: Example, ends: Mapping[str, tuple[float, float]]) -> list[MapPicture]:
+    """Maps of numbers at positions, each kind on a scale of its own that all inputs share."""
+    shown = []
+    for kind, map_ in one["maps"].items():
+        low, high = ends[kind]
+        alt = f"{kind} at every position of {one['name']}, from {number(low)} to {number(high)}"
+        picture = Picture(on_scale(map_, one["picture"], low, high), alt)
+        shown.append(MapPicture(kind, picture, f"mean {number(one['why']['of'][kind])}", scale_of(low, high)))
+    return shown
+
+
 def _bars(one: Example) -> Table:
     """The features or tokens with most of the doubt, the others together."""
     why = one["why"]
     parts = {kind: np.asarray(values) for kind, values in why["parts"].items()}
-    order = np.argsort(-np.abs(parts["total"]), kind="stable")
+    order = np.argsort(-np.abs(next(iter(parts.values()))), kind="stable")
     first, rest = (order, order[:0]) if len(order) <= BARS + 1 else (order[:BARS], order[BARS:])
     top = max(float(np.abs(values[first]).max()) for values in parts.values()) or 1.0
     rows = [Row(why["labels"][at], [_bar(values[at], top) for values in parts.values()]) for at in first.tolist()]

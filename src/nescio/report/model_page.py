@@ -16,6 +16,7 @@ from nescio.report.findings_types import Findings
 from nescio.report.findings_types import ModelFacts as ModelRecord
 from nescio.report.findings_types import SetFacts as SetRecord
 from nescio.report.model_cards import InputCard, input_card
+from nescio.report.overlays import scales
 from nescio.report.render import render
 from nescio.types import InputError
 
@@ -126,7 +127,8 @@ def _examples(result: Findings) -> Examples | None:
         return None  # the strip shows the inputs themselves
     about = next((why["about"] for why in reasons if why.get("about")), "")
     members = about.partition(" uncertainty of ")[2].replace("Deterministic (1 members)", "the network")
-    groups = {GROUPS[key]: [input_card(one, leading) for one in own] for key, own in by_group.items() if own}
+    ends = scales(one["maps"] for own in by_group.values() for one in own if one["why"]["form"] == "positions")
+    groups = {GROUPS[key]: [input_card(one, leading, ends) for one in own] for key, own in by_group.items() if own}
     return Examples(leading, members, groups)
 
 

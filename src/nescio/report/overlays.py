@@ -9,7 +9,7 @@ square in a hundred, since a few may stand out so far that nothing else would be
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,49 @@ def overlays(maps: Mapping[str, Floats], picture: Floats) -> tuple[dict[str, str
     place = "a pixel" if step == 1 else f"a square of {step} × {step} pixels"
     shown = {name: image(over(_enlarged(one / top, step, grey.shape), grey)) for name, one in drawn.items()}
     return shown, f"{number(top)} nats{' or more' if largest > top else ''} in {place}"
+
+
+def on_scale(one: Floats, picture: Floats, low: float, high: float) -> str:
+    """Return a map of one number for each position over its picture, in colours from `low` (clear) to `high`.
+
+    Args:
+        one: The map ``[h, w]``; a coarser one than the picture is enlarged, square by square.
+        picture: The picture ``[H, W]`` or ``[H, W, 3]`` in [0, 1].
+        low: Where the colours begin.
+        high: Where they end.
+
+    Returns:
+        A data URI.
+    """
+    grey = picture if picture.ndim == 2 else picture.mean(2)
+    rows, columns = (
+        ((np.arange(size) + 0.5) * own / size).astype(np.int64) for size, own in zip(grey.shape, one.shape, strict=True)
+    )
+    level = (one[rows][:, columns] - low) / ((high - low) or 1.0)
+    return image(over(level.clip(0.0, 1.0), grey))
+
+
+def colour_bar() -> str:
+    """Return the colours of `on_scale` from left to right as a data URI: a picture, so that it is printed too."""
+    return data_uri(png(over(np.linspace(0.0, 1.0, 128)[None].repeat(8, 0), np.zeros((8, 128)))))
+
+
+def scales(maps: Iterable[Mapping[str, Floats]]) -> dict[str, tuple[float, float]]:
+    """Return the ends of the colours of each kind of map; one number in 200 is beyond each of them.
+
+    Args:
+        maps: The maps of several inputs by kind, which are to be compared.
+
+    Examples:
+        >>> scales([{"entropy": np.array([[0.0, 1.0]])}, {"entropy": np.array([[0.5, 2.0]])}])
+        {'entropy': (0.0075, 1.97...)}
+    """
+    every: dict[str, list[Floats]] = {}
+    for own in maps:
+        for kind, one in own.items():
+            every.setdefault(kind, []).append(one.ravel())
+    joined = {kind: np.concatenate(parts) for kind, parts in every.items()}
+    return {kind: (float(np.quantile(one, 0.005)), float(np.quantile(one, 0.995))) for kind, one in joined.items()}
 
 
 def where(one: Floats) -> str:

@@ -55,17 +55,18 @@ def predicted(engine: Engine, assessed: Sequence[Assessed], top: int) -> list[Pr
     return results
 
 
-def verdicts(engine: Engine, assessed: Sequence[Assessed], level: float) -> list[Checked]:
-    """Return verdicts at this level, with the answers that they are about."""
+def verdicts(engine: Engine, assessed: Sequence[Assessed], level: float, maps: bool = False) -> list[Checked]:
+    """Return verdicts at this level, with the answers that they are about; maps: with those of regions too."""
     results = []
     for one in assessed:
         assert one.verdict is not None
-        place = int(one.verdict.predicted[0])
+        place, parts = int(one.verdict.predicted[0]), one.parts if maps else None
         results.append(
             Checked(
                 predicted=place,
                 predicted_class=engine.name(place),
                 confidence=float(one.verdict.confidence[0]),
+                foreignness=None if parts is None else (-parts.p_value[0].log10()).tolist(),
                 **dict(_judged(one.verdict, level)),
             )
         )

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 
 from torch import Tensor
+from torch.nn import functional as F
 
 from nescio import plots
 from nescio.attribution.source import Source
@@ -45,6 +46,8 @@ def overlay(map_: Tensor, row: Inputs, of: str, uncertainty: float, names: Seque
         if map_.ndim == 2:
             batch = stacked([row], 1)
             picture = Source.of(batch, "auto").tensor(batch)[0].cpu()
+            if picture.shape[-2:] != map_.shape:  # of a model that answers at every position
+                picture = F.interpolate(picture[None].float(), tuple(map_.shape), mode="area")[0]
             figure = plots.maps({of: map_.numpy()}, picture.numpy(), values=values)
         elif map_.ndim == 1:
             labels = [f"{at}: {names[at]}" if names is not None else f"feature {at}" for at in range(len(map_))]

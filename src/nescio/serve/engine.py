@@ -28,7 +28,8 @@ from nescio._common.lazy_imports import need
 from nescio.attribution import Attribution
 from nescio.attribution.uncertainty import Of
 from nescio.decide import ConformalPolicy, Policy
-from nescio.guard import Guard, Verdict, joined
+from nescio.dense import RegionGuard, RegionVerdict
+from nescio.guard import Verdict, joined
 from nescio.guard.promise import usual_level
 from nescio.inputs import Inputs
 from nescio.models import Classifier
@@ -40,7 +41,9 @@ from nescio.scores import Method
 from nescio.scores.base import settled
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score
+from nescio.serve import everywhere
 from nescio.serve.networks import guarded, networks
+from nescio.specs import AnyGuard
 from nescio.types import InputError, ModelError
 
 ROWS = 8
@@ -67,6 +70,7 @@ class Assessed:
         samples: How many predictions tell the kinds of doubt apart; 1 means that only the total is known.
         scores: Scores by method.
         verdict: What the guard says; None without one.
+        parts: What it says of the regions of a picture, where the model answers at every position.
     """
 
     probabilities: Tensor
@@ -76,6 +80,7 @@ class Assessed:
     samples: int
     scores: Mapping[str, float]
     verdict: Verdict | None = None
+    parts: RegionVerdict | None = None
 
 
 class Explained(NamedTuple):
@@ -114,7 +119,7 @@ class Engine:
         *,
         posterior: Any = None,
         policy: Policy | ConformalPolicy | None = None,
-        guard: Guard | None = None,
+        guard: AnyGuard | None = None,
         rows: int | None = None,
     ) -> None:
         single = isinstance(source.model, Classifier)
@@ -127,6 +132,7 @@ class Engine:
         if guard is not None:
             guarded(source)
             guard.check_model(under[0])
+        self._positions: bool | None = None
         self.predicts: Any = Deterministic(under[0]) if self.posterior is None else self.posterior
         device = under[0].device if under else None
         self.rows = rows or (ROWS if device is None or device.type == "cpu" else 32)
@@ -140,7 +146,7 @@ class Engine:
             if self.decider not in self.methods:
                 self.methods[self.decider] = settled(scores.get(self.decider), noise)
         for name in self.methods:
-            self._whose(name)
+            self.whose(name)
 
     @property
     def kind(self) -> str | None:
@@ -173,7 +179,7 @@ class Engine:
         if self.guard is None or self.level is None:
             return None
         fitted = self.guard.fitted
-        names = ", ".join(witness.name for witness in fitted.witnesses)
+        names = ", ".join(fitted.names)
         flagged = f"at most {percent(self.level)} of inputs like it are flagged"
         return f"a reference of {fitted.count} inputs; {flagged}; witnesses: {names}"
 
@@ -187,6 +193,8 @@ class Engine:
         Returns:
             One for each row, with a verdict where there is a guard.
         """
+        if rows and self.everywhere(rows[0]):
+            return [everywhere.assessed(self, row, methods) for row in rows]
         groups: dict[_Shape, list[int]] = {}
         for place, row in enumerate(rows):
             groups.setdefault(_shape(row), []).append(place)
@@ -208,13 +216,31 @@ class Engine:
         if method not in MAPS:
             raise InputError(f"expected method to be one of {', '.join(MAPS)}, got {method!r}")
         known = self.assess([row], () if self.decider is None else (self.decider,))[0]
+        if self.everywhere(row) and method != "ua_backprop":
+            raise InputError(
+                f"expected no method, got {method!r}: the model answers at every position, and the map is the doubt at "
+                "each"
+            )
         if of in ("aleatoric", "epistemic") and known.samples == 1:
             raise InputError(
                 f"expected of to be total, got {of}: the model is a single network, whose doubt cannot be told apart; "
                 "give a distribution over it (--posterior)"
             )
         kind: Of = of or ("total" if known.samples == 1 else "epistemic")
+        if self.everywhere(row):
+            return Explained(known, everywhere.doubts(self, row, [kind])[kind])
         return Explained(known, attribution.explain(self.predicts, stacked([row], 1), method, of=kind, progress=False))
+
+    def everywhere(self, row: Inputs) -> bool:
+        """Whether the model answers at every position; found out with the first row that it takes."""
+        if isinstance(row, Tensor) and row.ndim < 2 and row.is_floating_point():
+            return False  # a row of numbers
+        if self._positions is None:
+            try:
+                self._positions = self.predict(stacked([row], 1)).ndim > 3
+            except (InputError, ModelError):
+                return False  # what is asked says what is wrong
+        return self._positions
 
     def warm_up(self) -> str | None:
         """Score a blank input, so that the first request need not wait for what is loaded once.
@@ -235,9 +261,11 @@ class Engine:
     def _pass(self, rows: Sequence[Inputs], methods: Sequence[str]) -> list[Assessed]:
         """What is known of at most `self.rows` rows of one shape."""
         batch, guard = stacked(rows, self.rows), self.guard
+        if isinstance(guard, RegionGuard):
+            raise InputError("expected a guard of a model with one answer for each input, got one of regions")
         if guard is not None:
             guard.refuse_another_form(batch)
-        wanted: list[Any] = [self.methods[name] for name in methods if self._whose(name) is self.network]
+        wanted: list[Any] = [self.methods[name] for name in methods if self.whose(name) is self.network]
         beside = Beside(() if guard is None else guard.requests)
         try:
             if self.posterior is None or guard is not None:
@@ -271,7 +299,7 @@ class Engine:
         scored = {name: values[name] for name in methods}
         return Assessed(p.mean(0)[0], total, aleatoric, epistemic, samples, scored, verdict)
 
-    def _whose(self, name: str) -> Any:
+    def whose(self, name: str) -> Any:
         """What a method scores: the distribution, or the network."""
         method: Any = self.methods[name]
         if self.posterior is not None and set(method.needs) <= {Logits(), Predictions()} and not method.needs_level:

@@ -70,6 +70,7 @@ def _check(app: FastAPI, service: Service) -> None:
             float | None,
             Query(gt=0, lt=1, description=f"The share of known inputs that may be called foreign; {LEVEL} where none"),
         ] = None,
+        maps: Annotated[bool, Query(description="How foreign each region is, where the model answers at each")] = False,
     ) -> Response:
         if engine.guard is None or engine.level is None:
             raise Problem(409, answers.UNGUARDED)
@@ -80,7 +81,7 @@ def _check(app: FastAPI, service: Service) -> None:
             raise of_input(f"query.level: {error}") from None
 
         def made(rows: list[Inputs], assessed: list[Assessed]) -> schemas.Verdicts:
-            return schemas.Verdicts(results=answers.verdicts(engine, assessed, share), reference=ranks)
+            return schemas.Verdicts(results=answers.verdicts(engine, assessed, share, maps), reference=ranks)
 
         verdicts = await service.answer(request, Assess(), made)
         await service.judged(verdicts.results)
@@ -155,7 +156,7 @@ def _explained(engine: Engine, rows: list[Inputs], explained: list[Explained], s
                 answer=answers.answer(engine, known),
                 decision=answers.decision(engine, known),
                 uncertainty=uncertainty,
-                residual=float(one.residual[0]),
+                residual=None if one.residual.isnan()[0] else float(one.residual[0]),
                 shape=list(map_.shape),
                 map=map_.tolist() if show in ("numbers", "both") else None,
                 overlay=picture,

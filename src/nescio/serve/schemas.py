@@ -100,6 +100,9 @@ class Checked(Judged):
     predicted: int
     predicted_class: str | None = Field(description="Where the model's classes have names.")
     confidence: float = Field(description="The probability of that class.")
+    foreignness: list[list[float]] | None = Field(
+        description="−log₁₀ p of each region of a picture, where the model answers at every position and ?maps=true."
+    )
 
 
 class Verdicts(BaseModel):
@@ -148,7 +151,10 @@ class Explained(Known):
     """A map over the input that says which part of it causes the doubt."""
 
     uncertainty: float = Field(description="What was attributed.")
-    residual: float = Field(description="Sum of the map minus uncertainty: 0 where the method adds up.")
+    residual: float | None = Field(
+        description="Sum of the map minus uncertainty: 0 where the method adds up. Null where the model answers at "
+        "every position: then the map is the doubt at each, of which the uncertainty is the mean."
+    )
     shape: list[int]
     map: list[Any] | None = Field(description="Numbers of this shape, where asked for.")
     overlay: str | None = Field(description="A PNG as base64, the map over the input, where asked for.")

@@ -14,7 +14,7 @@ from typing import Any
 
 from nescio import decide
 from nescio.decide import DriftMonitor, DriftTest, DriftVerdict
-from nescio.guard import Guard
+from nescio.specs import AnyGuard
 from nescio.types import InputError
 
 LATEST, LEAST = 200, 20
@@ -25,7 +25,7 @@ DRAWS = 199
 class Watch:
     """What a guard said of the inputs of a service; for requests that end at the same time."""
 
-    def __init__(self, guard: Guard | None, path: str | Path | None = None) -> None:
+    def __init__(self, guard: AnyGuard | None, path: str | Path | None = None) -> None:
         if guard is None and path is not None:
             raise InputError("watch: expected a guard whose p-values are watched, got none; give one")
         self._lock = threading.Lock()

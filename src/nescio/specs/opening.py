@@ -21,9 +21,11 @@ from nescio import plugins, posteriors
 from nescio.data import read_class_names, read_npz
 from nescio.data.prefetch import read_ahead
 from nescio.data.sources import Rows, open_data
-from nescio.guard import Guard
+from nescio.dense import RegionGuard, region_saving
+from nescio.guard import Guard, saving
 from nescio.inputs import Inputs
 from nescio.models import Classifier
+from nescio.models.positions import PositionsFound
 from nescio.models.sources import Source, open_model
 from nescio.models.sources.base import Found
 from nescio.models.sources.opening import FORMS, settled
@@ -33,6 +35,8 @@ from nescio.specs.saved_models import FACTS, MODEL, folder_of, names_code, remem
 from nescio.specs.values import DataSpec, GuardSpec, ModelSpec
 from nescio.types import InputError, ModelError, Posterior
 
+AnyGuard = Guard | RegionGuard
+"""Of whole inputs, or of pictures and their regions."""
 Pairs = Sequence[tuple[Inputs, Tensor]]
 """Labelled batches, to fit with."""
 
@@ -128,7 +132,28 @@ def open_training(
     return list(zip(x.split(batch_size), y.split(batch_size), strict=True)), None
 
 
-def open_guard(guard: GuardSpec, network: Classifier) -> Guard:
+def guard_record(folder: str | os.PathLike[str]) -> Path:
+    """Return the file that says what a folder of a guard holds: of one of whole inputs, or of regions of pictures.
+
+    Args:
+        folder: Where the guard was saved.
+
+    Returns:
+        The file.
+
+    Raises:
+        InputError: The folder holds no guard.
+
+    Examples:
+        >>> guard_record("guard")  # doctest: +SKIP
+    """
+    for bundle in (saving.BUNDLE, region_saving.BUNDLE):
+        if (file := Path(folder) / bundle.record).is_file():
+            return file
+    raise InputError(f"expected a folder of `nescio guard`, but there is no {saving.BUNDLE.record} in {folder}")
+
+
+def open_guard(guard: GuardSpec, network: Classifier) -> AnyGuard:
     """Load a guard for the network that it was fitted with.
 
     Args:
@@ -136,15 +161,16 @@ def open_guard(guard: GuardSpec, network: Classifier) -> Guard:
         network: That network.
 
     Returns:
-        The guard.
+        The guard; of a model that answers at every position a `nescio.dense.RegionGuard`.
 
     Examples:
         >>> open_guard(GuardSpec("guard"), network)  # doctest: +SKIP
     """
-    return Guard.load(guard.folder, network)
+    of_regions = guard_record(guard.folder).name == region_saving.BUNDLE.record
+    return (RegionGuard if of_regions else Guard).load(guard.folder, network)
 
 
-def fit_guard(network: Classifier, rows: Rows, *, doubt: str | None = None, seed: int = 0, **settings: Any) -> Guard:
+def fit_guard(network: Classifier, rows: Rows, *, doubt: str | None = None, seed: int = 0, **settings: Any) -> AnyGuard:
     """Fit a guard to the rows of a reference.
 
     Args:
@@ -155,7 +181,8 @@ def fit_guard(network: Classifier, rows: Rows, *, doubt: str | None = None, seed
         settings: Further ones of `nescio.Guard.fit`.
 
     Returns:
-        The guard, fitted.
+        The guard, fitted; for a model that answers at every position a `nescio.dense.RegionGuard`, which asks no
+        witness of doubt and makes no changed copies.
 
     Raises:
         InputError: The rows are too few, or too alike.
@@ -163,9 +190,13 @@ def fit_guard(network: Classifier, rows: Rows, *, doubt: str | None = None, seed
     Examples:
         >>> fit_guard(only_network(source), open_rows(DataSpec("photos"), source))  # doctest: +SKIP
     """
-    guard = Guard(network) if doubt is None else Guard(network, doubt=doubt)
     try:
-        return guard.fit(rows, seed=seed, **settings)
+        try:
+            guard = Guard(network) if doubt is None else Guard(network, doubt=doubt)
+            return guard.fit(rows, seed=seed, **settings)
+        except PositionsFound as found:
+            network.class_dim = found.class_dim
+            return RegionGuard(network).fit(rows, seed=seed)
     except InputError as error:
         bad = rows.problems
         rest = f"; {len(bad)} of {len(rows)} rows could not be used, the first: {bad[0]}" if bad else ""

@@ -27,7 +27,8 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
     holders = [holder for holder in (factory, inside) if holder is not None]
     preprocess = None
     for holder in holders:
-        transform = next((v for key in ("transform", "preprocess") if callable(v := getattr(holder, key, None))), None)
+        keys = ("transform", "preprocess")
+        transform = next((v for key in keys if _of_a_picture(v := getattr(holder, key, None))), None)
         if transform is not None and not isinstance(holder, Classifier):
             preprocess = transform if isinstance(transform, Preprocess) else _transform(transform)
             break
@@ -35,6 +36,11 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
     what = f", {size(inside)}" if isinstance(inside, nn.Module) else ""
     about = f"{name}{what}" + ("" if weights is None else f", weights of {weights}")
     return Found(model, about, preprocess, None if classes is None else tuple(classes))
+
+
+def _of_a_picture(value: Any) -> bool:
+    """Whether this is a function of a picture; the transform inside of a network for boxes takes lists of tensors."""
+    return callable(value) and type(value).__name__ != "GeneralizedRCNNTransform"
 
 
 def _transform(function: Any) -> Preprocess:
