@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from nescio import inputs
 from nescio._common.argument_checks import integer
-from nescio.dense.maps import Mapped, mapped
+from nescio.dense.maps import Mapped, look, mapped
 from nescio.inputs import Inputs
 from nescio.models import Classifier
-from nescio.models.positions import PositionsFound, found_plain, recall, remember, unknown
-from nescio.modes import predicting, preserved
+from nescio.models.positions import PositionsFound, recall, remember
+from nescio.modes import preserved
 from nescio.posteriors.base import total
 from nescio.progress import bar
-from nescio.quantities import GradientNorms, Request, compute
+from nescio.quantities import Request, compute
 from nescio.scores import Method, Score
 from nescio.scores.base import must_be_fitted
 from nescio.scores.registry import choose
@@ -115,28 +115,20 @@ def score(
     check_fit(methods, fit)
     if fit is not None and isinstance(source, Classifier):
         methods = _fitted(source, methods, fit, progress, chunk)
-    plain, recalled = methods, isinstance(source, Classifier) and recall(source)
-    if not isinstance(source, Classifier) or source.dense:
+    if not isinstance(source, Classifier) or recall(source) or source.dense:
         methods = mapped(methods, posterior=not isinstance(source, Classifier))
     collected = {key: _Collected() for key in methods}
     with preserved(source), bar(total(x), show=progress, description="scoring") as shown:
         done = 0
         for block in _blocks(x, chunk or _block_size(source)):
             try:
-                if done == 0:
-                    _look(source, block, methods)
+                if done == 0 and isinstance(source, Classifier):
+                    look(source, block, methods)
                 answers = _answers(source, block, methods, chunk, memory_gb)
             except PositionsFound as found:
                 assert isinstance(source, Classifier)
-                remember(source, found.class_dim)
                 methods = mapped(methods)
-                answers = _answers(source, block, methods, chunk, memory_gb)
-            except ModelError:
-                if not recalled or done:
-                    raise
-                assert isinstance(source, Classifier)
-                remember(source, None)  # the module has changed
-                recalled, methods = False, plain
+                remember(source, found.class_dim)
                 answers = _answers(source, block, methods, chunk, memory_gb)
             for key, one in methods.items():
                 values = _on_one_device([answers[request] for request in one.needs])
@@ -262,19 +254,6 @@ def _answers(
 ) -> dict[Request, Any]:
     """What the methods need of one block."""
     return compute(source, x, [request for one in methods.values() for request in one.needs], chunk, memory_gb)
-
-
-def _look(source: Classifier | Posterior, block: Inputs, methods: dict[str, Method]) -> None:
-    """Find out with one picture whether the model answers at every position, where more would be lost otherwise.
-
-    A forward pass that finds this out is lost, and before norms of gradients there are several.
-    """
-    if not isinstance(source, Classifier) or not unknown(source) or not isinstance(block, Tensor) or block.ndim < 4:
-        return
-    if any(isinstance(request, GradientNorms) for one in methods.values() for request in one.needs):
-        with predicting(source):
-            source.logits(source.prepare(block[:1]))
-        found_plain(source)
 
 
 def _check_needs(methods: dict[str, Method], source: Classifier | Posterior) -> None:

@@ -22,6 +22,7 @@ from nescio.dense.gradient_maps import kept, refuse, scores
 from nescio.dense.head import Head, find, watched
 from nescio.inputs import Inputs
 from nescio.models import Classifier
+from nescio.models.positions import found_plain, unknown
 from nescio.modes import predicting
 from nescio.quantities import GradientNorms, Logits, Request
 from nescio.quantities.base import Budget
@@ -193,6 +194,27 @@ def _double(z: Tensor) -> Tensor:
 def _compact(z: Tensor) -> Tensor:
     """Rows in their own type, class after class in memory where they come so, as those of pictures do."""
     return z.contiguous() if z.stride(-1) == 1 else z.T.contiguous().T
+
+
+def look(classifier: Classifier, x: Inputs, methods: Mapping[str, Method]) -> None:
+    """Find out with one picture whether a model answers at every position, where more would be lost otherwise.
+
+    A forward pass that finds this out is lost, and before norms of gradients there are several.
+
+    Args:
+        classifier: The model.
+        x: Pictures; of other inputs nothing is tried.
+        methods: What is asked of them.
+
+    Raises:
+        PositionsFound: It does.
+    """
+    if not unknown(classifier) or not isinstance(x, Tensor) or x.ndim < 4:
+        return
+    if any(isinstance(request, GradientNorms) for one in methods.values() for request in one.needs):
+        with predicting(classifier):
+            classifier.logits(classifier.prepare(x[:1]))
+        found_plain(classifier)
 
 
 def by_position(

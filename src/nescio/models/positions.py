@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nescio.models.classifier import Classifier
 
 T = TypeVar("T")
-_KNOWN: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # where their classes are
+_KNOWN: WeakKeyDictionary[nn.Module, tuple[int, tuple[int, ...]]] = WeakKeyDictionary()  # where their classes are
 _PLAIN: WeakSet[nn.Module] = WeakSet()  # with one answer for each input
 
 _SAY = (
@@ -47,7 +47,7 @@ class PositionsFound(ModelError):
 
 
 def recall(classifier: Classifier) -> bool:
-    """Tell a classifier where its module's classes are, where that was found in an earlier call; whether it was.
+    """Tell a classifier where its module's classes are, where that was found in an earlier call, and return whether.
 
     Args:
         classifier: One for which answers at every position are fine.
@@ -55,19 +55,23 @@ def recall(classifier: Classifier) -> bool:
     module = classifier.module
     if module is None or classifier.dense or classifier.output != "logits" or module not in _KNOWN:
         return False
-    classifier.class_dim = _KNOWN[module]
+    class_dim, inside = _KNOWN[module]
+    if inside != _inside(module):
+        return False
+    classifier.class_dim = class_dim
     return True
 
 
-def remember(classifier: Classifier, class_dim: int | None) -> None:
-    """Note for later calls where the classes of a classifier's module are; None forgets it."""
+def remember(classifier: Classifier, class_dim: int) -> None:
+    """Tell a classifier where its module's classes are, and note it for later calls."""
     classifier.class_dim = class_dim
-    if classifier.module is None:
-        return
-    if class_dim is None:
-        _KNOWN.pop(classifier.module, None)
-    else:
-        _KNOWN[classifier.module] = class_dim
+    if classifier.module is not None:
+        _KNOWN[classifier.module] = class_dim, _inside(classifier.module)
+
+
+def _inside(module: nn.Module) -> tuple[int, ...]:
+    """Which modules are in this one: a head that was replaced may have another answer."""
+    return tuple(map(id, module.modules()))
 
 
 def unknown(classifier: Classifier) -> bool:
