@@ -97,7 +97,7 @@ def scales(maps: Iterable[Mapping[str, Floats]]) -> dict[str, tuple[float, float
 
     Examples:
         >>> scales([{"entropy": np.array([[0.0, 1.0]])}, {"entropy": np.array([[0.5, 2.0]])}])
-        {'entropy': (0.0075, 1.97...)}
+        {'entropy': (0.0075, 1.98...)}
     """
     every: dict[str, list[Floats]] = {}
     for own in maps:
