@@ -27,7 +27,7 @@ from nescio.types import InputError
 class Positions(NamedTuple):
     """Hold M labelled positions.
 
-    Args:
+    Attributes:
         logits: float64 ``[S, M, C]`` of S samples.
         labels: int64 ``[M]``.
         input: The number of the input that each is from, int64 ``[M]``.
