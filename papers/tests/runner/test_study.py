@@ -73,12 +73,12 @@ def test_columns_and_unknown_names():
     assert (two.foreign, two.label) == (None, "MNIST")
     with pytest.raises(InputError, match=r"expected one of the studies table1, .* got 'table11'"):
         get("table11")
-    with pytest.raises(InputError, match="expected a scale of smoke, quick, paper, got 'huge'"):
+    with pytest.raises(InputError, match="expected a scale of smoke, small, quick, paper, got 'huge'"):
         scales.get("huge")
 
 
 def test_samples_are_filled_in_and_bounded():
-    smoke, quick, paper = scales.SCALES.values()
+    smoke, quick, paper = (scales.get(name) for name in ("smoke", "quick", "paper"))
     assert paper.samples({"samples": "N"}) == {"samples": 100}
     assert quick.samples({"samples": "N"}) == {"samples": "auto"}
     assert smoke.samples({"samples": 100, "copies": 64}) == {"samples": 10, "copies": 10}
