@@ -14,6 +14,7 @@ run before the first call, so that both find the libraries loaded. What is done 
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -84,6 +85,7 @@ def measured(model: nn.Module, x: Any) -> dict[str, float]:
     """The loop's CPU time, and what the calls take relative to it."""
     model.eval()
     loop(model, x)
+    gc.collect()  # not in the first call: what it looks through are the libraries
     first = cpu_seconds(lambda: nescio.score(model, x, "regrad", progress=False))
     runs: dict[str, Callable[[], Any]] = {
         "loop": lambda: loop(model, x),
