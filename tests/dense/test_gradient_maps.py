@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import nescio
+from nescio.dense.gradient_maps import scores
 from nescio.dense.resize import MODES, Resize
 from nescio.types import InputError, ModelError, NormTable
 from tests.dense.networks import Tagger, UNet, Upsampled
@@ -209,3 +210,22 @@ def test_lengths_of_resized_features(mode, align, size):
     torch.testing.assert_close(resize.squares(a), large.square().sum(1), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(resize.sizes(a), large.abs().sum(1), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(resize.ones(a), torch.ones(size, dtype=torch.float64), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("method", ["exgrad", "regrad", "ungrad", "gradnorm"])
+@pytest.mark.parametrize("norm", [1, 2])
+def test_sure_rows_of_float32_lose_no_digits(method, norm):
+    """Gaps between logits from 0 (two classes alike) to 300, where squares and exponentials vanish in float32."""
+    gaps = torch.tensor([0.0, 1e-3, 1.0, 10.0, 30.0, 34.0, 36.0, 45.0, 90.0, 110.0, 300.0])
+    logits = torch.stack([gaps, torch.zeros_like(gaps), -torch.ones_like(gaps)], 1).repeat(3, 1)
+    chosen = nescio.scores.get(method, norm=norm, samples=0, layer_decay=0.0)
+    sizes = torch.ones(len(logits), 1, dtype=torch.float64)
+    single, double = (
+        scores(chosen, given, sizes, ("head",), chosen.needs[0], False) for given in (logits, logits.double())
+    )
+    assert single.dtype == torch.float64 and bool((double[:11].abs() > 0).all())
+    torch.testing.assert_close(single, double, rtol=2e-6, atol=0)
+    p = logits.double().softmax(1)
+    if (method, norm) == ("exgrad", 2):  # by the definition, where that has digits
+        delta = torch.eye(3, dtype=torch.float64) - p[:, None]
+        torch.testing.assert_close(double[:5], (p * delta.norm(dim=2)).sum(1)[:5], rtol=1e-3, atol=0)

@@ -198,3 +198,24 @@ def test_a_smaller_output_is_understood():
         lambda x: nn.functional.one_hot((x[..., 0] > 0.5).long(), 3) * 2.0, torch.rand(2, 9, 9, 3), "entropy"
     )
     assert channels_last.shape == (2, 9, 9)
+
+
+def test_a_model_is_recognised_once_and_again_where_its_head_is_another():
+    torch.manual_seed(0)
+    model, given = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 5, 1)), torch.rand(2, 3, 8, 8)
+    passes = []
+    model.register_forward_pre_hook(lambda module, inputs: passes.append(len(inputs[0])))
+    first = nescio.score(model, given, "exgrad")
+    assert passes == [1, 2]  # one picture to find out, and the work
+    assert torch.equal(nescio.score(model, given, "exgrad"), first) and passes == [1, 2, 2]
+    model.append(nn.AdaptiveAvgPool2d(1)).append(nn.Flatten())
+    assert nescio.score(model, given, "entropy").shape == (2,)
+
+
+def test_other_classes_in_another_batch_are_refused():
+    def changing(x):
+        return x.repeat(1, 1 if float(x.mean()) > 0.5 else 2, 1, 1)
+
+    classifier = nescio.Classifier(changing, output="dense", class_dim=1)
+    with pytest.raises(ModelError, match="expected the 3 classes of the batch before in every batch, got 6"):
+        nescio.score(classifier, [torch.ones(1, 3, 4, 4), torch.zeros(1, 3, 4, 4)], "entropy")
