@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +35,7 @@ _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d)
 _LATEST, _FEW = 3, 4  # calls that are kept, and layers with as many channels whose calls are kept
 _CLOSE = 1e3  # times the precision of the logits' type: what rounding may change
 _LOOKED = 48  # rows and columns of a resized map that are looked at
+_FOUND: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()  # the last layers, which are tried first
 
 
 @dataclass
@@ -123,14 +125,22 @@ def find(classifier: Classifier, calls: Sequence[Call], logits: Tensor) -> Head:
     z = (z[..., 1:] - z[..., :1] if classifier.output == "binary" else z).movedim(-1, dim)
     fitting = [call for call in calls if call.width == z.shape[dim] and _usable(call)]
     outputs = [call.layer.forward(call.given[:1]) for call in fitting]  # without hooks of the user
-    for count in range(1, min(len(fitting), 3) + 1):
-        for chosen in reversed(list(combinations(range(len(fitting)), count))):
-            parts = [outputs[at] for at in chosen]
-            if len({part.shape for part in parts}) > 1:
-                continue
-            made = sum(parts[1:], parts[0])
-            if (how := _resize(made, z)) is not False:
-                return Head(tuple(fitting[at] for at in chosen), how)
+    module, names = classifier.module, tuple(call.name for call in fitting)
+    before = None if module is None else _FOUND.get(module)
+    sums = [
+        chosen
+        for count in range(1, min(len(fitting), 3) + 1)
+        for chosen in reversed(list(combinations(range(len(fitting)), count)))
+    ]
+    for chosen in sorted(sums, key=lambda own: tuple(names[at] for at in own) != before):
+        parts = [outputs[at] for at in chosen]
+        if len({part.shape for part in parts}) > 1:
+            continue
+        made = sum(parts[1:], parts[0])
+        if (how := _resize(made, z)) is not False:
+            if module is not None:
+                _FOUND[module] = tuple(names[at] for at in chosen)
+            return Head(tuple(fitting[at] for at in chosen), how)
     raise ModelError(
         f"expected a last layer whose gradient at each position is known, a convolution or a linear layer that gives "
         f"the logits, resized or not, got {classifier.name}, which does something else after its last layers "
