@@ -44,6 +44,25 @@ def test_metrics_over_positions(maps):
     assert nescio.evaluate.risk_coverage(u, right).aurc == nescio.evaluate.risk_coverage(maps.flatten()[keep], hit).aurc
 
 
+def test_masked_positions_count_as_in_torchmetrics(maps):
+    from torchmetrics.functional.classification import (  # takes seconds: not for every worker
+        binary_auroc,
+        multiclass_calibration_error,
+    )
+
+    generator = torch.Generator().manual_seed(2)
+    p = (3 * torch.randn(4, 5, 6, 3, generator=generator, dtype=torch.float64)).softmax(-1)
+    labels = torch.randint(3, (4, 5, 6), generator=generator)
+    labels[1:3, :, 2] = 255
+    y, q = flatten(labels, p, ignore_index=255)
+    theirs = multiclass_calibration_error(p.movedim(-1, 1), labels, num_classes=3, n_bins=15, ignore_index=255)
+    assert nescio.evaluate.ece(q, y) == pytest.approx(float(theirs), rel=1e-6)
+    foreign = torch.where(labels == 255, 255, (labels == 2).long())
+    y, u = flatten(foreign, maps, ignore_index=255)
+    auroc = nescio.evaluate.ood(u[y == 0], u[y == 1]).auroc
+    assert auroc == pytest.approx(float(binary_auroc(maps, foreign, ignore_index=255)), rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
