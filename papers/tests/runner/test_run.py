@@ -139,7 +139,7 @@ def test_bad_arguments_are_refused(tiny, tmp_path):
     with pytest.raises(InputError, match="expected seeds of at least 0"):
         run(tiny, "smoke", work=tmp_path, seeds=[-1])
     with pytest.raises(InputError, match="expected a scale of"):
-        run(tiny, "small", work=tmp_path)
+        run(tiny, "tiny", work=tmp_path)
 
 
 def test_known_and_foreign_sets_are_of_one_size(tiny, tmp_path, models, monkeypatch):
