@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from guard_photographs import found as photograph
 from measure import RESULTS, machine, save
 from packaged.base import PACKAGES, found
+from packaged.photographs import photograph
 from torch import Tensor
 
 import nescio
