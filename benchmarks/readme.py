@@ -252,9 +252,10 @@ def maps() -> str:
     words = {
         "map": "a map of {network} takes {forwards:.0f} forward passes, and may be off by {median_told_error:.1%}",
         "report": "a report of {pictures} pictures, with maps of the {doubtful_drawn} most doubtful and half as many "
-        "others, takes {cpu_s:.0f} s",
+        "others, takes {s:.0f} s on {cores} idle cores, {cpu_s:.0f} s of CPU time",
     }
-    rows = [*_result("maps-cpu")["rows"], *_result("pages-cpu")["rows"]]
+    pages = _result("pages-cpu")
+    rows = [*_result("maps-cpu")["rows"], *({**row, "cores": pages["machine"]["threads"]} for row in pages["rows"])]
     return "\n".join(f"- {words[row.get('what', 'map')].format(**row)}".replace("%", " %") for row in rows)
 
 
