@@ -11,6 +11,7 @@ from nescio import evaluate, mitigate
 from nescio_papers import reproduce
 from nescio_papers.ua_backprop import attention
 from nescio_papers.ua_backprop.retraining import Few
+from nescio_papers.zoo.plans import to_floats
 from papers.tests.ua_backprop.conftest import went
 
 
@@ -64,6 +65,19 @@ def test_alpha_is_the_one_with_the_best_likelihood_on_held_out_pictures(job, mon
         few, attention.ROWS[0], 0, held, test, 20, lambda seed: plain.append(seed) or (Guess(0.0), 1.0)
     )["metrics"]
     assert (found["alpha"], found["factor"], found["acc"]) == (2.0, 3.0, 1.0) and plain == [0]
+
+
+def test_networks_are_judged_on_pictures_of_the_brightness_that_they_were_trained_on(job):
+    train, test = job.parts.known("mnist", "train"), job.parts.known("mnist")
+    few = replace(Few.of(job, "mnist", train, test), x=train.x[:400], y=train.y[:400])
+    few = replace(few, recipe=replace(few.recipe, epochs=8, lr=0.05))
+    held = attention.Held(train.x[400:500], train.y[400:500])
+    network, _ = attention._trained(few, attention.WITHOUT, 0, 0.0)
+    with torch.no_grad():
+        direct = network.network.network(to_floats(test.x[:100])).argmax(1)
+    right = float((direct == test.y[:100]).double().mean())
+    made = attention._judged(few, attention.WITHOUT, 0, held, test, 100, lambda seed: (network, 1.0))["metrics"]
+    assert made["acc"] == pytest.approx(right) and right > 0.3
 
 
 def test_no_strength_is_the_training_without_attention(job):

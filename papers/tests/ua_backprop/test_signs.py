@@ -1,11 +1,13 @@
 """The study of signs: what a signed map is, the upper half, intervals, and a whole run at the smallest scale."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import nescio
+from nescio.types import InputError
 from nescio_papers import reproduce
 from nescio_papers.runner.study import Column
 from nescio_papers.ua_backprop import signs
@@ -56,6 +58,19 @@ def test_the_lead_is_the_difference_of_areas_and_its_interval_narrows_with_pictu
     assert set(same.values()) == {0.0}
 
 
+@pytest.mark.parametrize("count", [1, 6, 7])
+def test_intervals_are_those_of_medians_draw_by_draw(count):
+    random = np.random.default_rng(3)
+    ours, other = random.integers(0, 4, (2, count, 5)) / 4  # with ties
+    again, drawn = np.random.default_rng(0), []
+    for _ in range(200):
+        which = again.integers(0, count, count)
+        drawn.append(np.median(ours[which], 0).mean() - np.median(other[which], 0).mean())
+    found = signs.lead(ours, other, draws=200)
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    assert (found["lead_low"], found["lead_high"]) == pytest.approx((low, high), abs=1e-12)
+
+
 def test_both_groups_have_every_cell(small, tmp_path, models, monkeypatch):
     columns = tuple(Column("mnist", how) for how in list(signs.HOW)[:3])
     monkeypatch.setattr(signs, "COLUMNS", columns)
@@ -71,3 +86,23 @@ def test_both_groups_have_every_cell(small, tmp_path, models, monkeypatch):
         ours = [cell["metrics"]["lead"] for cell in kept if cell["row"] == rows[0].label]
         assert ours == [0.0] * len(columns)
     assert "Gradient × (x − blur x)" in reproduce.render(done)
+    (figure,) = done["figures"]
+    assert figure["alt"].endswith("on MNIST") and figure["image"].count("<use") >= 2 * 13
+
+
+def test_sets_that_were_not_asked_for_are_left_out_and_joined_later(small, tmp_path, models, monkeypatch):
+    columns = tuple(Column(known, "most doubtful, σ = 1.5") for known in ("mnist", "svhn"))
+    monkeypatch.setattr(signs, "COLUMNS", columns)
+    parts = tuple(replace(part, columns=columns, rows=part.rows[:2]) for part in signs.PARTS)
+    monkeypatch.setattr(signs, "PARTS", parts)
+    monkeypatch.setattr(signs, "STUDY", replace(signs.STUDY, parts=parts))
+    runs = [went(signs, tmp_path, models, sets=[known]) for known in ("mnist", "svhn")]
+    for run, own in zip(runs, ("mnist", "svhn"), strict=True):
+        for cell in run["parts"][0]["cells"]:
+            asked = cell["column"].startswith(own)
+            assert ("metrics" in cell) == asked, cell
+            assert asked or cell["reason"] == "not run: this data set was not asked for"
+    (both,) = reproduce.joined(runs)
+    assert all("metrics" in cell for part in both["parts"] for cell in part["cells"])
+    with pytest.raises(InputError, match=r"of ua-signs \(mnist, svhn\), got lsun"):
+        went(signs, tmp_path, models, sets=["lsun"])

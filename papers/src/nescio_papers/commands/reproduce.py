@@ -48,6 +48,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "--out", metavar="PATH", help="folder of results (default: papers/results); with `page`: the file"
     )
     command.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 … (default: a GPU where there is one)")
+    command.add_argument("--sets", nargs="+", metavar="NAME", help="only these known data sets (default: all)")
     command.add_argument("--seeds", type=int, nargs="+", metavar="N", help="default: those of the scale")
     command.add_argument(
         "--minutes", type=float, metavar="N", help="end after about so long; what is left is marked as not run"
@@ -112,6 +113,7 @@ def _study(args: argparse.Namespace) -> int:
             device=args.device,
             seeds=args.seeds,
             minutes=args.minutes,
+            sets=args.sets,
             say=lambda line: print(line, file=sys.stderr, flush=True),
         )
     except KeyboardInterrupt:

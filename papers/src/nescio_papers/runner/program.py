@@ -29,6 +29,8 @@ class Job:
     check: Callable[[], None]
     """Raises `TimeOver` when the time is over; to be called between steps."""
     say: Callable[[str], object]
+    sets: tuple[str, ...] = ()
+    """The known data sets asked for; empty: all."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ class Made:
 def why_not(error: Exception) -> str:
     """Return why a part, or a column of it, was not run."""
     return f"not run: {' '.join(str(error).split())}" if isinstance(error, NescioError) else failure(error)
+
+
+NOT_ASKED = "not run: this data set was not asked for"
 
 
 def not_run(part: Part, reason: str) -> list[dict[str, Any]]:

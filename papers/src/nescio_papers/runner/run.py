@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from nescio_papers.runner import scale as scales
 from nescio_papers.runner.cells import Cell, Cells
 from nescio_papers.runner.methods import ENSEMBLE, described, made, needs_training_data
 from nescio_papers.runner.parts import Model, Parts, Pictures
-from nescio_papers.runner.program import Job, Made, not_run, why_not
+from nescio_papers.runner.program import NOT_ASKED, Job, Made, not_run, why_not
 from nescio_papers.runner.results import FORMAT, Results
 from nescio_papers.runner.scoring import OVER, Scorer, TimeOver, ensemble_method
 from nescio_papers.runner.study import Column, Part, Row, Study
@@ -48,6 +48,7 @@ def run(
     device: str | None = None,
     seeds: Sequence[int] | None = None,
     minutes: float | None = None,
+    sets: Sequence[str] | None = None,
     progress: bool | None = None,
     say: Say = lambda line: None,
 ) -> Results:
@@ -55,8 +56,8 @@ def run(
 
     work is the folder in which finished scores are kept, models that of the networks (None: a folder in it), data the
     folder of data sets (None: as `datasets.load_set` finds it). device=None takes a GPU where there is one, and
-    seeds=None the seeds of the scale. After `minutes` what is left is marked as not run. `say` is told line by line how
-    it goes.
+    seeds=None the seeds of the scale. After `minutes` what is left is marked as not run. sets: the known data sets that
+    are wanted (None: all), so that several processes can share a study. `say` is told line by line how it goes.
     """
     size = scales.get(scale)
     given = None if seeds is None else tuple(dict.fromkeys(seeds))
@@ -65,7 +66,7 @@ def run(
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     folder = Path(work)
     parts = Parts(size, data, Path(models) if models is not None else folder / "models", place, progress)
-    job = _Run(study, parts, Cells(folder / "scores"), given, minutes, say)
+    job = _Run(study, parts, Cells(folder / "scores"), given, minutes, say, _asked(study, sets))
     began = time.perf_counter()
     started = datetime.now(UTC).isoformat(timespec="seconds")
     job.go()
@@ -101,11 +102,27 @@ def run(
     }
 
 
+def _asked(study: Study, sets: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the known data sets asked for, each of which the study must have."""
+    known = list(dict.fromkeys(column.known for part in study.parts for column in part.columns))
+    if sets is not None and (not sets or not set(sets) <= set(known)):
+        raise InputError(f"expected data sets of {study.name} ({', '.join(known)}), got {', '.join(sets) or 'none'}")
+    return tuple(sets or ())
+
+
 class _Run:
     def __init__(
-        self, study: Study, parts: Parts, cells: Cells, seeds: tuple[int, ...] | None, minutes: float | None, say: Say
+        self,
+        study: Study,
+        parts: Parts,
+        cells: Cells,
+        seeds: tuple[int, ...] | None,
+        minutes: float | None,
+        say: Say,
+        asked: tuple[str, ...] = (),
     ) -> None:
         self.study, self.parts, self.cells, self.seeds, self.say = study, parts, cells, seeds, say
+        self.asked = asked
         self.scale = parts.scale
         self.end = None if minutes is None else time.monotonic() + 60 * minutes
         self.over = False
@@ -133,6 +150,10 @@ class _Run:
                 for column in part.columns
                 if column.plan == plan
             ]
+            for at, part, column in columns:
+                if self.asked and column.known not in self.asked:
+                    self.results[at] += not_run(replace(part, columns=(column,)), NOT_ASKED)
+            columns = [one for one in columns if not self.asked or one[2].known in self.asked]
             networks = [one for one in columns if one[1].task != "active"]
             if networks:
                 self._plan(plan, networks)
@@ -142,7 +163,8 @@ class _Run:
 
     def _program(self, program: Callable[[Job], Made]) -> None:
         try:
-            self.made = program(Job(self.parts, self.seeds, self.cells.folder.parent, self.check, self.say))
+            folder = self.cells.folder.parent
+            self.made = program(Job(self.parts, self.seeds, folder, self.check, self.say, self.asked))
             self.results = [[dict(cell) for cell in cells] for cells in self.made.cells]
         except (TimeOver, NescioError) as error:
             self.say(f"{self.study.name}: {why_not(error)}")

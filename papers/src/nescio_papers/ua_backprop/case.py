@@ -67,16 +67,20 @@ class Case:
     """Methods that were called before: what happens at a first call alone is no part of the time."""
 
     @classmethod
-    def of(cls, job: Job, known: str) -> Case:
-        """Return the case with the networks of its training plan; those of CIFAR-100 are read, but never trained."""
+    def of(cls, job: Job, known: str, plan: str | None = None) -> Case:
+        """Return the case with the networks of a training plan (None: its own).
+
+        Those of CIFAR-100's own plan are read, but never trained.
+        """
         sizes = sizes_of(job.parts.scale)
         seeds = range(sizes.members) if job.seeds is None else job.seeds
         if len(seeds) < 2:
             raise InputError(f"expected at least 2 seeds, one for each member of the ensemble, got {list(seeds)}")
-        if known == "cifar100" and not job.parts.scale.bundled and not at_hand(job.parts, known, seeds):
+        plan = plan or known
+        if plan == "cifar100" and not job.parts.scale.bundled and not at_hand(job.parts, plan, seeds):
             raise InputError("its ensemble takes too long to train here, and no trained networks are at hand")
         began = time.perf_counter()
-        ensemble, models = of_plan(job.parts, known, seeds, job.check)
+        ensemble, models = of_plan(job.parts, plan, seeds, job.check)
         shown = ", ".join(f"{100 * model.accuracy:.2f}" for model in models)
         job.say(f"{NAMES[known]}: {len(models)} networks, {shown} % right ({time.perf_counter() - began:.0f} s)")
         return cls(job, known, ensemble, models)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nescio_papers.runner.parts import Pictures
-from nescio_papers.runner.program import Job, not_run, why_not
+from nescio_papers.runner.program import NOT_ASKED, Job, not_run, why_not
 from nescio_papers.runner.study import Column, Part
 from nescio_papers.ua_backprop.case import Case
 
@@ -38,11 +38,14 @@ def by_column(
     """Return the cells of every part, from a function that gives those of one column."""
     cells: list[Cells] = [[] for _ in parts]
     for column in columns:
+        reason = NOT_ASKED if job.sets and column.known not in job.sets else None
+        column_cells: Sequence[Cells] = []
         try:
-            column_cells = run(column)
+            column_cells = [] if reason else run(column)
         except Exception as error:  # the other columns go on
             reason = why_not(error)
             job.say(f"{column.label}: {reason.split('. ')[0]}")
+        if reason:
             column_cells = [not_run(replace(part, columns=(column,)), reason) for part in parts]
         for kept, new in zip(cells, column_cells, strict=True):
             kept += new

@@ -24,6 +24,7 @@ from nescio_papers.runner.parts import Pictures
 from nescio_papers.runner.program import Job, Made
 from nescio_papers.runner.scoring import attempted
 from nescio_papers.runner.study import Column, Part, Row, Study
+from nescio_papers.ua_backprop import charts
 from nescio_papers.ua_backprop.case import Case, picked
 from nescio_papers.ua_backprop.columns import Cells, Told, by_column
 from nescio_papers.ua_backprop.ensemble import BATCH, Ensemble, doubtful
@@ -36,6 +37,8 @@ WIDTHS = (1.5, 3.0)
 MOST, HALF = "most doubtful", "upper half"
 HOW = {f"{chosen}, σ = {sigma:g}": (chosen, sigma) for chosen in (MOST, HALF) for sigma in WIDTHS}
 """How pictures are chosen, and the width of the blur, by the second half of a column's name."""
+BRIEF = {"cifar10": "cifar10-brief", "cifar100": "cifar100-brief"}
+"""Plans of ensembles of ResNet18 that are trained for this study at all scales but the papers' own."""
 COLUMNS = tuple(Column(known, how) for known in SETS for how in HOW)
 DRAWS = 2000
 """Of the bootstrap."""
@@ -83,23 +86,41 @@ def lead(ours: np.ndarray, other: np.ndarray, draws: int = DRAWS) -> dict[str, f
     Returns:
         lead, lead_low and lead_high.
     """
-    random = np.random.default_rng(0)
+    which = np.random.default_rng(0).integers(0, len(ours), (draws, len(ours)))
+    counts = np.stack([np.bincount(row, minlength=len(ours)) for row in which])
 
-    def areas(which: Any) -> float:
-        return float(np.median(ours[which], 0).mean() - np.median(other[which], 0).mean())
+    def areas(counts: np.ndarray) -> np.ndarray:
+        found: np.ndarray = medians(ours, counts).mean(1) - medians(other, counts).mean(1)
+        return found
 
-    drawn = [areas(random.integers(0, len(ours), len(ours))) for _ in range(draws)]
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    return {"lead": areas(slice(None)), "lead_low": float(low), "lead_high": float(high)}
+    low, high = np.quantile(areas(counts), (0.025, 0.975))
+    return {"lead": float(areas(np.ones_like(counts[:1]))[0]), "lead_low": float(low), "lead_high": float(high)}
+
+
+def medians(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the medians of the columns of `values` [rows, columns] in each draw, ``[draws, columns]``.
+
+    Row i is counts[d, i] times in draw d. Each column is sorted once: the median of a draw is where the counts in that
+    order pass the middle.
+    """
+    total = int(counts[0].sum())
+    by_row = np.ascontiguousarray(counts.T.astype(np.int32))
+    middle = []
+    for column in values.T:
+        order = np.argsort(column, kind="stable")
+        passed = np.cumsum(by_row[order], 0, dtype=np.int32)
+        lower, upper = ((passed < rank).sum(0) for rank in ((total + 1) // 2, total // 2 + 1))
+        middle.append((column[order][lower] + column[order][upper]) / 2)
+    return np.stack(middle, 1)
 
 
 def program(job: Job) -> Made:
     """The cells of both groups, data set by data set, choice by choice."""
     told = Told()
-    case = cache(lambda known: Case.of(job, known))
+    case = cache(lambda known: Case.of(job, known, BRIEF.get(known) if job.parts.scale.fast else None))
     cells = by_column(job, PARTS, COLUMNS, lambda column: _column(job, case(column.known), column, told))
     settings = {"seeds": told.seeds, "maps": asdict(sizes_of(job.parts.scale)), "draws": DRAWS}
-    return Made(cells, (), settings, told.models, told.sets, [words(job.parts.scale)])
+    return Made(cells, charts.signs(cells), settings, told.models, told.sets, [words(job.parts.scale)])
 
 
 def _column(job: Job, case: Case, column: Column, told: Told) -> list[Cells]:

@@ -131,6 +131,15 @@ PLANS: tuple[TrainingPlan, ...] = (
         "ResNet18; one-cycle SGD up to 0.3, 24 epochs of batches of 512, bfloat16; crops and flips",
     ),
     TrainingPlan(
+        "cifar10-brief", "cifar10", resnet18_cifar, replace(_CYCLE, epochs=16, lr=0.4, warmup=4, augment=_STANDARD),
+        "ResNet18; one-cycle SGD up to 0.4, 16 epochs of batches of 512, bfloat16; crops and flips",
+    ),
+    TrainingPlan(
+        "cifar100-brief", "cifar100", partial(resnet18_cifar, classes=100),
+        replace(_CYCLE, epochs=16, lr=0.3, warmup=4, augment=_STANDARD),
+        "ResNet18; one-cycle SGD up to 0.3, 16 epochs of batches of 512, bfloat16; crops and flips",
+    ),
+    TrainingPlan(
         "vit-cifar10", "cifar10", small_vit, replace(_ADAM, epochs=200),
         "a small ViT (6 layers of width 192, patches of 4); AdamW 0.001, cosine, 200 epochs of batches of 512",
     ),
