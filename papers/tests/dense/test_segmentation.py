@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from nescio import scores
-from nescio_papers.dense import language, scenes, segmentation, texts
-from nescio_papers.dense.network import UNet, train
+from nescio_papers.dense import language, network, samples, scenes, segmentation, texts, training
+from nescio_papers.dense.network import FCN, UNet
 from nescio_papers.dense.scenes import EDGE, Shapes
 from nescio_papers.reproduce import render, run
 
@@ -57,17 +57,61 @@ def test_letters_and_patches():
     assert set("BDGIOQSZ") & set(scenes.LETTERS) == set()
 
 
-def test_a_network_learns_and_depends_on_the_seed_alone():
+@pytest.mark.parametrize("kind", ["unet", "fcn"])
+def test_a_network_learns_and_depends_on_the_seed_alone(kind, monkeypatch):
+    monkeypatch.setattr(network, "LARGER", 2)
     digits = Shapes(SQUARE[None], np.array([7]))
-    data = scenes.scenes(64, [background() * 0.2], "all", digits, 0)
+    data = scenes.scenes(16, [background() * 0.2], "all", digits, 0)
+    size = samples.Size(0, 6, 4, 0, 0, (0,), 8)
     told: list[str] = []
     before = torch.get_rng_state()
-    network = train(data, 10, 4, 0, told.append)
-    assert torch.equal(torch.get_rng_state(), before) and not network.training
+    trained = training.train(kind, data, size, 0, told.append)
+    assert torch.equal(torch.get_rng_state(), before) and not trained.training
     assert float(told[-1].split()[-1]) < 0.95 * float(told[0].split()[-1])
-    again = train(data, 10, 4, 0, told.append)
-    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), again.parameters(), strict=True))
+    again = training.train(kind, data, size, 0, told.append)
+    assert all(torch.equal(a, b) for a, b in zip(trained.parameters(), again.parameters(), strict=True))
+
+
+def test_a_training_that_was_cut_off_goes_on(tmp_path):
+    data = scenes.scenes(16, [background() * 0.2], "all", Shapes(SQUARE[None], np.array([7])), 0)
+    size, part = samples.Size(0, 3, 4, 0, 0, (0,), 8), tmp_path / "unet.part"
+    whole = training.train("unet", data, size, 0, print)
+
+    def cut(line):
+        if "epoch 2" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        training.train("unet", data, size, 0, cut, part=part)
+    told: list[str] = []
+    rest = training.train("unet", data, size, 0, told.append, part=part)
+    assert len(told) == 2 and "epoch 2" in told[0]
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), rest.parameters(), strict=True))
+
+
+def test_networks_give_logits_of_every_pixel():
     assert UNet(5, 4)(torch.rand(1, 3, 32, 48)).shape == (1, 5, 32, 48)
+    assert FCN(5).eval()(torch.rand(1, 3, 32, 48)).shape == (1, 5, 32, 48)
+
+
+def test_a_network_is_trained_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(samples.UNET, "smoke", samples.Size(8, 1, 2, 0, 0, (0,), 4))
+    for count in (1, 1):
+        training.main(["unet", "--scale", "smoke", "--work", str(tmp_path), "--device", "cpu"])
+        kept = list(tmp_path.rglob("*.*"))
+        assert len(kept) == count and kept[0].name == "unet-0.pt"
+    said = capsys.readouterr()
+    assert said.err.count("epoch") == 1 and said.out.count("unet 0:") == 2
+
+
+def test_photographs_come_from_the_folder_of_data_first(tmp_path, monkeypatch):
+    from PIL import Image
+
+    (tmp_path / "photographs").mkdir()
+    Image.new("RGB", (4, 2), (255, 0, 0)).save(tmp_path / "photographs" / "china.jpg")
+    monkeypatch.setenv("NESCIO_DATA", str(tmp_path))
+    assert scenes.photographs(["china.jpg"])["china.jpg"].shape == (2, 4, 3)
+    assert scenes.photographs(["flower.jpg"])["flower.jpg"].shape[0] > 100
 
 
 def test_every_score_that_gives_a_map_takes_part():
@@ -89,7 +133,8 @@ def few(monkeypatch):
 
 
 def test_segmentation_fills_its_tables(tmp_path, monkeypatch, few):
-    monkeypatch.setitem(segmentation.SIZES, "smoke", segmentation.Size(32, 1, 2, 210, 3, (0,)))
+    for sizes in training.SIZES.values():
+        monkeypatch.setitem(sizes, "smoke", samples.Size(16, 1, 2, 210, 3, (0,), 8))
     monkeypatch.setattr(segmentation, "GUARDS", {"RegionGuard": {"grid": 4}, "RegionGuard, deepest layer": {"grid": 2}})
     found = run("segmentation", "smoke", work=tmp_path, device="cpu")
     parts = {part["title"].split(":")[0].split(",")[0]: part["cells"] for part in found["parts"]}

@@ -1,16 +1,17 @@
-"""The small U-Net of the study, and how it is trained."""
+"""The networks of the study of pixels: a small U-Net, and an FCN of torchvision."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nescio_papers.dense.scenes import EDGE, Scenes
+from nescio._common.lazy_imports import need
 
-BATCH, RATE = 32, 3e-3
+CLASSES = 11
+LARGER = 4
 
 
 class UNet(nn.Module):
@@ -51,31 +52,30 @@ def _block(inside: int, outside: int) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def train(data: Scenes, epochs: int, width: int, seed: int, say: Callable[[str], object]) -> UNet:
-    """Train a U-Net by cross-entropy with Adam and one cycle of learning rates.
+class FCN(nn.Module):
+    """torchvision's FCN head on the first two stages of its ResNet18: logits ``[N, 11, H, W]``.
+
+    The picture is made four times as large first, since a ResNet halves it three times before the end of its second
+    stage: of 64 pixels 32 are left, and the logits are resized.
 
     Args:
-        data: What it learns from.
-        epochs: How often it sees them.
-        width: Of the network.
-        seed: Of the first weights and of the order.
-        say: Is told how it goes.
+        classes: How many classes.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = UNet(width=width).train().to(memory_format=torch.channels_last)
-        optimizer = torch.optim.Adam(network.parameters(), RATE)
-        steps = epochs * (len(data) // BATCH)
-        cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
-        x, y = data.floats.contiguous(memory_format=torch.channels_last), data.y
-        for epoch in range(epochs):
-            losses = []
-            for rows in torch.randperm(len(data)).split(BATCH)[: len(data) // BATCH]:
-                loss = F.cross_entropy(network(x[rows]), y[rows], ignore_index=EDGE)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                cycle.step()
-                losses.append(float(loss.detach()))
-            say(f"  epoch {epoch + 1} of {epochs}: loss {sum(losses) / len(losses):.4f}")
-    return network.eval()
+
+    def __init__(self, classes: int = CLASSES) -> None:
+        super().__init__()
+        resnet: Any = need("torchvision.models", "bench").resnet18(weights=None)
+        head: Any = need("torchvision.models.segmentation.fcn", "bench").FCNHead
+        self.body = nn.Sequential(resnet.conv1, resnet.bn1, resnet.relu, resnet.maxpool, resnet.layer1)
+        self.deep = resnet.layer2
+        self.head = head(128, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the logits."""
+        large = F.interpolate(x, scale_factor=LARGER, mode="bilinear")
+        return F.interpolate(self.head(self.deep(self.body(large))), x.shape[2:], mode="bilinear")
+
+
+def made(kind: str, width: int) -> nn.Module:
+    """Return a network with first weights: "unet" of this width, or "fcn"."""
+    return UNet(CLASSES, width) if kind == "unet" else FCN(CLASSES)

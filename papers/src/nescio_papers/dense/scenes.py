@@ -9,7 +9,7 @@ overlaps one for the guard's reference or for tests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from nescio._common.lazy_imports import need
 from nescio.types import InputError
+from nescio_papers.datasets.sets import folders
 
 SIDE = 64
 EDGE = 255  # the label of pixels that do not count
@@ -76,19 +77,26 @@ class Shapes:
 
 
 def photographs(names: Sequence[str]) -> dict[str, Floats]:
-    """Return photographs that scikit-learn, scikit-image and matplotlib bring, ``[h, w, 3]`` in [0, 1]."""
+    """Return photographs ``[h, w, 3]`` in [0, 1]: those of scikit-learn, scikit-image and matplotlib.
+
+    Where these packages are not, a folder `photographs` among the data sets takes their place.
+    """
     images = need("PIL.Image", "demo")
-    folders = [Path(str(need("sklearn.datasets", "demo").__file__)).parent / "images"]
-    folders.append(Path(need("matplotlib", "demo").get_data_path()) / "sample_data")
-    if set(names) - set(BUNDLED):
-        folders.append(Path(str(need("skimage.data", "bench").__file__)).parent)
     found = {}
     for name in names:
-        files = [folder / name for folder in folders if (folder / name).exists()]
-        if not files:
+        file = next((folder / name for folder in _folders() if (folder / name).exists()), None)
+        if file is None:
             raise InputError(f"expected the photograph {name} in scikit-learn, scikit-image or matplotlib, got none")
-        found[name] = (np.asarray(images.open(files[0]).convert("RGB")) / 255).astype(np.float32)
+        found[name] = (np.asarray(images.open(file).convert("RGB")) / 255).astype(np.float32)
     return found
+
+
+def _folders() -> Iterator[Path]:
+    """Where photographs may be; a package is looked for when those before it have not what is sought."""
+    yield from (folder / "photographs" for folder in folders())
+    yield Path(str(need("sklearn.datasets", "demo").__file__)).parent / "images"
+    yield Path(need("matplotlib", "demo").get_data_path()) / "sample_data"
+    yield Path(str(need("skimage.data", "bench").__file__)).parent
 
 
 def digits(x: Tensor, y: Tensor) -> Shapes:

@@ -1,4 +1,4 @@
-"""Which pixels are foreign, which are wrong: every score that gives a map, and the RegionGuard, on a small U-Net."""
+"""Which pixels are foreign, which are wrong: every score that gives a map, and the RegionGuard, on a small network."""
 
 from __future__ import annotations
 
@@ -6,51 +6,29 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nescio import evaluate, scores
 from nescio.dense import RegionGuard, RegionVerdict
 from nescio.quantities import GradientNorms, Logits
 from nescio.scoring import score
 from nescio.types import NescioError
-from nescio_papers.dense import scenes
+from nescio_papers.dense import samples, scenes, training
 from nescio_papers.dense.drawing import drawn
-from nescio_papers.dense.network import UNet, train
-from nescio_papers.dense.scenes import EDGE, Scenes, Shapes
-from nescio_papers.runner.cells import digest, kept_json, kept_tensors
+from nescio_papers.dense.network import CLASSES
+from nescio_papers.dense.samples import FALSE, OBJECTS, Data
+from nescio_papers.dense.scenes import EDGE, Scenes
+from nescio_papers.runner.cells import kept_json
 from nescio_papers.runner.program import Job, Made
+from nescio_papers.runner.scale import size_of
 from nescio_papers.runner.study import Column, Part, Row, Study
 
 LEVEL = 0.05
 BLOCK = 50
-CLASSES = 11
 EXCLUDED = ("negrad",)
 """Zero by algebra: what is ranked would be round-off."""
-OBJECTS = ("letters", "clothes", "characters", "textures")
 GUARDS: Mapping[str, Mapping[str, Any]] = {"RegionGuard": {"grid": 16}, "RegionGuard, deepest layer": {"layer": "deep"}}
-FALSE = ("strips of the reference", "other strips", "new photographs")
-
-
-@dataclass(frozen=True)
-class Size:
-    """How many pictures: for training, of the reference, of each test set; epochs, width of the network, and seeds."""
-
-    training: int
-    epochs: int
-    width: int
-    reference: int
-    tests: int
-    seeds: tuple[int, ...]
-
-
-SIZES = {
-    "smoke": Size(64, 1, 4, 100, 12, (0,)),
-    "small": Size(1500, 8, 8, 300, 50, (0,)),
-    "quick": Size(2500, 8, 8, 300, 100, (0, 1, 2)),
-    "paper": Size(20_000, 30, 16, 1000, 1000, (0, 1, 2, 3, 4)),
-}
 
 
 def methods() -> dict[str, Any]:
@@ -93,59 +71,6 @@ PARTS = (
 
 
 @dataclass(frozen=True)
-class Data:
-    """All pictures of one seed."""
-
-    training: Scenes
-    reference: Scenes
-    own: Mapping[str, Scenes]
-    """Pictures without a foreign object, by the columns of false alarms."""
-    foreign: Mapping[str, Scenes]
-
-
-def data(job: Job, size: Size, seed: int) -> Data:
-    """Draw the pictures: digits of the set `mnist`, foreign objects pasted on the strips of the tests."""
-    parts, bundled = job.parts, job.parts.scale.bundled
-    train_set, test_set = parts.known("mnist", "train"), parts.known("mnist")
-    spare = len(train_set.x) // 5
-    known = scenes.digits(train_set.x[spare:], train_set.y[spare:])
-    other = scenes.digits(train_set.x[:spare], train_set.y[:spare])
-    new = scenes.digits(test_set.x, test_set.y)
-    places = {name: list(scenes.photographs(names).values()) for name, names in _photographs(bundled).items()}
-    draw = np.random.default_rng([seed, 1])
-
-    def shown(strip: str, shapes: Shapes, count: int, at: int, odd: Shapes | None = None, where: str = "known") -> Any:
-        return scenes.scenes(count, places[where], strip, shapes, 100 * seed + at, odd)
-
-    objects = {
-        "letters": scenes.letters(200, draw),
-        "textures": scenes.patches(200, draw, places["textures"]),
-        "clothes": _shapes(parts.foreign("fashion", test_set)),
-        "characters": _shapes(parts.foreign("omniglot", test_set)),
-    }
-    return Data(
-        shown("train", known, size.training, 0),
-        shown("reference", other, size.reference, 1),
-        {
-            FALSE[0]: shown("reference", new, size.tests, 2),
-            FALSE[1]: shown("test", new, size.tests, 3),
-            FALSE[2]: shown("all", new, size.tests, 4, where="new"),
-        },
-        {name: shown("test", new, size.tests, 5 + at, objects[name]) for at, name in enumerate(OBJECTS)},
-    )
-
-
-def _photographs(bundled: bool) -> dict[str, tuple[str, ...]]:
-    if bundled:
-        return {"known": scenes.BUNDLED[:1], "new": scenes.BUNDLED[1:], "textures": scenes.BUNDLED[1:]}
-    return {"known": scenes.KNOWN, "new": scenes.NEW, "textures": scenes.TEXTURES}
-
-
-def _shapes(pictures: Any) -> Shapes:
-    return scenes.digits(pictures.x, torch.zeros(len(pictures.x), dtype=torch.int64))
-
-
-@dataclass(frozen=True)
 class Seen:
     """What is known of some pictures: the class that was said of each pixel, maps, and verdicts of the guards."""
 
@@ -154,7 +79,7 @@ class Seen:
     verdicts: Mapping[str, RegionVerdict]
 
 
-def seen(network: UNet, guards: Mapping[str, RegionGuard], pictures: Scenes) -> Seen:
+def seen(network: nn.Module, guards: Mapping[str, RegionGuard], pictures: Scenes) -> Seen:
     """Score some pictures in every way; strangeness of regions is brought to pixels."""
     x = pictures.floats
     maps = score(network, x, list(METHODS.values()), progress=False, output="dense")
@@ -168,28 +93,21 @@ def seen(network: UNet, guards: Mapping[str, RegionGuard], pictures: Scenes) -> 
     return Seen(answer, {**maps, **strange}, verdicts)
 
 
-def program(job: Job) -> Made:
+def program(job: Job, kind: str = "unet") -> Made:
     """Train, score and measure, seed after seed."""
-    size = SIZES[job.parts.scale.name]
+    size = size_of(training.SIZES[kind], job.parts.scale)
     seeds = job.seeds or size.seeds
     cells: list[list[dict[str, Any]]] = [[] for _ in PARTS]
     models, figures = [], []
     for seed in seeds:
         job.check()
-        pictures = data(job, size, seed)
-        folder = job.work / "segmentation" / digest(str(size), str(job.parts.scale.bundled))
-
-        def trained(pictures: Scenes = pictures.training, seed: int = seed) -> dict[str, Tensor]:
-            return train(pictures, size.epochs, size.width, seed, job.say).state_dict()
-
-        state, seconds = kept_tensors(folder / f"unet-{seed}.pt", trained, job.check)
-        network = UNet(CLASSES, size.width).eval()
-        network.load_state_dict(state)
-        one = _Measured(network, pictures, job)
-        made = kept_json(folder / f"cells-{seed}.json", one.all)
+        network, seconds = training.trained(kind, job.parts, job.work, seed, job.say, job.check)
+        one = _Measured(network, samples.held_out(job.parts, size, seed), job)
+        made = kept_json(training.folder(kind, job.parts, job.work) / f"cells-{seed}.json", one.all)
         for at, rows in zip(cells, made["cells"], strict=True):
             at += [{**row, "seed": seed} for row in rows]
-        about = f"U-Net, {sum(p.numel() for p in network.parameters()):,} parameters; mean IoU {made['iou']:.3f}"
+        count = sum(p.numel() for p in network.parameters())
+        about = f"{type(network).__name__}, {count:,} parameters; mean IoU {made['iou']:.3f}"
         models.append({"plan": "segmentation", "seed": seed, "accuracy": made["right"], "seconds": seconds,
                        "about": about})  # fmt: skip
         job.say(f"seed {seed}: {100 * made['right']:.2f} % of pixels right, {about}")
@@ -203,7 +121,7 @@ def program(job: Job) -> Made:
 class _Measured:
     """The numbers of one network."""
 
-    def __init__(self, network: UNet, pictures: Data, job: Job) -> None:
+    def __init__(self, network: nn.Module, pictures: Data, job: Job) -> None:
         self.network, self.data, self.job = network, pictures, job
         self._guards: dict[str, RegionGuard] = {}
 
@@ -323,21 +241,22 @@ ABOUT = {
     "characters": "Omniglot, as ink",
     "textures": "discs and squares of scikit-image's brick, grass and gravel, tinted",
 }
+NOTES = (
+    "Settings and hypotheses were written down before the run (`dense/protocol.md`). Nothing was chosen by foreign "
+    "pictures.",
+    "Gradient scores are those of the last layer in closed form, and without noise. NEGrad is left out: it is zero "
+    "by algebra.",
+    "Digits of MNIST on crops of photographs of scikit-image and scikit-learn; training, reference and tests have "
+    "strips of the photographs and digits of their own. ± is over seeds of the network and of the pictures.",
+    "The promise of the RegionGuard is for pictures like its reference: of the same strips. Test strips are other "
+    "parts of the same photographs.",
+    "A network may be trained on another machine than the one named here, which scored and measured "
+    "(`nescio_papers.dense.training`).",
+)
 STUDY = Study(
     "segmentation",
-    "Foreign and wrong pixels: every score that gives a map, and the RegionGuard",
+    "Foreign and wrong pixels: every score that gives a map, and the RegionGuard, on a small U-Net",
     PARTS,
-    (
-        "Settings and hypotheses were written down before the run (`dense/protocol.md`). Nothing was chosen by foreign "
-        "pictures.",
-        "At the scale quick the network is poor: eight epochs of 2,500 pictures leave a mean IoU of 0.1 to 0.25, most "
-        "pixels of digits are wrong, and the numbers are those of a network that has hardly learned its classes.",
-        "Gradient scores are those of the last layer in closed form, and without noise. NEGrad is left out: it is zero "
-        "by algebra.",
-        "Digits of MNIST on crops of photographs of scikit-image and scikit-learn; training, reference and tests have "
-        "strips of the photographs and digits of their own. ± is over seeds of the network and of the pictures.",
-        "The promise of the RegionGuard is for pictures like its reference: of the same strips. Test strips are other "
-        "parts of the same photographs.",
-    ),
+    NOTES,
     program,
 )
