@@ -28,7 +28,7 @@ from measure import machine, peak_bytes, save, synchronize
 from torch import Tensor, nn
 
 from nescio import attribution, posteriors
-from nescio.attribution import defaults, paths, uncertainty
+from nescio.attribution import defaults, logit_maps, uncertainty
 from nescio.attribution.source import Source
 
 BATCHES = {"cpu": {"cnn": 32, "resnet18": 8, "vit": 8}}
@@ -48,7 +48,7 @@ def plain_maps(model: nn.Module, x: Tensor, classes: Sequence[int] = range(CLASS
         y = gave[0] if isinstance(gave, tuple) else gave
         if isinstance(module, nn.Conv2d):
             grids[:] = [tuple(y.shape[2:])]
-        bias = paths.bias_of(module)
+        bias = logit_maps.bias_of(module)
         if bias is None or y.ndim < 3:  # dense layers have no place in a picture
             return None
         kept.append((module, y, bias))
@@ -65,7 +65,7 @@ def plain_maps(model: nn.Module, x: Tensor, classes: Sequence[int] = range(CLASS
         slope, *slopes = torch.autograd.grad(z[0, i], [x, *(y for _, y, _ in kept)], retain_graph=True)
         total = (slope * x).abs().mean(1)
         for g, (module, _, b) in zip(slopes, kept, strict=True):
-            last = isinstance(module, paths.FEATURES_LAST)
+            last = isinstance(module, logit_maps.FEATURES_LAST)
             term = places.arranged(module, (g * (b if last else b.view(-1, 1, 1))).abs()[None], 1, grids[0])
             assert term is not None
             total = total + places.brought(term.mean(2), last)[0]
@@ -139,7 +139,7 @@ def measure(
         "separate": lambda: plain(models, few, "epistemic", separate_maps),
     }
     images = {"forward": batch, "plain": len(few), "separate": len(few)}
-    ways: dict[str, dict[str, Any]] = {f"ua_backprop {path}": {"path": path} for path in paths.PATHS}
+    ways: dict[str, dict[str, Any]] = {f"ua_backprop {path}": {"path": path} for path in logit_maps.PATHS}
     ways = ways if "ua_backprop" in methods else {}
     ways |= {method: {} for method in methods if method != "ua_backprop"}
     for way, settings in ways.items():

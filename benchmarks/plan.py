@@ -148,7 +148,7 @@ def measured(folder: Path, rows: int) -> dict[str, Any]:
 
 def planned(known: dict[str, Any], rows: int, workers: int | None) -> Any:
     """The plan that `nescio plan` makes from these measurements."""
-    from nescio.batch.plan import Cost, Costs, Crew, make_plan
+    from nescio.batch.job_plan import Cost, Costs, Crew, make_plan
     from nescio.data.parts import part_rows
 
     stages = {name: Cost(**known[name]) for name in ("decode", "transfer", "compute", "store")}

@@ -59,3 +59,19 @@ def test_the_drawing_does_not_depend_on_the_order_of_the_files_and_no_boxes_meet
     for at, (x, y) in enumerate(boxes):
         for left, top in boxes[:at]:
             assert abs(x - left) >= architecture.WIDTH or abs(y - top) >= architecture.HEIGHT
+
+
+def repeated_names(files: list[Path]) -> dict[str, list[str]]:
+    """Return the files that share a name, by that name, without those that CONTRIBUTING.md lets repeat."""
+    by_name: dict[str, list[str]] = {}
+    for file in files:
+        if file.name not in ("__init__.py", "base.py", "convolution.py") and file.parent.name != "cli":
+            by_name.setdefault(file.name, []).append(file.as_posix())
+    return {name: paths for name, paths in by_name.items() if len(paths) > 1}
+
+
+def test_no_two_files_have_one_name_but_those_that_contributing_names() -> None:
+    assert repeated_names(sorted((ROOT / "src" / "nescio").rglob("*.py"))) == {}
+    assert repeated_names(
+        [Path("data/rows.py"), Path("trace/rows.py"), Path("cli/rows.py"), Path("scores/base.py")]
+    ) == {"rows.py": ["data/rows.py", "trace/rows.py"]}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nescio import inputs
 from nescio._common.argument_checks import integer
-from nescio.dense.maps import Mapped, look, mapped
+from nescio.dense.position_maps import Mapped, look, mapped
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.positions import PositionsFound, recall, remember

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nescio.app import examples, reference
+from nescio.app import doubt_scale, examples
 from nescio.app.backend import Desk
 from nescio.guard import Guard
 from nescio.models import Classifier
@@ -65,7 +65,7 @@ def engine(source: Source, networks: list[nn.Module], digits: tuple[Tensor, ...]
 @pytest.fixture(scope="session")
 def desk(engine: Engine, digits: tuple[Tensor, ...]) -> Desk:
     x, y = digits[2:]
-    scale = reference.measured(engine, list(x[:80]), known="the digits it knows", labels=y[:80], progress=False)
+    scale = doubt_scale.measured(engine, list(x[:80]), known="the digits it knows", labels=y[:80], progress=False)
     shown = [
         examples.of_picture("a digit", x[250]),
         examples.of_picture("noise", torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(1))),

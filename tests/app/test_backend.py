@@ -12,7 +12,7 @@ from PIL import Image
 from torch import nn
 
 from nescio import decide, scores
-from nescio.app import Desk, bundled, opened, reference
+from nescio.app import Desk, bundled, doubt_scale, opened
 from nescio.app.policies import NONE
 from nescio.data.sources import open_data
 from nescio.guard import Guard
@@ -206,7 +206,7 @@ def test_the_bundled_digits_are_measured_once(engine: Engine, tmp_path: Path, mo
     assert [one.name for one in desk.examples][:10] == [f"digit {digit}" for digit in range(10)]
     assert {"a letter", "a photo", "noise", "nothing"} == {one.name for one in desk.examples[10:]}
     assert desk.engine.guard is engine.guard
-    monkeypatch.setattr(reference, "measured", None)  # cannot be called again
+    monkeypatch.setattr(doubt_scale, "measured", None)  # cannot be called again
     again = bundled(["entropy", "knn"], tmp_path, known=40, progress=False)
     assert again.scale is not None
     assert np.array_equal(again.scale.values["knn"], desk.scale.values["knn"])

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from nescio.app.doubt_scale import Scale
 from nescio.app.histograms import APART, EDGE, WIDTH, histogram, ticks
 from nescio.app.opinion import Reading
-from nescio.app.reference import Scale
 
 ENDS = [
     (low, low * ratio)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nescio.app.overlay import reach, tiles
-from nescio.plots.maps import ABOVE, BELOW, PALE
+from nescio.plots.map_figures import ABOVE, BELOW, PALE
 
 image = pytest.importorskip("PIL.Image")
 

@@ -84,8 +84,8 @@ def ensemble() -> posteriors.DeepEnsemble:
 def test_the_search_lowers_the_uncertainty(vae: VAE) -> None:
     """Found inputs are less uncertain than where the search began, and the map is how far they are from the input."""
     from nescio.attribution.clue import _Search
-    from nescio.attribution.members import members
     from nescio.attribution.problem import Problem
+    from nescio.attribution.sampled_members import members
     from nescio.attribution.source import Source
     from nescio.attribution.uncertainty import value
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from nescio import posteriors
 from nescio.attribution import Attribution, explain
-from nescio.attribution.paths import PATHS
+from nescio.attribution.logit_maps import PATHS
 from nescio.attribution.uncertainty import KINDS, by_class, by_logit, slopes, value
 from nescio.scores.decomposition import decompose
 from nescio.types import InputError

@@ -53,7 +53,7 @@ def test_gradient() -> None:
 
 
 def test_smoothgrad_is_captums_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nescio.attribution.noise import noisy
+    from nescio.attribution.noisy_copies import noisy
 
     x = pictures(2)
     found = explain(ENSEMBLE, x, "smoothgrad", copies=4, noise=0.2, seed=3)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nescio import posteriors
 from nescio.attribution import explain
-from nescio.attribution.paths import weighted
+from nescio.attribution.logit_maps import weighted
 from nescio.trace.backward.pull import quiet
 from nescio.trace.backward.substitutes.cpu import OnCPU
 from nescio_papers import zoo
@@ -187,7 +187,7 @@ def nodes(root: Any) -> set[Any]:
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (0, 1, 3, 4, 2)])
 def test_weighted_magnitudes(order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nescio.attribution.paths._BLOCK", 200)  # several blocks
+    monkeypatch.setattr("nescio.attribution.logit_maps._BLOCK", 200)  # several blocks
     t = torch.randn(3, 4, 5, 6, 7).permute(order).contiguous()
     t = t.permute([order.index(dim) for dim in range(5)])
     weights = torch.rand(5)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nescio import posteriors
 from nescio.attribution import METHODS, VAE, explain
-from nescio.attribution.paths import PATHS
+from nescio.attribution.logit_maps import PATHS
 from nescio.attribution.vae import Shape
 from nescio.types import InputError, ModelError
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nescio import progress
-from nescio.batch import measuring
+from nescio.batch import stage_costs
 from nescio.cli import main
 from tests.cli.helpers import refusal
 
@@ -25,8 +25,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "planmodels.py").write_text(MODELS)
     np.savez("x.npz", x=np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32))
-    monkeypatch.setattr(measuring, "SECONDS", 0.01)
-    monkeypatch.setattr(measuring, "_import", lambda: measuring._Timed(1.0, 0.5))
+    monkeypatch.setattr(stage_costs, "SECONDS", 0.01)
+    monkeypatch.setattr(stage_costs, "_import", lambda: stage_costs._Timed(1.0, 0.5))
     yield tmp_path
     sys.modules.pop("planmodels", None)
 

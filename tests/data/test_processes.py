@@ -95,7 +95,7 @@ def test_a_problem_is_raised_in_its_turn(pictures, lane):
 
 def test_a_process_that_was_ended_is_told_and_none_is_left(pictures, lane, monkeypatch):
     before = set(_children())
-    monkeypatch.setattr("nescio.data.sources.files.decode", lambda file: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr("nescio.data.sources.picture_files.decode", lambda file: os.kill(os.getpid(), signal.SIGKILL))
     rows = pictures()
     rows.__dict__["_form"] = ((3, 5, 4), torch.float32)  # known before
     with pytest.raises(InputError, match=r"expected the rows 0 to 1, but a process that read them was ended"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nescio.data.sources import Problem, Rows, open_data
-from nescio.data.sources.arrays import Placed
+from nescio.data.sources.array_rows import Placed
 from nescio.data.sources.decode import decode
 from nescio.data.tables import write_table
 from nescio.types import InputError

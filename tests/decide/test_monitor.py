@@ -118,9 +118,9 @@ CRASH = """
 import os, sys
 import numpy as np
 from nescio import decide
-from nescio.decide import files
+from nescio.decide import decision_files
 
-real, write = os.replace, files.Path.write_text
+real, write = os.replace, decision_files.Path.write_text
 
 def die(*_):
     os._exit(9)
@@ -134,7 +134,7 @@ def run(when):
     watch.update([0.0, 2.0])
     print(when, flush=True)
     if when == "half written":
-        files.Path.write_text = half
+        decision_files.Path.write_text = half
     elif when == "before the exchange":
         os.replace = die
     elif when == "after the exchange":

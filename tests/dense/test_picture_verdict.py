@@ -11,7 +11,7 @@ from nescio.guard import joined
 from nescio.models import Classifier
 from nescio.types import InputError, ModelError
 from tests.dense.networks import UNet
-from tests.dense.test_regions import pictures
+from tests.dense.test_region_guard import pictures
 
 pytestmark = pytest.mark.filterwarnings("ignore:the reference has .* different inputs")
 

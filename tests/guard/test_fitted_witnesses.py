@@ -1,7 +1,7 @@
 import torch
 
 from nescio.guard.fitted_witnesses import FittedWitnesses, take
-from nescio.guard.scale import Scale
+from nescio.guard.rank_scale import Scale
 from nescio.guard.split import in_turns
 from nescio.guard.witnesses import Appearance, Strangeness
 

@@ -12,7 +12,7 @@ from nescio import cli
 from nescio.models import from_onnx
 from nescio.models.sources import open_model
 from nescio.models.sources.exported import Exported
-from nescio.models.sources.onnx_models import comparison, reading
+from nescio.models.sources.onnx_models import onnx_facts, onnxruntime_comparison
 from nescio.models.sources.onnx_models.operators import OPERATORS
 from nescio.types import InputError, MissingExtra, ModelError
 
@@ -269,10 +269,10 @@ class Rough(nn.Module):
 def test_round_off_of_onnxruntime_itself_is_no_difference(file, monkeypatch):
     export(ready(Rough()), torch.randn(2, 2, 8, 8), file)
     x = {"x": normal(3, 2, 8, 8)}
-    whole, plain = (comparison._session(str(file), rewrites).run(None, x)[0] for rewrites in (True, False))
+    whole, plain = (onnxruntime_comparison._session(str(file), rewrites).run(None, x)[0] for rewrites in (True, False))
     assert 1e-4 < abs(whole - plain).max() < 1e-2
     assert from_onnx(file).output == "logits"
-    monkeypatch.setattr(comparison, "SELF", 0.0)
+    monkeypatch.setattr(onnxruntime_comparison, "SELF", 0.0)
     with pytest.raises(ModelError, match=r"differ by 0\.00\d+ where"):
         from_onnx(file)
     monkeypatch.undo()
@@ -393,9 +393,9 @@ def test_integers_that_are_compared_with_a_list_are_drawn_from_all_of_it(file):
     constants = {"every": np.arange(200), "last": np.array([2]), "places": np.array([1]), "w": normal(200, 3)}
     constants["padding"] = np.array(5)
     graph(file, nodes, {"bytes": (I64, ["n", 50])}, {"z": (F32, ["n", 3])}, constants)
-    proto = reading.read(str(file))
-    assert comparison._ranges(proto) == {"bytes": 200}
-    drawn = comparison._random(proto, reading.inputs_of(proto, str(file)), 3, 8, 0)["bytes"]
+    proto = onnx_facts.read(str(file))
+    assert onnxruntime_comparison._ranges(proto) == {"bytes": 200}
+    drawn = onnxruntime_comparison._random(proto, onnx_facts.inputs_of(proto, str(file)), 3, 8, 0)["bytes"]
     assert drawn.min() >= 0 and 150 < drawn.max() < 200
     assert from_onnx(file).logits(torch.from_numpy(drawn)).shape == (3, 3)
 

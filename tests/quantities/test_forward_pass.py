@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio.models import Classifier
-from nescio.models.features import Heard
+from nescio.models.feature_layer import Heard
 from nescio.quantities import Features, ForwardPass, LastLayer, Logits, compute
 from nescio.types import ModelError
 

@@ -4,7 +4,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from nescio.plots.maps import PALE
+from nescio.plots.map_figures import PALE
 from nescio.report.overlays import image, overlays, where
 
 

@@ -254,7 +254,7 @@ def test_the_connection_that_has_waited_longest_makes_room(engine):
 
 
 def test_what_has_begun_has_a_limited_time_at_the_end(engine, monkeypatch):
-    monkeypatch.setattr("nescio.serve.app.LAST", 0.1)
+    monkeypatch.setattr("nescio.serve.fastapi_app.LAST", 0.1)
     before = engine.begun
     with ThreadPoolExecutor(1) as pool:
         with models.served(engine, Settings(port=0, grace=0.2)) as client:

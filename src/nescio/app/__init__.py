@@ -12,11 +12,11 @@ Gradio is loaded by `run` alone; all else works and is tested without it.
 """
 
 from nescio.app.backend import Desk
-from nescio.app.bundled import bundled
+from nescio.app.bundled_page import bundled
+from nescio.app.doubt_scale import Scale, measured
 from nescio.app.from_model import opened
 from nescio.app.opinion import Opinion, Ruling, mapped, opinion, ruling
 from nescio.app.page import application, run
-from nescio.app.reference import Scale, measured
 from nescio.serve.settings import Settings
 
 __all__ = [

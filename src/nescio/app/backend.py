@@ -13,10 +13,10 @@ from torch import Tensor
 
 from nescio._common.formatting import percent
 from nescio.app import examples
+from nescio.app.doubt_scale import Scale
 from nescio.app.examples import Example
 from nescio.app.opinion import AnyPolicy, Opinion, Ruling, form, mapped, opinion, ruling
 from nescio.app.policies import Policies
-from nescio.app.reference import Scale
 from nescio.guard.promise import ENOUGH
 from nescio.inputs import Inputs
 from nescio.serve.engine import Engine

@@ -23,11 +23,11 @@ from nescio.app.card_content import (
     Measured,
     VerdictCard,
 )
+from nescio.app.doubt_scale import ALARM, Scale
 from nescio.app.examples import Example
 from nescio.app.histograms import histogram
 from nescio.app.opinion import Answer, Maps, Opinion, Ruling
 from nescio.app.overlay import reach, resized, seen, tiles, uri
-from nescio.app.reference import ALARM, Scale
 from nescio.guard import Verdict
 from nescio.report.content import Picture, shortened
 from nescio.report.render import render_macro

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from nescio import scores
-from nescio.app import examples, reference
+from nescio.app import doubt_scale, examples
 from nescio.app.backend import Desk
+from nescio.app.doubt_scale import LEAST, Scale
 from nescio.app.opinion import AnyPolicy
-from nescio.app.reference import LEAST, Scale
-from nescio.attribution.members import distribution
+from nescio.attribution.sampled_members import distribution
 from nescio.data.sources import Rows
 from nescio.data.sources.rows import Problem
-from nescio.data.sources.tables import TableRows
+from nescio.data.sources.table_rows import TableRows
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
@@ -139,7 +139,7 @@ def _taken(known: Rows, most: int) -> tuple[list[Inputs], Tensor | None]:
 def _scale(engine: Engine, inputs: list[Inputs], labels: Tensor | None, progress: bool | None) -> Scale:
     alone, engine.rows = engine.rows, AT_ONCE
     try:
-        return reference.measured(engine, inputs, labels=labels, progress=progress)
+        return doubt_scale.measured(engine, inputs, labels=labels, progress=progress)
     finally:
         engine.rows = alone
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from nescio._common.formatting import number
 from nescio.app.card_content import Histogram
+from nescio.app.doubt_scale import Scale
 from nescio.app.opinion import Reading
-from nescio.app.reference import Scale
 
 WIDTH = 400
 BINS = 40

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nescio._common.formatting import class_name
-from nescio.app.reference import KINDS, Scale
+from nescio.app.doubt_scale import KINDS, Scale
 from nescio.attribution import Attribution, explain
 from nescio.attribution.source import Source
 from nescio.attribution.uncertainty import Of

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nescio._common.images import data_uri, png
-from nescio.plots.maps import ABOVE, BELOW, ends, visible
+from nescio.plots.map_figures import ABOVE, BELOW, ends, visible
 from nescio.report.overlays import over
 
 

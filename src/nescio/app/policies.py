@@ -12,8 +12,8 @@ from functools import cached_property
 
 from nescio import decide
 from nescio._common.formatting import percent
+from nescio.app.doubt_scale import Scale
 from nescio.app.opinion import AnyPolicy
-from nescio.app.reference import Scale
 from nescio.serve.engine import Engine
 from nescio.types import InputError
 

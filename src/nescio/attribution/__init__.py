@@ -33,10 +33,10 @@ from nescio._common.formatting import percent
 from nescio.attribution import uncertainty
 from nescio.attribution.clue import CLUE, DeltaCLUE
 from nescio.attribution.direct import BlurGradient, BlurIG, FullGrad, Gradient, IntegratedGradients, SmoothGrad
-from nescio.attribution.members import Member, distribution, fans, members, running
-from nescio.attribution.positions import refusing_positions
 from nescio.attribution.problem import Problem
+from nescio.attribution.refusing_positions import refusing_positions
 from nescio.attribution.result import Attribution
+from nescio.attribution.sampled_members import Member, distribution, fans, members, running
 from nescio.attribution.source import Channels, Source, as_floats
 from nescio.attribution.ua_backprop import CLASSES_AT_ONCE, UABackprop
 from nescio.attribution.vae import VAE

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from nescio._common.argument_checks import integer, number
-from nescio.attribution import paths
+from nescio.attribution import logit_maps
 from nescio.attribution.blur import blurred
 from nescio.attribution.defaults import BLUR, BLUR_STEPS, COPIES, NOISE, STEPS
-from nescio.attribution.noise import mean, noisy
+from nescio.attribution.noisy_copies import mean, noisy
 from nescio.attribution.places import Places
 from nescio.attribution.problem import Problem, in_float64
 from nescio.inputs import describe
@@ -105,10 +105,10 @@ class FullGrad:
     def attribute(self, problem: Problem) -> Tensor:
         """Maps, float64 [1, N, *places]."""
         places, bias_maps, inner = problem.places, [], []
-        for slope in problem.gradients(keep=paths.bias_of):
+        for slope in problem.gradients(keep=logit_maps.bias_of):
             maps: list[Tensor] = []
             held: list[Tensor] = []
-            full = paths.reader("fullgrad", slope.run, places, maps)
+            full = logit_maps.reader("fullgrad", slope.run, places, maps)
 
             def read(call: Any, g: Tensor, full: Any = full, held: list[Tensor] = held) -> None:
                 if call is None:  # members share the input: their gradients there are added up before the magnitude

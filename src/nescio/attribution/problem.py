@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from nescio.attribution import uncertainty
-from nescio.attribution.members import Member
-from nescio.attribution.passes import Call, Keep, Run, forward, pulled
+from nescio.attribution.member_passes import Call, Keep, Run, forward, pulled
 from nescio.attribution.places import Places
+from nescio.attribution.sampled_members import Member
 from nescio.attribution.source import Source
 from nescio.inputs import Inputs
 from nescio.types import ModelError

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from nescio.attribution.members import Member
 from nescio.attribution.places import Places
+from nescio.attribution.sampled_members import Member
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
 from nescio.types import InputError, ModelError

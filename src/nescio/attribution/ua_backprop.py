@@ -3,8 +3,8 @@
     M = (1/S) Σ_s Σ_i U_{z_i^s} softmax_places(minmax(M_i^s)/τ₂),        Σ_places M = Σ_i U_{z_i^s} = U
 
 U_{z_i^s} are the shares of the logits (`nescio.attribution.uncertainty`), M_i^s maps of each logit by one of the paths
-of `nescio.attribution.paths`. All of them are positive, so a map is too. Where there are many classes, some of the
-logits are drawn by their shares, and the map says how far it may be from that of all (`nescio.attribution.drawing`).
+of `nescio.attribution.logit_maps`. All of them are positive, so a map is too. Where there are many classes, some of the
+logits are drawn by their shares: `nescio.attribution.drawn_logits`. The map says how far it may be from that of all.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from nescio import inputs
 from nescio._common.argument_checks import integer, number
 from nescio._common.chunking import at_once
-from nescio.attribution import drawing, paths, uncertainty
+from nescio.attribution import drawn_logits, logit_maps, uncertainty
 from nescio.attribution.defaults import COPIES, NOISE, TAU1, TAU2
 from nescio.attribution.direct import BlurGradient
-from nescio.attribution.members import Member
-from nescio.attribution.noise import noisy
-from nescio.attribution.passes import Run, forward, pulled
+from nescio.attribution.member_passes import Run, forward, pulled
+from nescio.attribution.noisy_copies import noisy
 from nescio.attribution.places import Places
 from nescio.attribution.problem import Problem, unchanged
+from nescio.attribution.sampled_members import Member
 from nescio.models import named_modules
 from nescio.training import spawned
 from nescio.types import InputError
@@ -61,27 +61,27 @@ class UABackprop:
         torch.Size([2, 4])
     """
 
-    path: paths.Path = "fullgrad"
+    path: logit_maps.Path = "fullgrad"
     tau1: float = TAU1
     tau2: float = TAU2
     copies: int = COPIES
     noise: float = NOISE
     seed: int = 0
     layer: str | None = None
-    classes: drawing.Classes = "auto"
+    classes: drawn_logits.Classes = "auto"
     signed: bool = False
 
     name = "ua_backprop"
 
     def __post_init__(self) -> None:
-        if self.path not in paths.PATHS:
-            raise InputError(f"expected path= to be one of {', '.join(map(repr, paths.PATHS))}, got {self.path!r}")
+        if self.path not in logit_maps.PATHS:
+            raise InputError(f"expected path= to be one of {', '.join(map(repr, logit_maps.PATHS))}, got {self.path!r}")
         number("tau1", self.tau1, above=1 / 500)
         number("tau2", self.tau2, above=1e-6)
         integer("copies", self.copies, at_least=1)
         number("noise", self.noise, above=0.0)
         integer("seed", self.seed, at_least=0)
-        drawing.check(self.classes)
+        drawn_logits.check(self.classes)
         if self.layer is not None and self.path != "gradcam":
             raise InputError(f"expected layer= with path='gradcam' only, got it with path={self.path!r}")
 
@@ -93,7 +93,7 @@ class UABackprop:
 
     def rows(self, classes: int, draws: int = 1, samples: int = 1) -> int:
         """How many maps of logits a member needs that gives so many of all samples."""
-        return drawing.count(self.classes, classes, draws, samples) or draws * classes
+        return drawn_logits.count(self.classes, classes, draws, samples) or draws * classes
 
     def several(self, problem: Problem, kinds: Sequence[str]) -> Several:
         """What each member gives for these kinds of uncertainty. The maps of the logits serve all kinds."""
@@ -105,15 +105,15 @@ class UABackprop:
         pairs = zip(shares.split(each), q.split(each), strict=True)
         for place, (member, (own, likely)) in enumerate(zip(problem.members, pairs, strict=True)):
             share = own.movedim(0, 2).flatten(2)  # [U, N, draws · C]
-            few = drawing.count(self.classes, shares.shape[3], member.draws, len(shares))
+            few = drawn_logits.count(self.classes, shares.shape[3], member.draws, len(shares))
             draw = None
             if few is not None:
-                draw = drawing.drawn(share, likely.transpose(0, 1).flatten(1), few, spawned(self.seed, place))
+                draw = drawn_logits.drawn(share, likely.transpose(0, 1).flatten(1), few, spawned(self.seed, place))
             flat, spread = self._member(problem, member, share, draw, together)
             by_member.append(flat.unflatten(2, problem.places.shape))
             variance, n = variance.to(spread) + spread, n + (few or 0)
         whole = shares.sum((0, 3))
-        error = drawing.error(variance, whole.to(variance.device)).cpu() if n else None
+        error = drawn_logits.error(variance, whole.to(variance.device)).cpu() if n else None
         maps = torch.stack(by_member, 1)
         return Several(maps * self._signs(problem, kinds).to(maps) if self.signed else maps, error, n)
 
@@ -130,25 +130,25 @@ class UABackprop:
         known = {kind: of(kind) for kind in dict.fromkeys([*kinds, *(uncertainty.KINDS if len(logits) > 1 else ())])}
         parts = [known["epistemic"], known["aleatoric"]] if len(logits) > 1 else list(known.values())[:1]
         flat = [part.transpose(0, 1).flatten(1) for part in parts]
-        q = drawing.proposal(flat).unflatten(1, (len(logits), -1)).transpose(0, 1)
+        q = drawn_logits.proposal(flat).unflatten(1, (len(logits), -1)).transpose(0, 1)
         return torch.stack([known[kind] for kind in kinds], 1), q
 
     def _member(
-        self, problem: Problem, member: Member, share: Tensor, draw: drawing.Draw | None, together: int
+        self, problem: Problem, member: Member, share: Tensor, draw: drawn_logits.Draw | None, together: int
     ) -> tuple[Tensor, Tensor]:
         """Maps of one member, weighted and added up, and their variance, both float64 [U, N, P]."""
         places, at = problem.places, None if draw is None else draw.at
         if self.path == "smoothgrad":
             smooth = partial(self._smooth, problem, member, at)
             return _blocks(share, draw, smooth, together, places, self.tau2)
-        keep = paths.keeper(self.path, self._module(member.network().module))
+        keep = logit_maps.keeper(self.path, self._module(member.network().module))
         with forward(member, problem.x, problem.source, unchanged, keep) as run:
             return _blocks(share, draw, partial(self._maps, run, places, at), together, places, self.tau2)
 
     def _gradients(self, run: Run, places: Places, at: Tensor | None, part: slice) -> Tensor:
         """What the path's reader makes of these logits, [K, N, ...]."""
         maps: list[Tensor] = []
-        pulled(run, _cotangents(run.logits, at, part), lambda: paths.reader(self.path, run, places, maps))
+        pulled(run, _cotangents(run.logits, at, part), lambda: logit_maps.reader(self.path, run, places, maps))
         return torch.cat(maps)
 
     def _maps(self, run: Run, places: Places, at: Tensor | None, part: slice) -> Tensor:
@@ -200,7 +200,7 @@ def _cotangents(logits: Tensor, at: Tensor | None, part: slice) -> Tensor:
 
 def _blocks(
     share: Tensor,
-    draw: drawing.Draw | None,
+    draw: drawn_logits.Draw | None,
     maps: Callable[[slice], Tensor],
     together: int,
     places: Places,

@@ -16,7 +16,7 @@ from nescio.batch.position_files import PositionFiles
 from nescio.batch.verdict_columns import Flagged
 from nescio.data.prefetch import Read
 from nescio.data.sources import Problem
-from nescio.data.sources.arrays import ArrayRows
+from nescio.data.sources.array_rows import ArrayRows
 from nescio.data.sources.rows import Batch
 from nescio.dense.summaries import counted
 from nescio.guard import Verdict

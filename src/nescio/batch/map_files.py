@@ -23,18 +23,18 @@ from torch import Tensor
 from nescio import attribution, plots, progress
 from nescio._common.formatting import percent
 from nescio.attribution import Attribution, explain
-from nescio.attribution.members import distribution
-from nescio.attribution.positions import refusing_positions
+from nescio.attribution.refusing_positions import refusing_positions
+from nescio.attribution.sampled_members import distribution
 from nescio.attribution.source import Channels, Source
 from nescio.attribution.uncertainty import KINDS
 from nescio.batch.interrupted import Interrupted
 from nescio.data import replacing, write_table
 from nescio.data.prefetch import read_ahead
 from nescio.data.sources import Rows
+from nescio.data.sources.data_opening import Plain
 from nescio.data.sources.decode import ENDINGS
-from nescio.data.sources.files import PictureFiles
-from nescio.data.sources.opening import Plain
-from nescio.data.sources.tables import TableRows
+from nescio.data.sources.picture_files import PictureFiles
+from nescio.data.sources.table_rows import TableRows
 from nescio.inputs import Inputs
 from nescio.models import sources as models
 from nescio.scores.decomposition import decompose

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nescio._common.formatting import count
-from nescio.batch.plan import GOOD_PART, Costs, Plan, make_plan
+from nescio.batch.job_plan import GOOD_PART, Costs, Plan, make_plan
 
 
 def changes(costs: Costs, plan: Plan, better: int, *, gpus: bool) -> list[str]:
@@ -21,7 +21,7 @@ def changes(costs: Costs, plan: Plan, better: int, *, gpus: bool) -> list[str]:
         The sentences.
 
     Examples:
-        >>> from nescio.batch.plan import Cost, Crew
+        >>> from nescio.batch.job_plan import Cost, Crew
         >>> quick = Cost(0.001, 0.001, 0.002)
         >>> known = (0, 0.002, 0, 5, 5, 8, 8, 5, 5, 256, 1, True, 40, 1e9, 0)
         >>> costs = Costs(quick, quick, Cost(0.01, 0.01, 0.01), quick, *known)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from nescio._common.lazy_imports import need
 from nescio.data.sources import Rows
 from nescio.data.sources.arrow_files import BLOCK, ParquetTable, _cell
-from nescio.data.sources.tables import TableRows
+from nescio.data.sources.table_rows import TableRows
 
 MOST = 128 * 2**20
 """Bytes of a part that are sent, at most."""

@@ -150,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _names(args: argparse.Namespace, rows: Rows) -> list[str] | None:
     """The names of the features: those given, or the columns of a table."""
-    from nescio.data.sources.tables import TableRows
+    from nescio.data.sources.table_rows import TableRows
 
     if args.feature_names is not None:
         return [name.strip() for name in args.feature_names.split(",")]

@@ -12,7 +12,7 @@ from nescio.cli.paths import output_folder
 from nescio.cli.specs import data_spec, model_spec
 
 if TYPE_CHECKING:
-    from nescio.batch.calibration import Calibration, LabelledRows
+    from nescio.batch.fitted_temperature import Calibration, LabelledRows
     from nescio.cli.options import Commands
     from nescio.specs import DataSpec, Rows, Source
 
@@ -58,7 +58,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fit, compare, write."""
     from nescio._common.lazy_imports import need
-    from nescio.batch.calibration import calibrate
+    from nescio.batch.fitted_temperature import calibrate
     from nescio.progress import cheaper
     from nescio.specs import names_code, only_network, open_source, remember
 
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _data(args: argparse.Namespace, source: Source) -> tuple[LabelledRows, LabelledRows]:
     """Return the rows for the fit, and those for the figures."""
-    from nescio.batch.calibration import LabelledRows, halves
+    from nescio.batch.fitted_temperature import LabelledRows, halves
     from nescio.types import InputError
 
     rows = _labelled(data_spec(args), source)

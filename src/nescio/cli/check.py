@@ -16,7 +16,7 @@ from nescio.cli.score import LONG, about
 from nescio.cli.specs import data_spec, engine_spec, model_spec, output_spec
 
 if TYPE_CHECKING:
-    from nescio.batch.run import Finished
+    from nescio.batch.run_job import Finished
     from nescio.batch.verdict_columns import Flagged, Retelling
     from nescio.cli.options import Commands
     from nescio.data.parts import Parts
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     """Open, judge what is missing, join."""
     from nescio.batch.jobs import Job
     from nescio.batch.pacing import SIZES
-    from nescio.batch.run import Listener, run_job
+    from nescio.batch.run_job import Listener, run_job
     from nescio.batch.verdict_columns import Flagged, at_rate
     from nescio.progress import cheaper
     from nescio.specs import GuardSpec

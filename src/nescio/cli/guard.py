@@ -112,9 +112,9 @@ def _guard_folder(args: argparse.Namespace) -> Path:
 def _records() -> tuple[str, str]:
     """Return the files that tell what a folder holds: a guard of whole inputs, or one of regions."""
     from nescio.dense import region_saving
-    from nescio.guard import saving
+    from nescio.guard import guard_saving
 
-    return saving.BUNDLE.record, region_saving.BUNDLE.record
+    return guard_saving.BUNDLE.record, region_saving.BUNDLE.record
 
 
 def _clear(folder: Path) -> None:

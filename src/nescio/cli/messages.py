@@ -21,7 +21,7 @@ def printable(text: str) -> str:
 
 def tell_opened(source: Source, rows: Rows) -> None:
     """Say what was opened, and what is done to each row; nothing for arrays of numbers as they are."""
-    from nescio.data.sources.arrays import ArrayRows
+    from nescio.data.sources.array_rows import ArrayRows
 
     if source.preprocess is not None or not isinstance(rows.store, ArrayRows):
         say(f"model: {source.about}")
@@ -41,7 +41,7 @@ def other_classes(source: Source, rows: Rows) -> str | None:
 
 def tell_problems(rows: Rows, most: int = 5) -> None:
     """Say how many rows could not be used, and which are the first of them."""
-    from nescio.batch.run import problem_lines
+    from nescio.batch.run_job import problem_lines
 
     for line in problem_lines(rows.problems, len(rows), most):
         say(line)

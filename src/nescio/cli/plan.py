@@ -14,8 +14,8 @@ from nescio.cli.messages import say, tell_method
 from nescio.cli.options import add_command, add_data, add_methods, add_model, add_running, positive
 
 if TYPE_CHECKING:
+    from nescio.batch.job_plan import Costs, Crew, Plan
     from nescio.batch.jobs import Ready
-    from nescio.batch.plan import Costs, Crew, Plan
     from nescio.cli.options import Commands
 
 EXAMPLES = """\
@@ -96,8 +96,8 @@ def rows(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, plan, print."""
-    from nescio.batch.measuring import measure
-    from nescio.batch.plan import good_part_rows, make_plan, span
+    from nescio.batch.job_plan import good_part_rows, make_plan, span
+    from nescio.batch.stage_costs import measure
     from nescio.data.parts import part_rows
     from nescio.progress import cheaper
 
@@ -154,7 +154,7 @@ def _crew(args: argparse.Namespace) -> Crew:
     """Return who does the work; a GPU has as many cores as it has here, where nothing is said."""
     import torch
 
-    from nescio.batch.plan import Crew
+    from nescio.batch.job_plan import Crew
 
     here = _cores()
     if args.gpus is not None:

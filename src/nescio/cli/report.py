@@ -188,7 +188,7 @@ def _labels(path: str, rows: Rows, source: Source) -> Tensor:
     """One label for each row of a file of its own: in their order, or by name where a table has a column of names."""
     from nescio.data import read_npz, read_table
     from nescio.data.sources.labels import Labels, resolved
-    from nescio.data.sources.tables import LABELS, NAMES
+    from nescio.data.sources.table_rows import LABELS, NAMES
     from nescio.types import InputError
 
     ending = Path(path).suffix.lower()

@@ -11,7 +11,7 @@ from nescio.cli.paths import check_apart
 from nescio.cli.specs import data_spec, engine_spec, methods_of, model_spec, output_spec
 
 if TYPE_CHECKING:
-    from nescio.batch.run import Finished
+    from nescio.batch.run_job import Finished
     from nescio.cli.options import Commands
     from nescio.specs import Rows, Source
 
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     """Open, score what is missing, join."""
     from nescio.batch.jobs import Job
     from nescio.batch.pacing import SIZES
-    from nescio.batch.run import Listener, run_job
+    from nescio.batch.run_job import Listener, run_job
     from nescio.progress import cheaper
     from nescio.scores import default_method
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nescio.cli.messages import say, tell_problems
 
 if TYPE_CHECKING:
-    from nescio.batch.run import EngineSpec, OutputSpec
+    from nescio.batch.run_job import EngineSpec, OutputSpec
     from nescio.cli.options import Setting
     from nescio.scores import Method
     from nescio.specs import AnyGuard, DataSpec, ModelSpec, Network, Pairs, Rows, Source
@@ -171,13 +171,13 @@ def methods_of(names: Sequence[str] | None, settings: Sequence[Setting]) -> list
 
 def output_spec(args: argparse.Namespace) -> OutputSpec:
     """Return where the table goes, and what is done with what is there."""
-    from nescio.batch.run import OutputSpec
+    from nescio.batch.run_job import OutputSpec
 
     return OutputSpec(args.out, fresh=args.fresh, overwrite=args.overwrite, part_rows=args.part_rows)
 
 
 def engine_spec(args: argparse.Namespace) -> EngineSpec:
     """Return by how many processes the work is done."""
-    from nescio.batch.run import EngineSpec
+    from nescio.batch.run_job import EngineSpec
 
     return EngineSpec(args.engine, workers=args.workers, address=args.address)

@@ -6,8 +6,8 @@ Where `nescio_papers` is installed, this module has its data sets too (`load_set
 from nescio.data.atomic import check_writable, replacing
 from nescio.data.class_names import read_class_names
 from nescio.data.digits import Digits, Split, byte_digits, digits
-from nescio.data.files import read_npz
 from nescio.data.not_digits import NOT_DIGITS, drawn_letters, photo_patches
+from nescio.data.npz_files import read_npz
 from nescio.data.pictures import PictureSet, subset, to_float
 from nescio.data.tables import check_ending, read_table, write_table
 from nescio.plugins import lent_names

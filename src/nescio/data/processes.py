@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nescio.data.sources.files import PictureFiles
+from nescio.data.sources.picture_files import PictureFiles
 from nescio.data.sources.rows import Problem, Rows
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl

@@ -8,12 +8,12 @@ policy.accept(new_scores)                                      # True where the 
 from nescio.decide.binomial import binomial_cdf, upper_bound
 from nescio.decide.conformal import ConformalPolicy, conformal
 from nescio.decide.drift import DriftMonitor, DriftTest, DriftVerdict, drift, drift_test
-from nescio.decide.explain import Explanation, explain
+from nescio.decide.explanation import Explanation, explain
 from nescio.decide.loading import load
 from nescio.decide.monitor import Monitor, Verdict, monitor
 from nescio.decide.policy import Policy
 from nescio.decide.risk_control import RiskPolicy, risk_control
-from nescio.decide.selective import quantile, threshold
+from nescio.decide.thresholds import quantile, threshold
 
 __all__ = [
     "threshold",

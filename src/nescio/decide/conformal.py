@@ -28,7 +28,7 @@ from nescio._common.arrays import Values
 from nescio._common.formatting import percent
 from nescio.decide.checks import Floats, labels_of, probabilities_of
 from nescio.decide.saved_policy import SavedPolicy, about_of
-from nescio.decide.selective import rank
+from nescio.decide.thresholds import rank
 from nescio.types import InputError
 
 Kind = Literal["split", "adaptive"]

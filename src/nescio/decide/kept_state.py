@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from nescio.decide import files
+from nescio.decide import decision_files
 from nescio.types import InputError
 
 if TYPE_CHECKING:
@@ -57,17 +57,17 @@ class KeptState(Generic[State]):
     def keep(self, state: State) -> None:
         """Write the state to the file, if there is one, and go on with it."""
         if self.path is not None:
-            files.write(self.path, self._form, {**self._settings, **asdict(state)})
+            decision_files.write(self.path, self._form, {**self._settings, **asdict(state)})
         self.state = state
 
     def _read(self, path: Path) -> State:
-        record = files.read(path, self._form)
+        record = decision_files.read(path, self._form)
         if any(record.get(name) != value for name, value in self._settings.items()):
             raise InputError(f"{path} belongs to {self._owner}; name another file, or remove this one to begin anew")
         try:
             state = self._parse(record)
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise files.damaged(path, f"something is missing or wrong ({error})") from error
+            raise decision_files.damaged(path, f"something is missing or wrong ({error})") from error
         if state is None:
-            raise files.damaged(path, "its counts do not fit together")
+            raise decision_files.damaged(path, "its counts do not fit together")
         return state

@@ -36,7 +36,7 @@ from nescio.decide.binomial import upper_bound
 from nescio.decide.checks import Floats
 from nescio.decide.kept_state import KeptState
 from nescio.decide.policy import Policy
-from nescio.decide.selective import rank
+from nescio.decide.thresholds import rank
 from nescio.types import InputError
 
 FORM = "nescio monitor"

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from nescio.decide import files
+from nescio.decide import decision_files
 from nescio.types import InputError
 
 
@@ -32,15 +32,15 @@ class SavedPolicy:
 
     def save(self, path: str | Path) -> None:
         """Write the policy as JSON, as a whole or not at all."""
-        files.write(path, self._form, {**vars(self), "about": dict(self.about), "says": str(self)})
+        decision_files.write(path, self._form, {**vars(self), "about": dict(self.about), "says": str(self)})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote."""
-        record = files.read(path, cls._form)
+        record = decision_files.read(path, cls._form)
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
         if missing := [name for name in names if name not in record]:
-            raise files.damaged(path, f"{', '.join(missing)} is missing")
+            raise decision_files.damaged(path, f"{', '.join(missing)} is missing")
         values = {name: tuple(record[name]) if isinstance(record[name], list) else record[name] for name in names}
         policy = cls(**values)
         try:
@@ -48,7 +48,7 @@ class SavedPolicy:
         except TypeError as error:  # a value of another kind
             wrong = str(error)
         if wrong:
-            raise files.damaged(path, wrong)
+            raise decision_files.damaged(path, wrong)
         return policy
 
 

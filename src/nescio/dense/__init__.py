@@ -14,9 +14,9 @@ A model that answers at every position is a classifier of positions: its logits 
 """
 
 from nescio.dense.language import Reading, read
-from nescio.dense.maps import PositionMap, by_position
+from nescio.dense.position_maps import PositionMap, by_position
+from nescio.dense.region_guard import RegionGuard
 from nescio.dense.region_verdict import RegionVerdict
-from nescio.dense.regions import RegionGuard
 from nescio.dense.sampling import Positions, labelled_positions
 from nescio.dense.summaries import DenseScores, flatten
 from nescio.dense.whole_network import whole_network

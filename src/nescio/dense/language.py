@@ -23,7 +23,7 @@ from torch import Tensor
 from nescio import inputs
 from nescio._common.argument_checks import choice
 from nescio._common.chunking import at_once, in_chunks
-from nescio.dense.maps import PositionMap, by_position, mapped, maps_of
+from nescio.dense.position_maps import PositionMap, by_position, mapped, maps_of
 from nescio.dense.summaries import DenseScores
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier

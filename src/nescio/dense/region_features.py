@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from nescio.dense.head import find, watched
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
-from nescio.models.features import listen
+from nescio.models.feature_layer import listen
 from nescio.models.positions import accepting
 from nescio.types import ModelError
 

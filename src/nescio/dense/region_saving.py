@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nescio.data.bundles import Bundle
-from nescio.dense.regions import Averaged, RegionGuard
+from nescio.dense.region_guard import Averaged, RegionGuard
 from nescio.guard import Guard
 from nescio.posteriors.saving import fingerprint, same
 from nescio.types import InputError

@@ -29,7 +29,7 @@ from nescio.models import Classifier
 from nescio.models.sources import Preprocess, Source, open_model
 from nescio.models.sources.base import Found
 from nescio.models.sources.huggingface import pictures_of, texts_of
-from nescio.models.sources.opening import settled
+from nescio.models.sources.model_opening import settled
 from nescio.quantities.beside import Beside
 from nescio.scores import Method
 from nescio.scores import base as score_base

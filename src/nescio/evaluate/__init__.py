@@ -13,7 +13,7 @@ from nescio.evaluate.blurring import Blurring, blurring
 from nescio.evaluate.calibration import Reliability, brier, ece, mce, nll, reliability
 from nescio.evaluate.correlation import rank_correlation
 from nescio.evaluate.disentanglement import Disentanglement, Parts, disentanglement
-from nescio.evaluate.maps import AnomalyResult, RewrittenResult, anomaly, randomised, rewritten
+from nescio.evaluate.map_checks import AnomalyResult, RewrittenResult, anomaly, randomised, rewritten
 from nescio.evaluate.ood import ROC, OODResult, ood, roc
 from nescio.evaluate.selective import AccuracyRejection, RiskCoverage, accuracy_rejection, raulc, risk_coverage
 from nescio.evaluate.timing import MapTime, time_per_map

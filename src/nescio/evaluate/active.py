@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nescio._common.argument_checks import integer
 from nescio._common.arrays import Values
-from nescio.evaluate.arrays import scores as scores_of
+from nescio.evaluate.metric_inputs import scores as scores_of
 from nescio.types import InputError
 
 Indices = NDArray[np.int64]

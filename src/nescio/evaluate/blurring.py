@@ -27,8 +27,8 @@ from torch import Tensor
 
 from nescio._common.argument_checks import integer
 from nescio._common.arrays import Values
-from nescio.evaluate.arrays import Floats, Integers, listed, scores
-from nescio.evaluate.maps import pixel_maps
+from nescio.evaluate.map_checks import pixel_maps
+from nescio.evaluate.metric_inputs import Floats, Integers, listed, scores
 from nescio.types import InputError
 
 

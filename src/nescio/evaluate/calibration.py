@@ -27,9 +27,9 @@ import numpy as np
 
 from nescio._common.argument_checks import integer
 from nescio._common.arrays import Values
-from nescio.evaluate.arrays import Floats, Integers
-from nescio.evaluate.arrays import classes as _classes
-from nescio.evaluate.arrays import probabilities as _probabilities
+from nescio.evaluate.metric_inputs import Floats, Integers
+from nescio.evaluate.metric_inputs import classes as _classes
+from nescio.evaluate.metric_inputs import probabilities as _probabilities
 from nescio.types import InputError
 
 Mode = Literal["width", "mass"]

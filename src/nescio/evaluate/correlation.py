@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nescio._common.arrays import Values
-from nescio.evaluate.arrays import Floats, scores
+from nescio.evaluate.metric_inputs import Floats, scores
 from nescio.types import InputError
 
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nescio._common.arrays import Values
-from nescio.evaluate.arrays import Booleans, Floats, flags, scores, table
 from nescio.evaluate.correlation import correlation, ranks
+from nescio.evaluate.metric_inputs import Booleans, Floats, flags, scores, table
 from nescio.evaluate.ood import ood
 from nescio.types import Decomposition, InputError
 

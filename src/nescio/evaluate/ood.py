@@ -30,7 +30,7 @@ import numpy as np
 
 from nescio._common.argument_checks import integer, probability
 from nescio._common.arrays import Values
-from nescio.evaluate.arrays import Floats, Integers, scores
+from nescio.evaluate.metric_inputs import Floats, Integers, scores
 from nescio.types import InputError
 
 Interval = tuple[float, float]

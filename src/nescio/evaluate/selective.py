@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nescio._common.arrays import Values
-from nescio.evaluate.arrays import Booleans, Floats, flags, scores
+from nescio.evaluate.metric_inputs import Booleans, Floats, flags, scores
 from nescio.types import InputError
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nescio._common.argument_checks import integer
-from nescio.evaluate.arrays import Floats
+from nescio.evaluate.metric_inputs import Floats
 from nescio.types import InputError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from nescio.data.sources import Rows
-from nescio.data.sources.tables import TableRows
+from nescio.data.sources.table_rows import TableRows
 from nescio.report.findings_types import AuditFacts
 
 ROWS = 128

@@ -25,9 +25,10 @@ from nescio import scores
 from nescio._common.argument_checks import integer
 from nescio.data.sources import Rows
 from nescio.dense import RegionGuard
-from nescio.findings import examples as single
-from nescio.findings import far_away, first_screen, positions, sections, with_labels
+from nescio.findings import far_away, first_screen, sections, with_labels
 from nescio.findings import model_facts as facts
+from nescio.findings import single_inputs as single
+from nescio.findings.foreignness import WORDS, foreignness
 from nescio.findings.measuring import Measured, Subject, measure, sample, subject
 from nescio.findings.sections import Labels
 from nescio.findings.sentences import summary
@@ -233,13 +234,13 @@ def _answer(data: _Data, guard: Guard | RegionGuard | None, level: float, again:
         front = first_screen.judged(known.verdict, guard, counts, show, kind=kind, level=level, again=again)
         for card in front["cards"]["foreign"]:
             batch = data.rows.assemble([card["index"]], [data.rows.attempt(card["index"])])
-            one = None if batch is None else positions.foreignness(guard, batch.inputs)
+            one = None if batch is None else foreignness(guard, batch.inputs)
             if one is not None:
                 card["foreignness"] = one.numpy()
     else:
         front = first_screen.ranked(known.scores[data.leading], data.leading, counts, show, kind=kind, again=again)
     if known.everywhere:
-        front["lines"].append(positions.WORDS)
+        front["lines"].append(WORDS)
     return front
 
 

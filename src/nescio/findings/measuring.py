@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nescio.attribution.members import distribution
+from nescio.attribution.sampled_members import distribution
 from nescio.data.prefetch import read_ahead
 from nescio.data.sources import Batch, Problem, Rows
 from nescio.dense import RegionGuard, RegionVerdict

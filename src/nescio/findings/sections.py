@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nescio import evaluate
 from nescio._common.formatting import class_name
 from nescio.data.sources import Rows
-from nescio.findings import examples as single
+from nescio.findings import single_inputs as single
 from nescio.findings.measuring import Measured, Subject
 from nescio.report.findings_types import (
     ClassRow,

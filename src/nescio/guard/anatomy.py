@@ -9,8 +9,8 @@ from nescio.guard.witnesses import Anatomy
 from nescio.guard.witnesses.base import Kind
 from nescio.inputs import Inputs
 from nescio.models import Classifier
-from nescio.models.activations import WIDEST, depths
-from nescio.models.features import listen
+from nescio.models.activation_statistics import WIDEST, depths
+from nescio.models.feature_layer import listen
 from nescio.modes import predicting
 from nescio.quantities import Activations, Features
 from nescio.types import Depth, ModelError

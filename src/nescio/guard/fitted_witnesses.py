@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nescio.guard.scale import Scale
+from nescio.guard.rank_scale import Scale
 from nescio.guard.split import in_turns
 from nescio.guard.witnesses import Rows, State, Witness
 

@@ -44,7 +44,7 @@ class FoldFit:
 
 @dataclass(frozen=True)
 class Fitted:
-    """All that a guard learns in a fit, and all that `nescio.guard.saving` keeps."""
+    """All that a guard learns in a fit, and all that `nescio.guard.guard_saving` keeps."""
 
     anatomy: Anatomy
     witnesses: tuple[Witness, ...]

@@ -250,9 +250,9 @@ class Guard:
             ...     nescio.Guard.load(folder, model)
             Guard(Linear, doubt, strangeness, appearance; fitted to 400 inputs)
         """
-        from nescio.guard import saving
+        from nescio.guard import guard_saving
 
-        saving.save(self, folder)
+        guard_saving.save(self, folder)
 
     @classmethod
     def load(cls, folder: str | PathLike[str], model: Any) -> Guard:
@@ -269,9 +269,9 @@ class Guard:
             ModelError: The model is another one, or has other weights.
             InputError: The folder holds no guard, or a damaged one.
         """
-        from nescio.guard import saving
+        from nescio.guard import guard_saving
 
-        return saving.load(folder, model)
+        return guard_saving.load(folder, model)
 
     def refuse_another_form(self, x: Inputs) -> None:
         """Raise an InputError for inputs of another kind or shape than those of the reference."""

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from nescio import inputs
 from nescio.inputs import describe
-from nescio.limits.passes import Pass
 from nescio.limits.pieces import Site
+from nescio.limits.tracked_pass import Pass
 from nescio.models import Classifier
 from nescio.modes import eager, predicting, preserved
 from nescio.types import InputError, ModelError

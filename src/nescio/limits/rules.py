@@ -18,7 +18,7 @@ from nescio.limits.shapes import Args, Kwargs
 from nescio.trace.backward.substitutes.batch_norm import by_channel, scale_and_shift
 
 if TYPE_CHECKING:
-    from nescio.limits.passes import Pass, Tracked
+    from nescio.limits.tracked_pass import Pass, Tracked
 
 Rule = Callable[["Pass", Callable[..., Any], Args, Kwargs], "Tracked"]
 
@@ -40,7 +40,7 @@ def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tracked:
 
 
 def _tracked() -> type[Tracked]:
-    from nescio.limits.passes import Tracked
+    from nescio.limits.tracked_pass import Tracked
 
     return Tracked
 

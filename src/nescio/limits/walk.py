@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from nescio.limits.network import Network
-from nescio.limits.passes import Pass, Tape
 from nescio.limits.pieces import ROUND_OFF
+from nescio.limits.tracked_pass import Pass, Tape
 from nescio.types import ModelError
 
 _ANEW = 50  # steps after which margins are worked out anew

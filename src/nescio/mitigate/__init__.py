@@ -18,8 +18,8 @@
 network, or a function of x): then `predict(x)` needs no maps.
 """
 
-from nescio.mitigate.attention import ALPHA, Attended, attention
 from nescio.mitigate.inpainting import inpaint
+from nescio.mitigate.map_attention import ALPHA, Attended, attention
 from nescio.mitigate.removal import Improvement, Prediction, Without, without
 from nescio.mitigate.retraining import Mitigated, retrain
 

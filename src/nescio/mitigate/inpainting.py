@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio.inputs import describe
-from nescio.mitigate.attention import check_pictures
+from nescio.mitigate.map_attention import check_pictures
 from nescio.types import InputError
 
 TOLERANCE = 1e-12

@@ -26,12 +26,12 @@ from nescio import evaluate
 from nescio._common.argument_checks import number
 from nescio._common.arrays import Values
 from nescio.attribution.blur import blurred
-from nescio.attribution.members import distribution
+from nescio.attribution.sampled_members import distribution
 from nescio.attribution.uncertainty import KINDS, Of
-from nescio.evaluate.arrays import classes
+from nescio.evaluate.metric_inputs import classes
 from nescio.inputs import describe
-from nescio.mitigate.attention import as_maps, check_pictures
 from nescio.mitigate.inpainting import check_mask, check_numbers, inpaint, put
+from nescio.mitigate.map_attention import as_maps, check_pictures
 from nescio.scores.decomposition import decompose
 from nescio.types import Decomposition, InputError
 

@@ -19,7 +19,7 @@ from nescio import inputs, training
 from nescio._common.argument_checks import integer
 from nescio.attribution import Attribution, explain
 from nescio.inputs import Inputs, describe
-from nescio.mitigate.attention import ALPHA, Attended, Normalise, Where, as_maps, attention, check_pictures
+from nescio.mitigate.map_attention import ALPHA, Attended, Normalise, Where, as_maps, attention, check_pictures
 from nescio.mitigate.moving import OnPictures, together
 from nescio.models import Classifier
 from nescio.posteriors.base import PosteriorBase

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from nescio import inputs, modes
 from nescio.inputs import Inputs, describe
 from nescio.models import outputs, positions
-from nescio.models.explain import explain
+from nescio.models.call_errors import explain
 from nescio.models.outputs import Closing, listed
 from nescio.models.structure import compiled_call, parameter_places, refuse_coupled, refuse_unready, replaced, unwrap
 from nescio.modes import eager

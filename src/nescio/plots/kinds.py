@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nescio._common.arrays import Values
-from nescio.evaluate.arrays import Floats, flags, scores
+from nescio.evaluate.metric_inputs import Floats, flags, scores
 from nescio.plots.style import COLOURS, STYLES, legend_above, panels, percents
 from nescio.types import Decomposition, InputError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nescio.evaluate.arrays import Floats
+from nescio.evaluate.metric_inputs import Floats
 from nescio.plots.style import ACCENT, COLOURS, panels
 from nescio.types import InputError
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
-from nescio.models.features import listen
+from nescio.models.feature_layer import listen
 from nescio.types import ModelError
 
 _ROUND_OFF = {torch.float64: 1e-8, torch.float32: 5e-3}  # of a product on any device, relative to the largest logit

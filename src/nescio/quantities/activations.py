@@ -17,10 +17,10 @@ from nescio.types import Depth, ModelError
 class Activations(ForwardRequest):
     """Request the mean and the standard deviation of each channel over the positions, at several depths.
 
-    The answer is a tuple with one float64 ``[N, D]`` for each depth, see `nescio.models.activations`.
+    The answer is a tuple with one float64 ``[N, D]`` for each depth, see `nescio.models.activation_statistics`.
 
     Args:
-        depths: Where to look, as `nescio.models.activations.depths` finds them.
+        depths: Where to look, as `nescio.models.activation_statistics.depths` finds them.
 
     Examples:
         >>> request = Activations((Depth("0", 1),))

@@ -20,8 +20,8 @@ from nescio import inputs
 from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier
-from nescio.models.activations import summaries
-from nescio.models.features import Heard, listen, pooled
+from nescio.models.activation_statistics import summaries
+from nescio.models.feature_layer import Heard, listen, pooled
 from nescio.models.structure import named_modules
 from nescio.modes import predicting
 from nescio.quantities.base import Budget, Request

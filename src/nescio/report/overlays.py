@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nescio._common.formatting import number
 from nescio._common.images import as_bytes, data_uri, png
 from nescio._common.lazy_imports import need
-from nescio.plots.maps import ABOVE, BELOW, PALE
+from nescio.plots.map_figures import ABOVE, BELOW, PALE
 
 SMALL = 64
 """Pixels a side up to which every one is kept."""

@@ -12,7 +12,7 @@ from nescio.scores.base import FittedScore, Method, Score
 from nescio.scores.default import default_method
 from nescio.scores.even import EvenGrad
 from nescio.scores.fdbd import FDBD
-from nescio.scores.features import KNN, Mahalanobis
+from nescio.scores.feature_scores import KNN, Mahalanobis
 from nescio.scores.gradients import ExGrad, GradNorm, NEGrad, REGrad, UNGrad
 from nescio.scores.max_logit import MaxLogit
 from nescio.scores.nnguide import NNGuide
@@ -20,7 +20,7 @@ from nescio.scores.odin import ODIN
 from nescio.scores.perturbations import MCAA, InsertedDropout, PerturbTheta, PerturbX
 from nescio.scores.posterior import Laplace, MutualInformation
 from nescio.scores.probabilities import GEN, Energy, Entropy, ExGradV, MaxProbability
-from nescio.scores.pytorch_ood import from_pytorch_ood
+from nescio.scores.pytorch_ood_scores import from_pytorch_ood
 from nescio.scores.react import ReAct
 from nescio.scores.registry import MethodInfo, MethodTable, discover, get, methods, names, register
 from nescio.scores.relative_mahalanobis import RelativeMahalanobis

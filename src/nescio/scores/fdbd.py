@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nescio.scores.base import HIGHER, FittedScore
-from nescio.scores.last_layer import LastLayerScore
+from nescio.scores.last_layer_score import LastLayerScore
 from nescio.scores.registry import register
 from nescio.types import InputError
 

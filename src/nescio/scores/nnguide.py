@@ -15,8 +15,8 @@ from torch import Tensor
 
 from nescio.quantities import Features, Logits, Request
 from nescio.scores.base import HIGHER
-from nescio.scores.features import _ELEMENTS, FeatureScore, unit
-from nescio.scores.last_layer import energy
+from nescio.scores.feature_scores import _ELEMENTS, FeatureScore, unit
+from nescio.scores.last_layer_score import energy
 from nescio.scores.registry import register
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from nescio.scores.base import FittedScore
-from nescio.scores.last_layer import LastLayerScore, energy_of
+from nescio.scores.last_layer_score import LastLayerScore, energy_of
 from nescio.scores.registry import register
 
 

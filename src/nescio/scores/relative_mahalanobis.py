@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nescio.scores.features import FeatureScore, Mahalanobis
+from nescio.scores.feature_scores import FeatureScore, Mahalanobis
 from nescio.scores.registry import register
 from nescio.types import InputError
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from nescio.scores.last_layer import LastLayerScore, energy_of, largest
+from nescio.scores.last_layer_score import LastLayerScore, energy_of, largest
 from nescio.scores.registry import register
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nescio.quantities import Features, Logits, Request
 from nescio.scores.base import HIGHER
-from nescio.scores.features import FeatureScore
+from nescio.scores.feature_scores import FeatureScore
 from nescio.scores.registry import register
 from nescio.types import InputError
 

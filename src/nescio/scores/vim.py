@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nescio.scores.base import FittedScore
-from nescio.scores.last_layer import LastLayerScore, energy
+from nescio.scores.last_layer_score import LastLayerScore, energy
 from nescio.scores.registry import register
 from nescio.types import InputError
 

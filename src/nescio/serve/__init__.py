@@ -58,6 +58,6 @@ def application(
     """
     for package in ("fastapi", "prometheus_client", "python_multipart", "PIL"):
         need(package, "serve")
-    from nescio.serve.app import make  # its types are FastAPI's own, so it cannot be loaded without
+    from nescio.serve.fastapi_app import make  # its types are FastAPI's own, so it cannot be loaded without
 
     return make(engine, settings or Settings(), drift_path, watch_path)

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from nescio._common.lazy_imports import need
+from nescio.data.sources.data_opening import Plain
 from nescio.data.sources.decode import FORMATS, decode
-from nescio.data.sources.opening import Plain
 from nescio.inputs import Inputs
 from nescio.models.sources import Preprocess, Source
 from nescio.serve.errors import Problem, of_input

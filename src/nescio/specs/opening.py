@@ -22,13 +22,13 @@ from nescio.data import read_class_names, read_npz
 from nescio.data.prefetch import read_ahead
 from nescio.data.sources import Rows, open_data
 from nescio.dense import RegionGuard, region_saving
-from nescio.guard import Guard, saving
+from nescio.guard import Guard, guard_saving
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.positions import PositionsFound
 from nescio.models.sources import Source, open_model
 from nescio.models.sources.base import Found
-from nescio.models.sources.opening import FORMS, settled
+from nescio.models.sources.model_opening import FORMS, settled
 from nescio.modes import preserved
 from nescio.posteriors.saving import RECORD
 from nescio.specs.saved_models import FACTS, MODEL, folder_of, names_code, remembered
@@ -147,10 +147,10 @@ def guard_record(folder: str | os.PathLike[str]) -> Path:
     Examples:
         >>> guard_record("guard")  # doctest: +SKIP
     """
-    for bundle in (saving.BUNDLE, region_saving.BUNDLE):
+    for bundle in (guard_saving.BUNDLE, region_saving.BUNDLE):
         if (file := Path(folder) / bundle.record).is_file():
             return file
-    raise InputError(f"expected a folder of `nescio guard`, but there is no {saving.BUNDLE.record} in {folder}")
+    raise InputError(f"expected a folder of `nescio guard`, but there is no {guard_saving.BUNDLE.record} in {folder}")
 
 
 def open_guard(guard: GuardSpec, network: Classifier) -> AnyGuard:

@@ -16,7 +16,7 @@ from typing import Any
 from nescio import zoo
 from nescio._common.json_files import json_object
 from nescio.data import replacing
-from nescio.models.sources.opening import KINDS
+from nescio.models.sources.model_opening import KINDS
 from nescio.specs.values import ModelSpec
 from nescio.types import InputError
 

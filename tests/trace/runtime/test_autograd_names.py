@@ -11,7 +11,7 @@ import nescio
 from nescio.trace.backward.substitutes.batch_norm import AffineBatchNorm
 from nescio.trace.backward.substitutes.convolution import DataConvolution
 from nescio.trace.backward.substitutes.layer_norm import DataLayerNorm
-from nescio.trace.backward.substitutes.parts import Parts
+from nescio.trace.backward.substitutes.picked_parts import Parts
 from nescio.trace.runtime import autograd_names
 
 PACKAGE = Path(nescio.__file__).parent

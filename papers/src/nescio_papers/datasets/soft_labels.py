@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nescio.data.files import read_npz
+from nescio.data.npz_files import read_npz
 from nescio.types import InputError
 from nescio_papers.datasets.sets import VARIABLE, folders
 

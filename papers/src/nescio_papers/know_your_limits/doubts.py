@@ -26,7 +26,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from nescio.attribution.members import members
+from nescio.attribution.sampled_members import members
 from nescio.modes import preserved, tracing
 from nescio.posteriors import Deterministic, Evidential, PosteriorBase, Temperature
 from nescio.posteriors.dirichlet import decomposed

@@ -16,7 +16,7 @@ import numpy as np
 
 from nescio._common.arrays import Values
 from nescio._common.lazy_imports import need
-from nescio.evaluate.arrays import Floats
+from nescio.evaluate.metric_inputs import Floats
 from nescio.plots.style import COLOURS, INK, panels
 from nescio.types import InputError
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nescio import evaluate, mitigate
 from nescio._common.lazy_imports import need
-from nescio.mitigate.attention import Normalise
+from nescio.mitigate.map_attention import Normalise
 from nescio_papers.runner import metrics
 from nescio_papers.runner.parts import Pictures
 from nescio_papers.runner.program import Job, Made

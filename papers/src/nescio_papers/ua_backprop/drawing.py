@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nescio._common.lazy_imports import need
-from nescio.plots.maps import ABOVE, BELOW, PALE
+from nescio.plots.map_figures import ABOVE, BELOW, PALE
 from nescio.plots.style import COLOURS, INK, STYLES, panels
 from nescio_papers.runner.drawing import svg
 from nescio_papers.runner.program import Figure

@@ -30,7 +30,7 @@ are, and numbers as they are. x: the array or column (or list of columns) of inp
 to find them by their usual names, None for none. classes: the model's class names, by which labels in words are read.
 """
 
-from nescio.data.sources.opening import open_data
+from nescio.data.sources.data_opening import open_data
 from nescio.data.sources.rows import Batch, Problem, Rows
 
 __all__ = ["open_data", "Rows", "Batch", "Problem"]

@@ -1,7 +1,8 @@
 """Appearance: are edges, textures and levels unlike any that the reference has?
 
-At each depth the statistics s of the activations (see `nescio.models.activations`) are compared with those of the
-reference by their Mahalanobis distance, in a covariance that is shrunk to a multiple of the identity (Ledoit and Wolf):
+At each depth the statistics s of the activations (see `nescio.models.activation_statistics`) are compared with those of
+the reference by their Mahalanobis distance, in a covariance that is shrunk to a multiple of the identity (Ledoit and
+Wolf):
 
     Σ = (1 − λ) S + λ μ 1,     μ = tr S / d,     distance² = (s − m)ᵀ Σ⁻¹ (s − m)
 
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from nescio.guard.witnesses.base import Anatomy, Kind, Rows, State, Witness, register
 from nescio.quantities import Request
-from nescio.scores.features import ledoit_wolf
+from nescio.scores.feature_scores import ledoit_wolf
 
 _FLOOR = 1e-6  # of the mean variance: a channel that is constant in the reference may move a little
 

@@ -27,8 +27,8 @@ the units of the picture.
 """
 
 from nescio.models.sources.base import Numbers, Preprocess, Source
-from nescio.models.sources.opening import open_model
-from nescio.models.sources.pictures import Normalise, Pictures, Transformed
+from nescio.models.sources.model_opening import open_model
+from nescio.models.sources.picture_transform import Normalise, Pictures, Transformed
 from nescio.models.sources.texts import Texts
 
 __all__ = ["open_model", "Source", "Preprocess", "Pictures", "Transformed", "Texts", "Numbers", "Normalise"]

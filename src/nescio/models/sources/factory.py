@@ -15,7 +15,7 @@ from nescio.models.classifier import Classifier
 from nescio.models.load import _factory, _folder_importable, load
 from nescio.models.sources.base import Found, Preprocess
 from nescio.models.sources.heads import Weights, size
-from nescio.models.sources.pictures import Transformed
+from nescio.models.sources.picture_transform import Transformed
 
 
 def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:

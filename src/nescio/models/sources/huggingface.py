@@ -20,7 +20,7 @@ import torch
 from nescio._common.lazy_imports import need
 from nescio.models.sources.base import Found, Preprocess
 from nescio.models.sources.heads import Weights, size
-from nescio.models.sources.pictures import Transformed
+from nescio.models.sources.picture_transform import Transformed
 from nescio.models.sources.texts import Texts
 from nescio.models.weights import fill, read_weights
 from nescio.types import InputError, ModelError

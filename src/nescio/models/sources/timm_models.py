@@ -12,7 +12,7 @@ from typing import Any
 from nescio._common.lazy_imports import need
 from nescio.models.sources.base import Found, Preprocess
 from nescio.models.sources.heads import RANDOM, Weights, built, size
-from nescio.models.sources.pictures import Pictures, Transformed
+from nescio.models.sources.picture_transform import Pictures, Transformed
 from nescio.types import InputError, ModelError
 
 PRETRAINED = "pretrained"

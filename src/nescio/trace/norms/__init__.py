@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import torch
 
 from nescio.trace.norms.local import Local
+from nescio.trace.norms.looked_up_rows import Rows
 from nescio.trace.norms.outer import Outer
-from nescio.trace.norms.rows import Rows
 
 __all__ = ["Form", "Local", "Outer", "Rows", "join"]
 

@@ -24,7 +24,7 @@ from nescio.models.structure import replaced
 from nescio.modes import current, full_products, tf32
 from nescio.trace.backward.substitutes import folding
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
-from nescio.trace.backward.substitutes.parts import Parts
+from nescio.trace.backward.substitutes.picked_parts import Parts
 from nescio.trace.probe.graph import Graph
 from nescio.trace.probe.leaves import leaf
 from nescio.trace.probe.plan import Plan, find_plan, part_of, with_vmap_tried

@@ -15,10 +15,10 @@ from nescio.models.classifier import Classifier
 from nescio.models.sources.base import Found
 from nescio.models.sources.exported import Exported
 from nescio.models.sources.heads import Weights, size
-from nescio.models.sources.onnx_models import reading
+from nescio.models.sources.onnx_models import onnx_facts
 from nescio.models.sources.onnx_models.closing import with_one_softmax
-from nescio.models.sources.onnx_models.comparison import compared
-from nescio.models.sources.onnx_models.network import network_of
+from nescio.models.sources.onnx_models.onnx_network import network_of
+from nescio.models.sources.onnx_models.onnxruntime_comparison import compared
 from nescio.types import InputError
 
 
@@ -53,12 +53,12 @@ def from_onnx(path: str | os.PathLike[str], *, output: str | None = None, item: 
     for package in ("onnx", "onnx2torch", "onnxruntime"):
         need(package, "onnx")
     file = os.fspath(path)
-    proto = reading.read(file)
-    inputs = reading.inputs_of(proto, file)
-    chosen = reading.output_of(proto, file, item)
+    proto = onnx_facts.read(file)
+    inputs = onnx_facts.inputs_of(proto, file)
+    chosen = onnx_facts.output_of(proto, file, item)
     with_one_softmax(proto, chosen)
-    kind = reading.closing_of(proto, chosen, file) if output is None else output
-    told = reading.batch_of(inputs, file)
+    kind = onnx_facts.closing_of(proto, chosen, file) if output is None else output
+    told = onnx_facts.batch_of(inputs, file)
     network = network_of(proto, chosen.name, told)
     batch = compared(network, proto, file, inputs, chosen, told)
     return Classifier(network if batch is None else Exported(network, batch), output=kind)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from nescio._common.lazy_imports import need
-from nescio.models.sources.onnx_models.reading import VIEWS, Value
+from nescio.models.sources.onnx_models.onnx_facts import VIEWS, Value
 from nescio.models.sources.onnx_models.simplified import attributes_of
 
 SPREAD = VIEWS | {"Expand", "Max"}

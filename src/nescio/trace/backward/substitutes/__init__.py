@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from nescio.trace.backward.substitutes import activations as pointwise
 from nescio.trace.backward.substitutes import attention, batch_norm, layer_norm
 from nescio.trace.backward.substitutes import convolution as data_convolution
+from nescio.trace.backward.substitutes import pointwise as pointwise
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
-from nescio.trace.backward.substitutes.parts import Picker
+from nescio.trace.backward.substitutes.picked_parts import Picker
 
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 

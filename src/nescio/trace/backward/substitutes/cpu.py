@@ -21,8 +21,8 @@ from torch.overrides import TorchFunctionMode
 
 from nescio.trace.backward.pull import folded
 from nescio.trace.backward.substitutes import convolution
-from nescio.trace.backward.substitutes.activations import ACTIVATIONS
 from nescio.trace.backward.substitutes.attention import attended, self_attention
+from nescio.trace.backward.substitutes.pointwise import ACTIVATIONS
 
 _CONVOLUTIONS = (F.conv2d, torch.conv2d)
 _SMOOTH = ACTIVATIONS - {F.relu, torch.relu, F.relu6, F.hardtanh, F.leaky_relu}

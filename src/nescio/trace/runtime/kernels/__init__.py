@@ -18,7 +18,7 @@ operations. Each kernel keeps its sums in float32. Sizes are not specialised on,
 compiled for all networks. Triton keeps them on disk (`~/.triton/cache`): a second process has nothing to compile.
 """
 
-from nescio.trace.runtime.kernels.attention import attention
+from nescio.trace.runtime.kernels.attention_kernel import attention
 from nescio.trace.runtime.kernels.base import ready
 from nescio.trace.runtime.kernels.depthwise import depthwise
 from nescio.trace.runtime.kernels.single_pass import affine, contracted, layer_norm, patches, times

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import nescio
 from nescio import scores
-from nescio.scores.last_layer import largest
+from nescio.scores.last_layer_score import largest
 from nescio.types import InputError, ModelError
 
 

@@ -31,11 +31,11 @@ import torch
 from nescio import inputs
 from nescio.batch import pacing
 from nescio.batch.columns import Column, Gathered
+from nescio.batch.job_plan import RAY_CPU_IMPORTS, RAY_IMPORTS, WORKER_IMPORTS, Cost, Costs
 from nescio.batch.jobs import Job, Ready
-from nescio.batch.plan import RAY_CPU_IMPORTS, RAY_IMPORTS, WORKER_IMPORTS, Cost, Costs
 from nescio.data.parts import Parts
 from nescio.data.prefetch import Read, read_ahead
-from nescio.data.sources.files import PictureFiles
+from nescio.data.sources.picture_files import PictureFiles
 from nescio.progress import Bar, bar, clock
 from nescio.specs import open_rows
 from nescio.types import InputError
@@ -149,8 +149,8 @@ def _own_threads() -> list[str]:
 def _import(times: int = 3) -> _Timed:
     """What a process takes to start, to import all that a run needs, and to end; the least of some."""
     code = (
-        "import sys, time, nescio.batch.run, nescio.scores\n"
-        "from nescio.batch.measuring import waiting\n"
+        "import sys, time, nescio.batch.run_job, nescio.scores\n"
+        "from nescio.batch.stage_costs import waiting\n"
         "try:\n    import pyarrow.parquet\nexcept ImportError:\n    pass\n"
         "print(time.time() - float(sys.argv[1]) - waiting('self'), time.process_time())"
     )

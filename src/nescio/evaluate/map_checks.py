@@ -32,8 +32,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nescio._common.arrays import Values, real_numbers
-from nescio.evaluate.arrays import Booleans, Floats, listed
 from nescio.evaluate.correlation import rank_correlation, ranks
+from nescio.evaluate.metric_inputs import Booleans, Floats, listed
 from nescio.types import InputError
 
 

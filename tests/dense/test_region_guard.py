@@ -6,7 +6,7 @@ from torch import nn
 
 import nescio
 from nescio.dense import RegionGuard
-from nescio.dense.regions import Averaged
+from nescio.dense.region_guard import Averaged
 from nescio.types import InputError, ModelError
 from tests.dense.networks import Tagger, UNet, Upsampled
 

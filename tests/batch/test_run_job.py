@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nescio.batch.run import EngineSpec, OutputSpec, problem_lines
+from nescio.batch.run_job import EngineSpec, OutputSpec, problem_lines
 from nescio.batch.verdict_columns import Flagged, Worst
 from nescio.data.sources import Problem
 from nescio.types import InputError

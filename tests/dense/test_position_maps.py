@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import nescio
-from nescio.dense import by_position, maps
+from nescio.dense import by_position, position_maps
 from nescio.types import InputError, ModelError
 from tests.dense.networks import Tagger, UNet, Upsampled
 
@@ -43,7 +43,7 @@ def test_parts_and_chunks_change_nothing(network, x, monkeypatch):
     assert torch.equal(nescio.score(network, x, "gen", chunk=1), whole)
     sizes = []
     method = nescio.scores.GEN()
-    monkeypatch.setattr(maps, "CPU_NUMBERS", 4 * 10)
+    monkeypatch.setattr(position_maps, "CPU_NUMBERS", 4 * 10)
     monkeypatch.setattr(nescio.scores.GEN, "__call__", lambda self, z: sizes.append(len(z)) or method_call(self, z))
     method_call = _GEN
     assert torch.equal(nescio.score(network, x, method), whole)

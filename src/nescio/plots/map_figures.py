@@ -17,7 +17,7 @@ import numpy as np
 from nescio._common.argument_checks import integer
 from nescio._common.arrays import Values, real_numbers
 from nescio._common.lazy_imports import need
-from nescio.evaluate.arrays import Floats, listed
+from nescio.evaluate.metric_inputs import Floats, listed
 from nescio.plots.kinds import PARTS
 from nescio.plots.style import COLOURS, FAINT, INK, panels
 from nescio.types import InputError

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from nescio.attribution.blur import blurred as attribution_blur
 from nescio.evaluate.blurring import _blurred, _pixels, blurring
-from nescio.evaluate.maps import anomaly, randomised
+from nescio.evaluate.map_checks import anomaly, randomised
 from nescio.types import InputError
 
 DOT = torch.tensor([[[[0.0, 9.0, 0.0, 0.0]]]], dtype=torch.float64)

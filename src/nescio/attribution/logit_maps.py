@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from nescio.attribution.passes import Call, Run
+from nescio.attribution.member_passes import Call, Run
 from nescio.attribution.places import FEATURES_LAST, Places
 from nescio.trace.backward.substitutes.batch_norm import scale_and_shift
 from nescio.trace.runtime.precision import round_off

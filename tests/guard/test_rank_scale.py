@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from scipy.stats import norm, rankdata
 
-from nescio.guard.scale import Scale
+from nescio.guard.rank_scale import Scale
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False).map(lambda v: float(np.float32(v)))
 samples = st.lists(numbers, min_size=1, max_size=30).map(lambda v: torch.tensor(v, dtype=torch.float64))

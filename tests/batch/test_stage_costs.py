@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from nescio import scores
-from nescio.batch import measuring
+from nescio.batch import stage_costs
 from nescio.batch.jobs import Job
-from nescio.batch.measuring import measure, waiting
+from nescio.batch.stage_costs import measure, waiting
 from nescio.specs import DataSpec, ModelSpec
 from nescio.types import InputError
 
@@ -39,8 +39,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "slowmodels.py").write_text(MODELS)
     np.savez("x.npz", x=np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32))
-    monkeypatch.setattr(measuring, "SECONDS", 0.02)
-    monkeypatch.setattr(measuring, "_import", lambda: measuring._Timed(1.0, 0.5))
+    monkeypatch.setattr(stage_costs, "SECONDS", 0.02)
+    monkeypatch.setattr(stage_costs, "_import", lambda: stage_costs._Timed(1.0, 0.5))
     yield tmp_path
     sys.modules.pop("slowmodels", None)
 
@@ -83,7 +83,7 @@ def test_time_that_was_spent_waiting_for_a_core_is_counted_and_sleep_is_not():
     assert waiting("no such thread") == 0.0
     others = threading.Thread(target=time.sleep, args=(0.01,))
     others.start()
-    assert waiting(*measuring._own_threads()) >= before
+    assert waiting(*stage_costs._own_threads()) >= before
     others.join()
 
 
@@ -91,9 +91,9 @@ def test_names_of_files_grow_with_the_rows_and_what_a_list_takes_of_its_own_does
     from PIL import Image
 
     np.savez("many.npz", x=np.zeros((5000, 4), dtype=np.float32))
-    assert measuring._row_bytes(job("many.npz").open()) == 0  # numbers have no names, and lie on the disk
+    assert stage_costs._row_bytes(job("many.npz").open()) == 0  # numbers have no names, and lie on the disk
     (folder / "pictures").mkdir()
     for number in range(200):
         Image.new("L", (2, 2)).save(folder / "pictures" / f"a-name-of-some-length-{number:06d}.png")
-    each = measuring._row_bytes(job("pictures").open())
+    each = stage_costs._row_bytes(job("pictures").open())
     assert 50 < each < 1000

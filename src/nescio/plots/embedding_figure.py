@@ -13,7 +13,7 @@ import numpy as np
 
 from nescio._common.arrays import Values
 from nescio._common.lazy_imports import need
-from nescio.evaluate.arrays import Floats, flags, scores
+from nescio.evaluate.metric_inputs import Floats, flags, scores
 from nescio.plots.style import COLOURS, INK, axes, legend_above
 from nescio.types import InputError
 

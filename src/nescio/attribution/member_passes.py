@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio import inputs
-from nescio.attribution.members import Member
+from nescio.attribution.sampled_members import Member
 from nescio.attribution.source import Source
 from nescio.inputs import Inputs
 from nescio.models import Classifier

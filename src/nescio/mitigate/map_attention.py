@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from nescio._common.argument_checks import choice, number
 from nescio.attribution import Attribution
-from nescio.evaluate.maps import pixel_maps
+from nescio.evaluate.map_checks import pixel_maps
 from nescio.inputs import describe
 from nescio.models.structure import named_modules
 from nescio.modes import eager, predicting, preserved

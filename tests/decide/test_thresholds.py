@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from nescio.decide import quantile, selective, threshold
+from nescio.decide import quantile, threshold, thresholds
 from nescio.types import InputError
 
 examples = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5).map(bool)), min_size=1, max_size=60)
@@ -153,8 +153,8 @@ def test_needed_is_the_least_number_that_serves():
 
 
 def test_later_starts_lie_at_a_half_and_an_eighth():
-    assert selective._starts(199) == [] and selective._starts(200) == [100]
-    assert selective._starts(800) == [100, 400]
+    assert thresholds._starts(199) == [] and thresholds._starts(200) == [100]
+    assert thresholds._starts(800) == [100, 400]
 
 
 @pytest.mark.parametrize("n", [1, 9, 18, 19, 20, 100])

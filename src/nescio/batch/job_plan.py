@@ -5,7 +5,7 @@
     all together       no less than the cores allow (seconds of a processor ÷ cores), nor the driver (seconds a part)
     parts              the last round of parts leaves workers idle: ⌈parts ÷ workers⌉ rounds
 
-`nescio.batch.measuring` has the measurements. `benchmarks/plan.py` compares plans with runs.
+`nescio.batch.stage_costs` has the measurements. `benchmarks/plan.py` compares plans with runs.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from nescio.data.bundles import Bundle
 from nescio.guard.fitted_witnesses import FittedWitnesses
 from nescio.guard.fitting import Fitted, FoldFit
 from nescio.guard.guard import Guard
-from nescio.guard.scale import Scale
+from nescio.guard.rank_scale import Scale
 from nescio.guard.witnesses import WITNESSES, Anatomy, Doubt, Witness
 from nescio.guard.wrong import Mistakes
 from nescio.posteriors.saving import same, versions

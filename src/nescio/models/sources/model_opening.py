@@ -11,7 +11,7 @@ from nescio.models.classifier import Classifier
 from nescio.models.sources import exported, factory, huggingface, onnx_models, timm_models, torchvision_models
 from nescio.models.sources.base import Channels, Found, Size, Source
 from nescio.models.sources.heads import Weights
-from nescio.models.sources.pictures import Pictures
+from nescio.models.sources.picture_transform import Pictures
 from nescio.types import InputError
 
 KINDS: dict[str, Callable[[str, Weights | None, bool], Found]] = {

@@ -8,7 +8,7 @@ import torch
 
 from nescio import __version__, scores
 from nescio._common.lazy_imports import need
-from nescio.app import examples, reference
+from nescio.app import doubt_scale, examples
 from nescio.app.backend import Desk
 from nescio.data import byte_digits
 from nescio.decide import ConformalPolicy, Policy
@@ -76,10 +76,10 @@ def bundled(
         "epochs": epochs,
     }
     file = (service.folder() if place is None else Path(place)) / "scale.npz"
-    scale = reference.kept(file, key)
+    scale = doubt_scale.kept(file, key)
     if scale is None:
-        scale = reference.measured(engine, rows, known=KNOWN, labels=labels, progress=progress)
-        reference.keep(file, key, scale)
+        scale = doubt_scale.measured(engine, rows, known=KNOWN, labels=labels, progress=progress)
+        doubt_scale.keep(file, key, scale)
     return Desk(
         engine,
         scale=scale,

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from nescio import Classifier, posteriors
 from nescio.attribution import explain
-from nescio.attribution.members import fans, members
 from nescio.attribution.problem import Problem
+from nescio.attribution.sampled_members import fans, members
 from nescio.attribution.source import Source
 from nescio.types import InputError
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nescio.app import reference
+from nescio.app import doubt_scale
 from nescio.app.backend import Desk
-from nescio.app.reference import Scale
+from nescio.app.doubt_scale import Scale
 from nescio.serve.engine import Engine
 from nescio.types import InputError
 
@@ -61,15 +61,15 @@ def test_measured_is_what_the_engine_says(engine: Engine, desk: Desk, digits) ->
 
 def test_too_few_known_inputs_are_refused(engine: Engine, digits) -> None:
     with pytest.raises(InputError, match="expected at least 19 known inputs for a scale, got 5; give more"):
-        reference.measured(engine, list(digits[2][:5]))
+        doubt_scale.measured(engine, list(digits[2][:5]))
 
 
 def test_a_scale_is_kept_for_its_key_alone(desk: Desk, tmp_path: Path) -> None:
     file, key = tmp_path / "scale.npz", {"methods": {"regrad": "…"}, "known": 3}
     assert desk.scale is not None
-    assert reference.kept(file, key) is None
-    reference.keep(file, key, desk.scale)
-    found = reference.kept(file, key)
+    assert doubt_scale.kept(file, key) is None
+    doubt_scale.keep(file, key, desk.scale)
+    found = doubt_scale.kept(file, key)
     assert found is not None
     assert found.known == desk.scale.known
     assert found.form == desk.scale.form
@@ -77,6 +77,6 @@ def test_a_scale_is_kept_for_its_key_alone(desk: Desk, tmp_path: Path) -> None:
     assert np.array_equal(found.values["regrad"], desk.scale.values["regrad"])
     assert found.labels is not None
     assert np.array_equal(found.labels, desk.scale.labels)
-    assert reference.kept(file, {**key, "known": 4}) is None
+    assert doubt_scale.kept(file, {**key, "known": 4}) is None
     file.write_bytes(file.read_bytes()[:100])
-    assert reference.kept(file, key) is None
+    assert doubt_scale.kept(file, key) is None

@@ -17,7 +17,7 @@ import torch
 from numpy.lib import format as layout
 from numpy.typing import NDArray
 
-from nescio.data.files import _choose, read_npz
+from nescio.data.npz_files import _choose, read_npz
 from nescio.data.sources.labels import Labels
 from nescio.data.sources.numbered import Numbered, stamp
 from nescio.data.sources.rows import Kind

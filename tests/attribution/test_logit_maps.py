@@ -12,11 +12,11 @@ from torch.nn.functional import interpolate
 
 from nescio import posteriors
 from nescio.attribution import explain, ua_backprop
-from nescio.attribution.members import Member, members
-from nescio.attribution.noise import noisy
-from nescio.attribution.passes import Call, Run, forward, pulled
-from nescio.attribution.paths import added, bias_of, keeper, reader
+from nescio.attribution.logit_maps import added, bias_of, keeper, reader
+from nescio.attribution.member_passes import Call, Run, forward, pulled
+from nescio.attribution.noisy_copies import noisy
 from nescio.attribution.problem import unchanged
+from nescio.attribution.sampled_members import Member, members
 from nescio.attribution.source import Source
 from nescio.models import Classifier
 from nescio.trace.backward import pull as backward

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nescio.data.sources import files
-from nescio.data.sources.arrays import ArrayRows, NamedRows
+from nescio.data.sources import picture_files
+from nescio.data.sources.array_rows import ArrayRows, NamedRows
 from nescio.data.sources.arrow_files import HubTable, ParquetTable, hub_folder
 from nescio.data.sources.csv_file import CsvTable
 from nescio.data.sources.rows import Kind, OnError, Preprocess, Rows, Store
-from nescio.data.sources.tables import Columns, TableRows
+from nescio.data.sources.table_rows import Columns, TableRows
 from nescio.inputs import Inputs
 from nescio.types import InputError
 
@@ -92,9 +92,9 @@ def _store(place: Path, want: Kind | None, x: Columns, label: str | None, name: 
         parts = [entry for entry in inside if entry.suffix.lower() == ".parquet"]
         if parts and not any(entry.is_dir() for entry in inside):
             return TableRows(ParquetTable(place, parts), want, x, label, name)
-        return files.folder(place)
+        return picture_files.folder(place)
     if ending == ".txt":
-        return files.listed(place)
+        return picture_files.listed(place)
     if ending in (".npz", ".npy"):
         if x is None or isinstance(x, str):
             return ArrayRows(place, x, label)

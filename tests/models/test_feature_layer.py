@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio.models import Classifier
-from nescio.models.features import Heard, listen, pooled
+from nescio.models.feature_layer import Heard, listen, pooled
 from nescio.types import ModelError
 
 

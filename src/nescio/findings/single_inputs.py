@@ -17,10 +17,10 @@ from nescio.attribution import explain
 from nescio.attribution.source import Source as Attributed
 from nescio.attribution.uncertainty import Of
 from nescio.data.sources import Problem, Rows
-from nescio.data.sources.tables import TableRows
+from nescio.data.sources.table_rows import TableRows
 from nescio.dense.averages import mean
+from nescio.findings.foreignness import FOREIGNNESS, foreignness
 from nescio.findings.measuring import Measured, Subject
-from nescio.findings.positions import FOREIGNNESS, foreignness
 from nescio.inputs import Inputs
 from nescio.progress import bar
 from nescio.report.findings_types import BadRow, Example, ExampleFacts, InputView, Kind, Reasons, Tile

@@ -21,8 +21,8 @@ from nescio.serve.bodies import Application
 from nescio.serve.engine import Engine
 from nescio.serve.errors import Problem, of_input
 from nescio.serve.gate import Gate
+from nescio.serve.interface_page import page
 from nescio.serve.metrics import Drift
-from nescio.serve.page import page
 from nescio.serve.routes import add_routes
 from nescio.serve.service import Service, first
 from nescio.serve.settings import Settings

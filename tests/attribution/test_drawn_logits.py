@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from nescio import posteriors
-from nescio.attribution import drawing, explain, ua_backprop
+from nescio.attribution import drawn_logits, explain, ua_backprop
 from nescio.attribution.defaults import DRAWN
-from nescio.attribution.paths import PATHS
+from nescio.attribution.logit_maps import PATHS
 from nescio.attribution.uncertainty import KINDS
 from nescio.scores.decomposition import decompose
 from nescio.types import InputError
@@ -111,7 +111,7 @@ def test_few_classes_are_exact_and_of_many_some_are_drawn() -> None:
 def test_rows_that_weigh_much_are_in_with_their_own_weight() -> None:
     q = torch.tensor([[0.4, 0.3, *[0.3 / 98] * 98]], dtype=torch.float64)
     for seed in range(20):
-        draw = drawing.drawn(torch.stack([q, 2 * q]), q, 12, seed)
+        draw = drawn_logits.drawn(torch.stack([q, 2 * q]), q, 12, seed)
         first = draw.at[0].tolist()
         assert {0, 1} <= set(first) and len(set(first)) == 12
         heavy = [first.index(0), first.index(1)]
@@ -124,7 +124,7 @@ def test_the_sum_of_a_draw_is_right_on_average() -> None:
     torch.manual_seed(0)
     q = torch.rand(1, 80, dtype=torch.float64) ** 4
     value = torch.rand(80, dtype=torch.float64)
-    draws = [drawing.drawn(q.unsqueeze(0), q, 12, seed) for seed in range(400)]
+    draws = [drawn_logits.drawn(q.unsqueeze(0), q, 12, seed) for seed in range(400)]
     found = torch.stack([(d.weights[0, 0] * value[d.at[0]]).sum() for d in draws])
     wanted = float((q[0] * value).sum())
     assert abs(float(found.mean()) / wanted - 1) < 4 * float(found.std()) / wanted / 20

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from nescio._common.lazy_imports import need
-from nescio.models.sources.onnx_models.network import Network
-from nescio.models.sources.onnx_models.reading import VIEWS, Value
+from nescio.models.sources.onnx_models.onnx_facts import VIEWS, Value
+from nescio.models.sources.onnx_models.onnx_network import Network
 from nescio.types import ModelError
 
 ROWS = (3, 1, 2, 4)

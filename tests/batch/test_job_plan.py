@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nescio.batch.plan import Cost, Costs, Crew, good_part_rows, make_plan, span
+from nescio.batch.job_plan import Cost, Costs, Crew, good_part_rows, make_plan, span
 from nescio.batch.plan_advice import changes
 
 seconds = st.floats(1e-6, 1.0)
