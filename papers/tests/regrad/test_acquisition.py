@@ -71,8 +71,8 @@ def test_what_a_scale_leaves_out_is_marked_as_not_run(job, monkeypatch):
     made = acquisition.program(job)
     found = {(cell["row"], cell["column"], cell["seed"]): cell for cell in made.cells[0]}
     assert {key for key, cell in found.items() if "metrics" in cell} == {("Random", "mnist", seed) for seed in (0, 1)}
-    assert len(found) == 2 + 2 + 3 and found["Random", "svhn", "all"]["reason"] == "not run at the scale smoke"
-    assert made.settings["seeds"] == {"mnist": [0, 1], "svhn": []} and made.settings["validation"] == 20
+    assert len(found) == 2 + 2 + 2 * 3 and found["Random", "svhn", "all"]["reason"] == "not run at the scale smoke"
+    assert made.settings["seeds"] == {"mnist": [0, 1], "svhn": [], "cifar10": []} and made.settings["validation"] == 20
     assert all("reason" in cell for cell in made.cells[1])
 
 

@@ -1,5 +1,6 @@
 """Many small CNNs at once give what each of them gives alone."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,37 @@ def test_training_is_sgd_of_each_network_alone(networks, pictures):
                 step.step()
         for name, value in one.named_parameters():
             torch.testing.assert_close(found[name][at], value.detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_network_trains_alike_among_others_and_alone(networks, pictures):
+    x, y = pictures
+    trainer = Trainer(networks[0], x, y, replace(SGD, epochs=4, batch_size=4, lr=0.05), every=2)
+    indices, chosen = torch.stack([torch.arange(6), torch.arange(6, 12), torch.arange(12, 18)]), torch.arange(20, 40)
+    among = trainer.train(stacked(networks), indices, chosen, (3, 3, 5), lambda: None)
+    for at, seed in enumerate((3, 3, 5)):
+        alone = trainer.train(stacked(networks[at : at + 1]), indices[at : at + 1], chosen, (seed,), lambda: None)
+        for name, value in alone.items():
+            torch.testing.assert_close(among[name][at], value[0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_recorded_steps_are_those_of_the_processor(networks, pictures):
+    x, y = pictures
+    recipe = replace(SGD, epochs=3, batch_size=4, lr=0.05)
+    indices = torch.stack([torch.arange(6), torch.arange(6, 12), torch.arange(12, 18)])
+    found = []
+    for device in ("cpu", "cuda"):
+        like = copy.deepcopy(networks[0]).to(device)
+        state = {name: value.to(device) for name, value in stacked(networks).items()}
+        trainer = Trainer(like, x.to(device), y.to(device), recipe, every=3)
+        if device == "cuda":
+            assert trainer._ready({n: v.clone().requires_grad_() for n, v in state.items()},
+                                  {n: torch.zeros_like(v) for n, v in state.items()}, indices[:, :4].cuda()
+                                  ).__name__ == "replayed"  # fmt: skip
+        chosen = torch.arange(20, 40, device=device)
+        found.append(trainer.train(state, indices.to(device), chosen, (3, 4, 5), lambda: None))
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name].cpu(), value, rtol=1e-9, atol=1e-12)
 
 
 def to_floats_double(x):

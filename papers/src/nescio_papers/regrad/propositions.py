@@ -21,31 +21,39 @@ from nescio.trace import class_gradients
 from nescio.types import NescioError
 from nescio_papers.runner.cells import kept_json
 from nescio_papers.runner.parts import Model, Pictures
-from nescio_papers.runner.program import Job, Made, not_run, why_not
+from nescio_papers.runner.program import NOT_ASKED, Job, Made, not_run, why_not
 from nescio_papers.runner.scale import size_of
 from nescio_papers.runner.scoring import TimeOver
 from nescio_papers.runner.study import Column, Part, Row, Study
 
 NETWORKS: Mapping[str, str] = {"mnist": "omniglot", "svhn": "cifar10", "cifar10": "svhn", "vit-cifar10": "svhn"}
-"""Training plans, and a foreign set for each."""
+"""Networks, and a foreign set for each."""
+BRIEF = ("cifar10", "vit-cifar10")
+"""Large networks: their plans are short, and they have fewer pictures and draws."""
 SIGMAS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 SETS = ("training", "test", "foreign")
 
 
 @dataclass(frozen=True)
 class Size:
-    """Pictures, those of them that Proposition 3.3 is solved for, and draws of noise."""
+    """Pictures, those that Proposition 3.3 is solved for, draws; the most pictures and draws of a large network."""
 
     pictures: int
     solved: int
     draws: int
+    most: tuple[int, int] = (100, 200)
+
+    def of(self, name: str) -> tuple[int, int]:
+        """Return the numbers of pictures and of draws for a network."""
+        pictures, draws = self.most if name in BRIEF else (self.pictures, self.draws)
+        return min(self.pictures, pictures), min(self.draws, draws)
 
 
 SIZES = {"smoke": Size(10, 3, 5), "small": Size(50, 10, 500), "quick": Size(200, 20, 1000)}
 
 
 def _columns() -> tuple[Column, ...]:
-    return tuple(Column(plan) for plan in NETWORKS)
+    return tuple(Column(name, model=f"{name}-brief" if name in BRIEF else "") for name in NETWORKS)
 
 
 PARTS = (
@@ -145,17 +153,21 @@ def program(job: Job) -> Made:
     notes = []
     seed = (job.seeds or (0,))[0]
     for column in _columns():
-        known = column.plan.removeprefix("vit-")
+        known = column.known.removeprefix("vit-")
+        if job.sets and column.known not in job.sets:
+            for own, part in zip(cells, PARTS, strict=True):
+                own += not_run(replace(part, columns=(column,)), NOT_ASKED)
+            continue
         try:
             job.check()
             model = job.parts.model(column.plan, seed)
             pictures = {
                 "training": job.parts.known(known, "train"),
                 "test": job.parts.known(known),
-                "foreign": job.parts.foreign(NETWORKS[column.plan], job.parts.known(known)),
+                "foreign": job.parts.foreign(NETWORKS[column.known], job.parts.known(known)),
             }
             path = job.work / "propositions" / f"{model.id}-{job.parts.scale.name}.json"
-            kept = kept_json(path, partial(_measured, model, pictures, seed, job))
+            kept = kept_json(path, partial(_measured, column.known, model, pictures, seed, job))
         except (TimeOver, NescioError) as error:
             for own, part in zip(cells, PARTS, strict=True):
                 own += not_run(replace(part, columns=(column,)), why_not(error))
@@ -172,17 +184,18 @@ def program(job: Job) -> Made:
     settings = {
         "seeds": {plan: [seed] for plan in NETWORKS},
         "pictures": size.pictures, "pictures of proposition 3.3": size.solved, "draws": size.draws,
+        "pictures and draws of large networks": size.of(BRIEF[0]),
     }  # fmt: skip
     return Made(cells, (), settings, list(models.values()), list(sets.values()), notes)
 
 
-def _measured(model: Model, pictures: Mapping[str, Pictures], seed: int, job: Job) -> dict[str, Any]:
+def _measured(name: str, model: Model, pictures: Mapping[str, Pictures], seed: int, job: Job) -> dict[str, Any]:
     size = size_of(SIZES, job.parts.scale)
-    count = size.pictures
+    count, draws = size.of(name)
     network = copy.deepcopy(model.network).double().eval()
     device = next(network.parameters()).device
     x = {name: one.floats(0, count).double().to(device) for name, one in pictures.items()}
-    ratios = leading_term(network, x["test"], SIGMAS, size.draws, seed)
+    ratios = leading_term(network, x["test"], SIGMAS, draws, seed)
     job.check()
     left = left_over(network, x["test"][: size.solved], SIGMAS[:4], seed)
     job.check()

@@ -1,8 +1,9 @@
 """Many small CNNs trained at once: every weight has one more dimension, K, the number of networks.
 
-Active learning trains thousands of networks on a few hundred pictures each. One by one a GPU waits for Python; side by
-side they are a few large matrix products. Convolutions are products over patches here, since grouped convolutions are
-slow. All networks see equally many pictures, each its own.
+Active learning trains thousands of networks on a few hundred pictures each. One by one a GPU waits for Python; here a
+step of all networks is recorded once (a CUDA graph), and played again for every batch. Dense layers are one product
+for all networks. Convolutions stay one call a network: grouped ones are slow, and products over patches read every
+pixel many times. All networks see equally many pictures, each its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from nescio.zoo import Normalised
 from nescio_papers.zoo.plans import to_floats
 
 State = dict[str, Tensor]
+Step = Callable[[Tensor], object]
 
 
 def stacked(networks: Sequence[Normalised]) -> State:
@@ -47,26 +49,23 @@ def logits(like: Normalised, state: State, x: Tensor) -> Tensor:
         state: The parameters, as `stacked` gives them.
         x: Pictures; K = 1 gives all networks the same ones.
     """
-    x = (x - like.mean) / like.std
-    flat = False
+    count = len(next(iter(state.values())))
+    maps = list(((x - like.mean) / like.std).expand(count, *x.shape[1:]))  # by network, up to the first dense layer
+    flat: Tensor | None = None
     for name, layer in like.network.named_children():
         if isinstance(layer, nn.Conv2d):
-            x = _convolved(x, state[f"network.{name}.weight"], state[f"network.{name}.bias"])
-        elif isinstance(layer, nn.Linear):
-            x = torch.baddbmm(state[f"network.{name}.bias"][:, None], x, state[f"network.{name}.weight"].mT)
+            own = zip(maps, state[f"network.{name}.weight"], state[f"network.{name}.bias"], strict=True)
+            maps = [F.conv2d(one, weight, bias) for one, weight, bias in own]
         elif isinstance(layer, nn.Flatten):
-            x, flat = x.flatten(2), True
+            flat = torch.stack([one.flatten(1) for one in maps])
+        elif flat is None:
+            maps = [layer(one) for one in maps]
+        elif isinstance(layer, nn.Linear):
+            flat = torch.baddbmm(state[f"network.{name}.bias"][:, None], flat, state[f"network.{name}.weight"].mT)
         else:
-            x = layer(x) if flat else layer(x.flatten(0, 1)).unflatten(0, x.shape[:2])
-    return x
-
-
-def _convolved(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Convolve pictures [K or 1, B, c, H, W] with weights [K, o, c, k, k], stride 1, no padding."""
-    kernel, side = weight.shape[-1], x.shape[-1] - weight.shape[-1] + 1
-    patches = F.unfold(x.flatten(0, 1), kernel).unflatten(0, x.shape[:2])  # [K, B, f, L]
-    product = weight.flatten(2)[:, None] @ patches  # [K, B, o, L]: the patches are read where they lie
-    return product.unflatten(-1, (side, side)) + bias[:, None, :, None, None]
+            flat = layer(flat)
+    assert flat is not None
+    return flat
 
 
 @dataclass
@@ -95,11 +94,16 @@ class Trainer:
         velocity = {name: torch.zeros_like(value) for name, value in state.items()}
         best = {name: value.clone() for name, value in state.items()}
         highest = torch.full((len(indices), 2), -torch.inf, device=indices.device)
-        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        generators = {seed: torch.Generator().manual_seed(seed) for seed in seeds}
+        steps: dict[int, Step] = {}  # by size of the batch
         for epoch in range(1, self.recipe.epochs + 1):
-            orders = torch.stack([torch.randperm(indices.shape[1], generator=g) for g in generators])
-            for batch in indices.gather(1, orders.to(indices.device)).split(self.recipe.batch_size, 1):
-                self._step(parameters, velocity, batch)
+            order_of = {seed: torch.randperm(indices.shape[1], generator=g) for seed, g in generators.items()}
+            orders = torch.stack([order_of[seed] for seed in seeds]).to(indices.device)
+            for batch in indices.gather(1, orders).split(self.recipe.batch_size, 1):
+                size = batch.shape[1]
+                if size not in steps:
+                    steps[size] = self._ready(parameters, velocity, batch)
+                steps[size](batch)
             if epoch % self.every == 0 or epoch == self.recipe.epochs:
                 check()
                 reached = self._reached(parameters, validation)
@@ -110,6 +114,38 @@ class Trainer:
                 for name, value in parameters.items():
                     best[name][better] = value.detach()[better]
         return best
+
+    def _ready(self, parameters: State, velocity: State, like: Tensor) -> Step:
+        """Return what makes a step with batches of this size: on a GPU one that was recorded."""
+
+        def eager(batch: Tensor) -> None:
+            self._step(parameters, velocity, batch)
+
+        if not like.is_cuda:
+            return eager
+        changed = [*parameters.values(), *velocity.values()]
+        before = [value.detach().clone() for value in changed]
+        place, graph, stream = like.clone(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+        try:
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):  # libraries choose their ways in the first steps, which cannot be recorded
+                for _ in range(3):
+                    eager(place)
+            torch.cuda.current_stream().wait_stream(stream)
+            with torch.cuda.graph(graph):
+                eager(place)
+        except RuntimeError:  # what cannot be recorded is done step by step, with the same numbers
+            return eager
+        finally:
+            with torch.no_grad():
+                for value, old in zip(changed, before, strict=True):
+                    value.copy_(old)
+
+        def replayed(batch: Tensor) -> None:
+            place.copy_(batch)
+            graph.replay()
+
+        return replayed
 
     def _step(self, parameters: State, velocity: State, batch: Tensor) -> None:
         losses = F.cross_entropy(
@@ -135,7 +171,8 @@ class Trainer:
         return torch.stack([right, -loss], 1).float() / len(labels)
 
     @torch.no_grad()
-    def answers(self, parameters: State, pictures: Tensor, block: int = 250) -> Iterator[tuple[int, Tensor]]:
+    def answers(self, parameters: State, pictures: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Give the logits [K, b, C] of pictures (uint8) that all networks see, with where each block starts."""
+        block = 2000 if pictures.is_cuda else 250
         for start in range(0, len(pictures), block):
             yield start, logits(self.like, parameters, to_floats(pictures[start : start + block])[None])

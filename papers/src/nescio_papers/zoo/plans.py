@@ -148,6 +148,10 @@ PLANS: tuple[TrainingPlan, ...] = (
         "a small ViT (6 layers of width 192, patches of 4); AdamW 0.001, cosine, 60 epochs of batches of 512",
     ),
     TrainingPlan(
+        "vit-cifar10-brief", "cifar10", small_vit, replace(_ADAM, epochs=20),
+        "a small ViT (6 layers of width 192, patches of 4); AdamW 0.001, cosine, 20 epochs of batches of 512",
+    ),
+    TrainingPlan(
         "vit-cifar100", "cifar100", partial(small_vit, classes=100), replace(_ADAM, epochs=200),
         "a small ViT (6 layers of width 192, patches of 4); AdamW 0.001, cosine, 200 epochs of batches of 512",
     ),
