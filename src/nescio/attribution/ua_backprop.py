@@ -51,7 +51,10 @@ class UABackprop:
         classes: How many maps of logits are drawn, of all classes of all members. "exact" takes all, however many;
             "auto" all of up to 20 classes, and of more it draws 16.
         signed: Ours, not the paper's. Give every pixel the sign of ∂U/∂x (x − blur x): above 0 where blurring it takes
-            doubt away, below 0 where it adds some. The magnitudes stay, but a map no longer adds up to the uncertainty.
+            doubt away, below 0 where it adds some. The magnitudes stay. What it gives up: a map no longer adds up to
+            the uncertainty (`Attribution.residual` says by how much), its size and its sign answer two questions, and
+            the sign holds for one reference, a blur of 1.5 pixels; inputs that cannot be blurred are refused. It costs
+            a backward pass for each member.
             In the blurring test it lifts these maps past every map of magnitudes on MNIST, the one data set where that
             was tried (`nescio reproduce ua-signs`); "blur_gradient", one backward pass, is still better there.
 

@@ -157,7 +157,9 @@ class MapFiles:
             raise InputError(f"expected pictures, features or tokens to draw, but the maps have {dims} dimensions")
         if isinstance(self.channels, int):
             x = x.movedim(self.channels - 1, 0)
-        return plots.maps(maps, x, values=values, title=title, unit=f"{unit} per pixel")
+        below = any(bool((one < 0).any()) for one in maps.values())
+        unit = f"{unit} per pixel" + ("\n(below 0: lowers the doubt)" if below else "")
+        return plots.maps(maps, x, values=values, title=title, unit=unit)
 
     def _label(self, x: Tensor, place: int, tokens: bool) -> str:
         """What a bar is about: a feature and its value, or a token after its place."""

@@ -48,6 +48,12 @@ each map's sum is from its uncertainty (residual_KIND). With many classes it als
 the map lies elsewhere than in the exact map. Files of an earlier run are replaced. A picture that cannot be read is
 named and left out.
 
+Which method? The maps of ua_backprop are never below 0 and add up to the doubt. blur_gradient says what blurring a
+pixel would do: above 0 it lowers the doubt, below 0 it raises it; so do integrated_gradients and blur_ig for the way
+from a black or a blurred picture. --set signed=true gives ua_backprop the signs of blur_gradient (ours, not the
+paper's): such maps no longer add up, and their signs hold for a blur of 1.5 pixels. clue and delta_clue look for
+what does not belong there, and need --vae. The other methods are there to compare with.
+
 The answer is that of the members' mean prediction. For a single network the members are copies of it with dropout
 before the last layer, or, with --fit, draws of a Laplace posterior.
 
@@ -56,7 +62,8 @@ examples:
   nescio explain --model mymodels:build --data photos/ --size 64x64 --class-names names.txt --out maps --top 50
   nescio explain --model mymodels:build --posterior ensemble/ --data x.npz --of epistemic --path gradcam --out maps
   nescio explain --model mymodels:build --fit train.npz --data table.csv --out maps
-  nescio explain --model mymodels:build --data x.npz --method integrated_gradients --set steps=100 --out maps"""
+  nescio explain --model mymodels:build --data x.npz --method integrated_gradients --set steps=100 --out maps
+  nescio explain --model mymodels:build --data photos/ --method blur_gradient --of epistemic --out maps"""
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
