@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -47,7 +48,7 @@ ROWS: tuple[Row, ...] = tuple(
     if row.settings.get("norm", 2) != 1 and row.settings.get("power", 2) != 1 and (row.paper or row.method == RANDOM)
 )
 FEW = ("ExGrad, L2", "REGrad*, k = 2", "Entropy", "Random")
-BLOCK = 5000
+BLOCK = 2000
 EVERY = 20
 LOOKS = {"regrad": 0, "perturb_x": 10, "perturb_theta": 10, "mc_aa": 10}
 AGAIN = 20
@@ -107,6 +108,7 @@ class Race:
         if begun is not None:
             curves, self.labelled = begun["curves"], [np.array(own) for own in begun["labelled"]]
         for cycle in range(len(curves[0]["labels"]), self.size.acquisitions + 1):
+            self.job.check()
             different = len(self.rows) if cycle else 1  # the first network is the same for all
             indices = torch.as_tensor(np.stack(self.labelled[:different]), device=self.device)
             begin = {name: value[:different] for name, value in start.items()}
@@ -185,7 +187,7 @@ def program(job: Job) -> Made:
             path = job.work / "acquisition" / f"{known}-{seed}-{job.parts.scale.name}.json"
             run = [row for row in ROWS if size.rows is None or row.label in size.rows]
             try:
-                cells += kept_json(path, Race(known, run, seed, job).run)
+                cells += kept_json(path, partial(_run, known, run, seed, job))
             except (TimeOver, NescioError) as error:
                 cells += [{"row": r.label, "column": known, "seed": seed, "reason": why_not(error)} for r in run]
         done = {cell["row"] for cell in cells if cell["column"] == known}
@@ -196,6 +198,11 @@ def program(job: Job) -> Made:
     gains = [_over_random(cell, cells) for cell in cells if cell["row"] != "Random"]
     settings = {"seeds": seeds_of, **{name: value for name, value in asdict(size).items() if name != "seeds"}}
     return Made([cells, gains], [*_gains(gains), identity()], settings)
+
+
+def _run(known: str, rows: Sequence[Row], seed: int, job: Job) -> list[dict[str, Any]]:
+    job.check()
+    return Race(known, rows, seed, job).run()
 
 
 def _over_random(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
