@@ -10,13 +10,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from claims import ABOUT, PAPERS, PLANNED, RUNS, WORDS, Claim, formulas, propositions, regrad
-from claims_maps import limits, maps, own, signs
+from claims_maps import attention, limits, maps, own, signs
 from contradictions import ABOUT as CONTRADICTIONS
 from contradictions import contradictions
-from results import ROOT, SCALES, files, measured
+from results import ROOT, SCALES, files, measured, parts
 
 from nescio.plots.style import ACCENT, FAINT, INK
 from nescio_papers.regrad.acquisition import identity
+from nescio_papers.ua_backprop import charts
 
 PAGE = ROOT / "docs" / "evidence.md"
 
@@ -55,20 +56,21 @@ def runs(names: list[str]) -> list[str]:
 
 def claims() -> list[Claim]:
     """All claims, in the order of the page."""
-    later = {"propositions": propositions, "ua-signs": signs}
+    later = {"propositions": propositions, "ua-signs": signs, "ua-attention": attention}
     some = {name: make() if files(name) else [] for name, make in later.items()}
     return [
         *regrad(),
         *formulas(),
         *some["propositions"],
         *maps(),
+        *some["ua-attention"],
         *some["ua-signs"],
         *limits(),
         *own(),
     ]
 
 
-FIGURES = {"polarity": ("polarity", 0), "temperature": ("ua-attention", 0)}
+FIGURES = {"polarity": ("polarity", 0)}
 """What the page shows of a study's figures: the study, and which of its figures."""
 
 
@@ -81,6 +83,15 @@ def figures() -> dict[str, tuple[str, str, str]]:
         if files(study)
     }
     kept["nll-identity"] = asdict(identity())
+    cells = {
+        name: [part["cells"] for part, _ in parts(name)]
+        for name in ("ua-signs", "ua-attention")
+        if files(name)
+    }
+    if "ua-signs" in cells:
+        kept["signs"] = asdict(*charts.signs(cells["ua-signs"]))
+    if "ua-attention" in cells:
+        kept["temperature"] = asdict(*charts.temperature(*cells["ua-attention"]))
     return {name: (one["text"], one["alt"], _picture(one["image"])) for name, one in kept.items()}
 
 

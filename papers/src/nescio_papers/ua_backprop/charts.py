@@ -9,11 +9,11 @@ from typing import Any
 from nescio.plots.style import COLOURS, FAINT, INK, panels
 from nescio_papers.runner.drawing import svg
 from nescio_papers.runner.program import Figure
-from nescio_papers.runner.study import NAMES
 
+NAMES: Mapping[str, str] = {"mnist": "MNIST", "svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 Cells = Sequence[Mapping[str, Any]]
 PAIRS: Mapping[str, tuple[str | None, str | None]] = {
-    "Gradient × (x − blur x)": (None, "Gradient × (x − blur x)"),
+    "Gradient × blur": (None, "Gradient × (x − blur x)"),
     "Blur IG": ("Blur IG, magnitudes", "Blur IG"),
     "IG": ("IG, magnitudes", "IG"),
     "CLUE": ("CLUE", "CLUE, signed"),
@@ -37,13 +37,14 @@ def signs(cells: Sequence[Cells]) -> list[Figure]:
                 values = [c["metrics"]["murr5"] for c in done[part] if _is(c, row, name)]
                 colour, marker = (COLOURS[0], "o") if part else (COLOURS[1], "x")
                 label = ("magnitudes", "with signs")[part] if at == 1 else None
-                ax.plot(values, [at] * len(values), marker, color=colour, markersize=5, label=label, clip_on=False)
+                ax.plot(values, [at] * len(values), marker, color=colour, markersize=5, label=label)
             ax.axhline(at, color=FAINT, linewidth=0.5, zorder=0)
         ax.set_title(NAMES.get(name, name), fontsize="small", color=INK)
         ax.set_xlabel("share of the doubt that goes", fontsize="small")
-        ax.set_xlim(min(0.0, ax.get_xlim()[0]), 1.0)
+        ax.set_xticks([0.0, 0.5, 1.0])
+        ax.set_xlim(min(-0.04, ax.get_xlim()[0]), 1.04)
     axes[0].set_yticks(range(len(PAIRS)), list(reversed(PAIRS)), fontsize="small")
-    axes[0].legend(fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=2, labelcolor=INK)
+    _legend(figure, axes[0])
     alt = (
         "Share of the doubt that goes when 5 % of the pixels are blurred, for seven kinds of maps as magnitudes and "
         "with signs, on " + ", ".join(NAMES.get(name, name) for name in known)
@@ -53,6 +54,12 @@ def signs(cells: Sequence[Cells]) -> list[Figure]:
         "a pixel takes doubt away or adds some."
     )
     return [Figure("Maps with signs beside magnitudes", text, alt, svg(figure, alt, "ua-signs"))]
+
+
+def _legend(figure: Any, ax: Any) -> None:
+    """Put one legend over all panels."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, frameon=False, loc="outside upper center", ncols=2, labelcolor=INK)
 
 
 def _is(cell: Mapping[str, Any], row: str | None, known: str) -> bool:
@@ -75,7 +82,7 @@ def temperature(cells: Cells) -> list[Figure]:
         ax.set_title(NAMES.get(name, name), fontsize="small", color=INK)
         ax.set_xlabel("mean factor 1 + αA in training", fontsize="small")
     axes[0].set_ylabel("negative log-likelihood", fontsize="small")
-    axes[0].legend(fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=2, labelcolor=INK)
+    _legend(figure, axes[0])
     alt = "Negative log-likelihood of every row by the factor of its features in training, before and after scaling"
     text = (
         "Each mark is a row, the mean over runs. Where the crosses fall with the factor and the dots do not, the gain "
