@@ -113,3 +113,15 @@ def test_inside_is_judged_as_printed():
     assert Value(metric, 98.2149, paper=98.19, paper_sd=0.02).inside
     assert not Value(metric, 98.2151, paper=98.19, paper_sd=0.02).inside
     assert Value(metric, 98.19, paper=98.19).inside is None
+
+
+def test_a_metric_that_the_paper_does_not_have_comes_last():
+    part = {
+        "title": "", "task": "ood", "columns": [{"key": "a→b", "label": "A→B"}], "metrics": ["auroc", "fpr95"],
+        "rows": [{"label": "Ours", "paper": "Ours", "ranked": True, "choice": "", "note": ""}],
+        "paper": {"Ours": {"a→b": [[90.0, 1.0]]}}, "averages": "each",
+        "cells": [{"row": "Ours", "column": "a→b", "seed": 0, "metrics": {"auroc": 0.9, "fpr95": 0.2}}],
+    }  # fmt: skip
+    (line,) = table(part, "quick").lines
+    assert line.values["a→b", "auroc"].paper == 90.0 and line.values["a→b", "fpr95"].paper is None
+    assert line.averages["auroc"].paper == 90.0 and line.averages["fpr95"].paper is None

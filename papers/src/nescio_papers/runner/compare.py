@@ -159,7 +159,7 @@ def _line(
     for key in keys:
         for at, name in enumerate(names):
             value = _value(name, cells.get((row["label"], key), []))
-            if key in printed:
+            if key in printed and at < len(printed[key]):  # metrics of our own come last
                 value = replace(value, paper=printed[key][at][0], paper_sd=printed[key][at][1])
             values[key, name] = value
     groups: dict[str, list[str]] = {"": names} if part["averages"] != "each" else {name: [name] for name in names}
