@@ -312,7 +312,7 @@ STUDY = Study(
         "twentieth epoch. Scores that need many draws see the whole pool with few, and its most doubted twentieth with "
         "all. At the scale small: MNIST alone, two seeds, which rank nothing, four methods, 5,000 pictures in the "
         "pool, 2,000 for validation, five acquisitions.",
-        "`NLL of softmax outputs` is what the paper's Table 3 seems to print, so its NLL stands there. Gradient baselines "
+        "`NLL of softmax outputs` is what the paper's Table 3 seems to print: its NLL stands there. Gradient baselines "
         "are in L2.",
         "REGrad* takes eight paired copies.",
         SVHN,
