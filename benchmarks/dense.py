@@ -89,8 +89,8 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def network(name: str) -> nn.Module:
-    """A network whose statistics are those of its inputs, and whose logits spread by about 3."""
+def network(name: str, side: int) -> nn.Module:
+    """A network whose statistics are those of its inputs, and whose logits spread by about 3 at this size."""
     torch.manual_seed(0)
     model = NETWORKS[name]()
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
@@ -99,7 +99,7 @@ def network(name: str) -> nn.Module:
     with torch.no_grad():
         for _ in range(2):
             model.train()(pictures(128, 4))
-        logits = answer(model.eval(), pictures(128, 2))
+        logits = answer(model.eval(), pictures(side))
         scale = 3.0 / float(logits.std())
         heads = [m for m in model.modules() if isinstance(m, nn.Conv2d) and m.out_channels == logits.shape[1]]
         for head in heads[-2:] if name.startswith("lraspp") else heads[-1:]:
@@ -135,7 +135,7 @@ def taking_turns(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, l
 
 def row(name: str, side: int, rounds: int, whole: bool) -> dict[str, Any]:
     """Measure one network at one size."""
-    model, x = network(name), pictures(side)
+    model, x = network(name, side), pictures(side)
 
     def forward() -> None:
         with torch.no_grad():

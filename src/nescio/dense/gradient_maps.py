@@ -18,6 +18,7 @@ from nescio.quantities import GradientNorms
 from nescio.scores import Method
 from nescio.types import InputError, NormTable
 
+_LOWEST = -87.0  # its exponential is about the smallest normal float32
 _SURE = 1e-15  # of the rest: below, its square is not much above what float32 can hold
 
 
@@ -121,6 +122,8 @@ def _rows(logits: Tensor) -> _Rows:
     are several times as fast as choices by a mask.
     """
     gaps = logits - logits.amax(1, keepdim=True)
+    if gaps.dtype == torch.float32:  # nothing that counts is lost: numbers below float32's normal ones are slow
+        gaps.clamp_(min=_LOWEST)
     top = gaps.sign().add_(1.0)
     more = top.sum(1, keepdim=True) - 1.0  # classes as likely as the likeliest
     odds = gaps.exp_().sub_(top)  # e⁰ − 1 = 0 at the likeliest, without an error

@@ -151,18 +151,19 @@ def find(classifier: Classifier, calls: Sequence[Call], logits: Tensor) -> Head:
 
 def _resize(made: Tensor, z: Tensor) -> Resize | Literal[False] | None:
     """How z came from what the layers gave: None as it is, False not at all."""
-    near = _CLOSE * torch.finfo(z.dtype).eps * max(float(z.abs().max()), 1e-30)
+    low, high = (float(end) for end in z.aminmax())
+    near = _CLOSE * torch.finfo(z.dtype).eps * max(-low, high, 1e-30)
     if made.shape == z.shape:
         return None if float((made - z).abs().max()) <= near else False
     if made.ndim != 4 or made.shape[:2] != z.shape[:2]:
         return False
     rows, columns = (torch.linspace(0, n - 1, min(n, _LOOKED)).round().long().to(z.device) for n in z.shape[2:])
-    wanted, low = z[:, :, rows][..., columns].double(), made.double()
+    wanted, small = z[:, :, rows][..., columns].double(), made.double()
     ways = [Resize((z.shape[2], z.shape[3]), mode, align) for mode, align in MODES]
     errors = []
     for way in ways:
         tall, wide = way.weights(made.shape[2], made.shape[3], z.device)
-        errors.append(float((tall[rows] @ low @ wide[columns].mT - wanted).abs().max()))
+        errors.append(float((tall[rows] @ small.detach() @ wide[columns].mT - wanted).abs().max()))
         if errors[-1] <= near / 30:
             return way
     best = min(range(len(ways)), key=errors.__getitem__)

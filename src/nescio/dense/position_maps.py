@@ -84,13 +84,16 @@ class PositionMap(Request):
             return by_position(self.method, logits, memory_gb)
         names = head.names(wanted.layers)
         chosen = kept(names, wanted)
-        sizes = head.sizes(wanted.layers, wanted.norm)[..., chosen]
-        names, binary = tuple(names[at] for at in chosen), classifier.output == "binary"
-        if isinstance(self.method, GradientScore):  # the strength of a multiple is that multiple of it: layers first
-            sizes, names = self.method.strength(sizes)[..., None], ("+".join(names),)
+        sizes = head.sizes(wanted.layers, wanted.norm)
+        if len(chosen) < len(names):
+            sizes, names = sizes[..., chosen], tuple(names[at] for at in chosen)
+        binary = classifier.output == "binary"
 
         def rows(z: Tensor, own: Tensor) -> Tensor:
-            return scores(self.method, z, own, names, wanted, binary)
+            joined = names
+            if isinstance(self.method, GradientScore):  # the strength of a multiple is that multiple of it
+                own, joined = self.method.strength(own)[..., None], ("+".join(names),)
+            return scores(self.method, z, own, joined, wanted, binary)
 
         return by_position(rows, logits, memory_gb, sizes, convert=_compact)
 

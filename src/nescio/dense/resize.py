@@ -57,13 +57,15 @@ class Resize:
     def squares(self, a: Tensor) -> Tensor:
         """Return the squared lengths of resized features ``[N, D, h, w]``, float64 ``[N, H, W]``."""
         tall, wide = self.weights(a.shape[2], a.shape[3], a.device)
-        result = a.new_zeros((len(a), *self.size), dtype=torch.float64)
+        lefts, rows = [], []
         for dy, left in _moved(tall):
+            row = a.new_zeros((len(a), left.shape[1], self.size[1]), dtype=torch.float64)
             for dx, right in _moved(wide):
                 for step in {dx, -dx} if dy else {dx}:  # each pair of neighbours once, and twice in the sum
-                    products = left @ _products(a, dy, step) @ right.mT
-                    result += products if dy == dx == 0 else 2.0 * products
-        return result.clamp_(min=0.0)
+                    row += (1.0 if dy == dx == 0 else 2.0) * (_products(a, dy, step) @ right.mT)
+            lefts.append(left)
+            rows.append(row)
+        return (torch.cat(lefts, 1) @ torch.cat(rows, 1)).clamp_(min=0.0)  # one product of the full size
 
     def sizes(self, a: Tensor) -> Tensor:
         """Return the sums of the absolute values of resized features ``[N, D, h, w]``, float64 ``[N, H, W]``."""
@@ -83,7 +85,7 @@ def _moved(weights: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Each step d ≥ 0 between two neighbours that one weight reaches, with the products of their weights [H, h − d]."""
     for step in range(weights.shape[1]):
         products = weights[:, : weights.shape[1] - step] * weights[:, step:]
-        if step and not bool(products.any()):
+        if step and not products.count_nonzero():
             return
         yield step, products
 
