@@ -3,30 +3,34 @@
     python benchmarks/dense.py                                  # results/dense-cpu.json; rows of other runs are kept
     python benchmarks/dense.py --networks unet --sizes 512
     python benchmarks/dense.py --whole                          # the whole network too, which takes long
+    OMP_NUM_THREADS=1 python benchmarks/dense.py --clock cpu    # CPU time of one thread, for a machine that is busy
+    python benchmarks/dense.py --device cuda --batch 1 8 --whole    # results/dense-cuda.json
 
 Weights are random, and the last layer gives logits as large as those of a trained network: no row is uniform, and none
 is sure. Every time is the median of rounds in which F and the others take turns, so that the ratios are of one machine
-in one state. "Forward" is the model alone, without gradients. Memory is resident memory at its peak beyond what was
-there before. "bounded" is with ``memory_gb=0.05`` for what the methods take.
+in one state. "Forward" is the model alone, without gradients. Memory is that at its peak beyond what was there before:
+resident memory on a CPU, allocated memory on a GPU. "bounded" is with ``memory_gb=0.05`` for what maps take, and with
+`WHOLE_BOUND` for the gradients of the whole network.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torchvision
-from measure import machine, peak_bytes, read, save
+from measure import CLOCKS, device_in_tf32, machine, peak_bytes, read, save, synchronize
 from torch import Tensor, nn
 
 import nescio
 
 CLASSES, FEW = 21, 5
 BOUND = 0.05
+WHOLE_BOUND = {"cpu": 0.5, "cuda": 2.0}
 METHODS: dict[str, Any] = {
     "entropy": "entropy",
     "three forward scores": ["entropy", "energy", "max_probability"],
@@ -89,17 +93,17 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def network(name: str, side: int) -> nn.Module:
+def network(name: str, side: int, device: torch.device) -> nn.Module:
     """A network whose statistics are those of its inputs, and whose logits spread by about 3 at this size."""
     torch.manual_seed(0)
-    model = NETWORKS[name]()
+    model = NETWORKS[name]().to(device)
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
     for norm in norms:
         norm.momentum = None
     with torch.no_grad():
         for _ in range(2):
-            model.train()(pictures(128, 4))
-        logits = answer(model.eval(), pictures(side))
+            model.train()(pictures(128, 4).to(device))
+        logits = answer(model.eval(), pictures(side).to(device))
         scale = 3.0 / float(logits.std())
         heads = [m for m in model.modules() if isinstance(m, nn.Conv2d) and m.out_channels == logits.shape[1]]
         for head in heads[-2:] if name.startswith("lraspp") else heads[-1:]:
@@ -121,21 +125,27 @@ def answer(model: nn.Module, x: Tensor) -> Tensor:
     return out["out"] if isinstance(out, dict) else out
 
 
-def taking_turns(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+def taking_turns(
+    runs: dict[str, Callable[[], Any]], rounds: int, device: torch.device, clock: str
+) -> dict[str, list[float]]:
     """Seconds of each run in each round, after one round that does not count."""
     times: dict[str, list[float]] = {name: [] for name in runs}
+    now = CLOCKS[clock]
     for at in range(rounds + 1):
         for name, run in runs.items():
-            start = time.perf_counter()
+            synchronize(device)
+            start = now()
             run()
+            synchronize(device)
             if at:
-                times[name].append(time.perf_counter() - start)
+                times[name].append(now() - start)
     return times
 
 
-def row(name: str, side: int, rounds: int, whole: bool) -> dict[str, Any]:
+def row(name: str, side: int, args: argparse.Namespace, batch: int) -> dict[str, Any]:
     """Measure one network at one size."""
-    model, x = network(name, side), pictures(side)
+    device = torch.device(args.device)
+    model, x = network(name, side, device), pictures(side, batch).to(device)
 
     def forward() -> None:
         with torch.no_grad():
@@ -144,24 +154,28 @@ def row(name: str, side: int, rounds: int, whole: bool) -> dict[str, Any]:
     def scored(method: Any, **settings: Any) -> Callable[[], Any]:
         return lambda: nescio.score(model, x, method, progress=False, **settings)
 
+    def whole(**settings: Any) -> Callable[[], Any]:
+        return lambda: nescio.dense.whole_network(model, x[:1], "exgrad", **settings)
+
     runs: dict[str, Callable[[], Any]] = {"forward": forward} | {key: scored(one) for key, one in METHODS.items()}
     runs["exgrad, bounded"] = scored("exgrad", memory_gb=BOUND)
-    times = taking_turns(runs, rounds)
-    if whole:
-        run = lambda: nescio.dense.whole_network(model, x, "exgrad")  # noqa: E731
-        times |= {"whole network": taking_turns({"": run}, 1)[""]}
-        runs["whole network"] = run
+    times = taking_turns(runs, args.rounds, device, args.clock)
+    if args.whole and batch == 1:
+        more = {"whole network": whole(), "whole network, bounded": whole(memory_gb=WHOLE_BOUND[device.type])}
+        times |= taking_turns(more, 1, device, args.clock)
+        runs |= more
     middle = {key: statistics.median(values) for key, values in times.items()}
     ratios = {key: [a / b for a, b in zip(values, times["forward"], strict=False)] for key, values in times.items()}
     with torch.no_grad():
-        logits = answer(model, x)
+        logits = answer(model, x[:1])
     return {
-        "network": name, "side": side, "classes": logits.shape[1], "positions": logits[0, 0].numel(),
-        "rounds": rounds, "logits_std": float(logits.std()),
+        "network": name, "side": side, "batch": batch, "classes": logits.shape[1], "positions": logits[0, 0].numel(),
+        "rounds": args.rounds, "clock": args.clock, "logits_std": float(logits.std()),
         "seconds": middle,
         "forward_passes": {key: statistics.median(values) for key, values in ratios.items()},
         "range_of_forward_passes": {key: [min(values), max(values)] for key, values in ratios.items()},
-        "peak_mb": {key: peak_bytes(run, torch.device("cpu")) / 1e6 for key, run in runs.items()},
+        "peak_mb": {key: peak_bytes(run, device) / 1e6 for key, run in runs.items()},
+        "bound_mb": {"exgrad, bounded": 1e3 * BOUND, "whole network, bounded": 1e3 * WHOLE_BOUND[device.type]},
     }  # fmt: skip
 
 
@@ -170,20 +184,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--sizes", nargs="*", type=int, default=[512, 1024])
+    parser.add_argument("--batch", nargs="*", type=int, default=[1], help="pictures at a time")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--whole", action="store_true", help="the gradients of the whole network too")
-    parser.add_argument("--name", default="dense-cpu", help="name of the result file")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--clock", default="wall", choices=list(CLOCKS))
+    parser.add_argument("--name", help="name of the result file; default: dense-DEVICE")
     args = parser.parse_args()
-    rows = {(one["network"], one["side"]): one for one in read(args.name).get("rows", [])}
-    for name in args.networks:
-        for side in args.sizes:
-            rows[name, side] = {**row(name, side, args.rounds, args.whole), "machine": machine(torch.device("cpu"))}
-            one = rows[name, side]
-            told = {key: round(value, 2) for key, value in one["forward_passes"].items()}
-            print(name, side, f"F = {one['seconds']['forward']:.3f} s", told, flush=True)
-            print("    MB", {key: round(value) for key, value in one["peak_mb"].items()}, flush=True)
-            order = sorted(rows.values(), key=lambda one: (list(NETWORKS).index(one["network"]), one["side"]))
-            save(args.name, {"machine": machine(torch.device("cpu")), "rows": order})
+    device = device_in_tf32(args.device)
+    file = args.name or f"dense-{device.type}"
+    rows = {(one["network"], one["side"], one.get("batch", 1)): one for one in read(file).get("rows", [])}
+    for name, side, batch in itertools.product(args.networks, args.sizes, args.batch):
+        one = {**row(name, side, args, batch), "machine": machine(device)}
+        rows[name, side, batch] = one
+        told = {key: round(value, 2) for key, value in one["forward_passes"].items()}
+        print(name, side, batch, f"F = {one['seconds']['forward']:.3f} s", told, flush=True)
+        print("    MB", {key: round(value) for key, value in one["peak_mb"].items()}, flush=True)
+        order = sorted(rows, key=lambda key: (list(NETWORKS).index(key[0]), *key[1:]))
+        save(file, {"machine": machine(device), "rows": [rows[key] for key in order]})
 
 
 if __name__ == "__main__":
