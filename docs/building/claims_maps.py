@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from statistics import fmean, stdev
 
-from claims import ARTEFACT, DOES_NOT, HOLDS, KYL, NOT, OURS, OWN, PARTLY, STAR, UA, Claim, ran
-from results import average, cell, files, lines, measured, pair, parts, rank
+from claims import ARTEFACT, DOES_NOT, HOLDS, KYL, NOT, OURS, OWN, PARTLY, STAR, UA, Claim
+from results import average, cell, files, lines, measured, pair, parts, ran, rank
 
 from nescio import evaluate
 from nescio_papers.ua_backprop.charts import NAMES

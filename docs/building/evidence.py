@@ -9,10 +9,13 @@ from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from claims import ABOUT, PAPERS, PLANNED, RUNS, WORDS, Claim, formulas, propositions, regrad
+from claims import ABOUT, PAPERS, RUNS, WORDS, Claim, formulas, regrad
+from claims_labels import hundred, labels, likelihood
 from claims_maps import attention, limits, maps, own, signs
+from claims_propositions import propositions
 from contradictions import ABOUT as CONTRADICTIONS
 from contradictions import contradictions
+from not_run import not_run
 from results import ROOT, SCALES, files, measured, parts
 
 from nescio.plots.style import ACCENT, FAINT, INK
@@ -56,10 +59,18 @@ def runs(names: list[str]) -> list[str]:
 
 def claims() -> list[Claim]:
     """All claims, in the order of the page."""
-    later = {"propositions": propositions, "ua-signs": signs, "ua-attention": attention}
+    later = {
+        "hundred": hundred,
+        "propositions": propositions,
+        "ua-signs": signs,
+        "ua-attention": attention,
+    }
     some = {name: make() if files(name) else [] for name, make in later.items()}
     return [
         *regrad(),
+        *some["hundred"],
+        *labels(),
+        *likelihood(),
         *formulas(),
         *some["propositions"],
         *maps(),
@@ -70,7 +81,7 @@ def claims() -> list[Claim]:
     ]
 
 
-FIGURES = {"polarity": ("polarity", 0)}
+FIGURES = {"polarity": ("polarity", 0), "acquisition": ("acquisition@quick", 0)}
 """What the page shows of a study's figures: the study, and which of its figures."""
 
 
@@ -131,7 +142,7 @@ def page() -> str:
                 if c.figure in figures():
                     title, alt, _ = figures()[c.figure]
                     text += ["", f"![{alt}](figures/{c.figure}.svg)", "", f"*{title}*"]
-    missing = [f"- {about}" for name, about in PLANNED.items() if not files(name)]
+    missing = [f"- {about}" for about in not_run()]
     text += [
         "",
         "## Where the papers contradict themselves",

@@ -82,6 +82,14 @@ def rank(name: str, row: str, part: int = 0) -> str:
     return f"{lines(name, row, part)[0].rank_among} of {sum(line.rank_among is not None for line in made.lines)}"
 
 
+def ran(name: str, metric: str, part: int = 0) -> list[str]:
+    """The columns of a part that have numbers."""
+    line = parts(name)[part][1].lines[0]
+    return [
+        known for (known, m), value in line.values.items() if m == metric and value.mean is not None
+    ]
+
+
 def measured(name: str) -> Any:
     """A file of the benchmarks."""
     return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
