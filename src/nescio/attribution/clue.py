@@ -67,7 +67,7 @@ class CLUE:
 
 @dataclass(frozen=True)
 class DeltaCLUE:
-    """Search for several less uncertain inputs within a ball, and take the mean change (Ley et al. 2022).
+    """Search for several less uncertain inputs within a ball, and take the mean change (Ley et al. 2021).
 
     Args:
         vae: An auto-encoder of such inputs, in whose latent space the search goes on.
