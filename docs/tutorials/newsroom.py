@@ -194,7 +194,8 @@ nescio.plots.maps({"total": why.maps[0]}, test[0][i], values={"total": float(why
 # %% [markdown]
 # Read it so: a dark pixel carries much of the doubt, so that is where a person should look first. It does not say that
 # something is wrong there, and a pixel that speaks *for* an answer can be as dark as one that disturbs. Which of the
-# two it is, `explain(..., "blur_gradient")` tells: [which map to take](../how-to/explain.md#which-map-and-what-it-shows).
+# two it is, `explain(..., "blur_gradient")` tells:
+# [which map to take](../how-to/explain.md#which-map-and-what-it-shows).
 #
 # ## Where the promise ends
 #
