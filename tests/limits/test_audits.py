@@ -97,6 +97,21 @@ def test_what_is_not_piecewise_linear_is_measured() -> None:
     assert "MCDropout" in sampled.reason
 
 
+def test_measured_points_go_through_the_network_once() -> None:
+    model, x = trained(activation=nn.Tanh)
+    seen: list[int] = []
+    handle = model.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    table = limits.audit(model.float(), x.float(), ("features",), starts=2, exact=False, radius=8.0)
+    handle.remove()
+    points = len(table.distances) * 4 * 2  # two features, both ways, two starts
+    assert points <= sum(seen) <= points + 8  # and a look at the model
+    again = DeepEnsemble([model, model])
+    several = limits.audit(again, x.float(), ("features",), scores=["entropy"], starts=2, exact=False, radius=8.0)
+    own = [row for row in table.rows if row.score == "entropy"]
+    for one, other in zip(own, several.rows, strict=True):
+        assert one.confidence == pytest.approx(other.confidence, abs=1e-6)
+
+
 def sides(names: tuple[str, ...] = ("entropy",), **more: object) -> limits.Audit:
     """Two logits ± x_0 and data around 0: certain of class 0 to the right, of class 1 to the left."""
     model = nn.Linear(2, 2, bias=False).double()

@@ -26,8 +26,10 @@ from nescio.guard.split import digests
 from nescio.guard.verdict import joined as verdicts
 from nescio.inputs import Inputs
 from nescio.models import Classifier
+from nescio.models.positions import recall
 from nescio.posteriors import Deterministic
 from nescio.progress import bar, growing
+from nescio.quantities.beside import Beside
 from nescio.scores import Method
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score
@@ -182,18 +184,32 @@ class _Part(NamedTuple):
 
 
 def _measured(about: Subject, batch: Batch, methods: Sequence[Method]) -> _Part:
-    scores = score(about.model, batch.inputs, list(methods), progress=False)
-    verdict = None if about.guard is None else about.guard.check(batch.inputs, progress=False)
+    x, guard = batch.inputs, about.guard
+    shares = isinstance(about.model, Classifier) and not (about.model.dense or recall(about.model))
+    judge = guard if shares and isinstance(guard, Guard) and guard.classifier is about.model else None
+    if judge is not None:
+        judge.refuse_another_form(x)
+    beside = Beside(() if judge is None else judge.needs)  # answers and verdicts come from the pass of the scores
+    scores = score(about.model, x, [*methods, beside] if shares else list(methods), progress=False)
+    scores.pop(beside.name, None)
+    if judge is not None:
+        verdict: Any = verdicts([judge.judge(part) for part in beside.parts])
+    else:
+        verdict = None if guard is None else guard.check(x, progress=False)
     if isinstance(verdict, RegionVerdict):
         verdict = verdict.overall()
     if next(iter(scores.values())).ndim > 1:
-        p, kinds, members = averaged(about.posterior, batch.inputs)
-        own = {key: mean(maps, batch.inputs) for key, maps in scores.items()}
+        p, kinds, members = averaged(about.posterior, x)
+        own = {key: mean(maps, x) for key, maps in scores.items()}
         members = members if about.parted else 1
-        return _Part(batch.indices, batch.names, None, own, p, kinds, members, digests(batch.inputs, 0), verdict, True)
-    drawn = about.posterior.predict(batch.inputs, progress=False)
-    same = about.posterior is about.model or isinstance(about.posterior, Deterministic)
-    answer = drawn if same else about.answers.predict(batch.inputs, progress=False)
+        return _Part(batch.indices, batch.names, None, own, p, kinds, members, digests(x, 0), verdict, True)
+    single = isinstance(about.posterior, Deterministic)
+    if single and shares:
+        drawn = answer = beside.logits.softmax(-1)[None]
+    else:
+        drawn = about.posterior.predict(x, progress=False)
+        same = single or about.posterior is about.model
+        answer = drawn if same else about.answers.predict(x, progress=False)
     return _Part(
         batch.indices,
         batch.names,
@@ -202,7 +218,7 @@ def _measured(about: Subject, batch: Batch, methods: Sequence[Method]) -> _Part:
         answer.mean(0),
         decompose(drawn),
         len(drawn) if about.parted else 1,
-        digests(batch.inputs, 0),
+        digests(x, 0),
         verdict,
     )
 

@@ -27,8 +27,9 @@ from nescio.limits.members import check_work, members
 from nescio.limits.moves import moves, ranges
 from nescio.limits.rays import Ray, ray
 from nescio.limits.settling import SCORES
-from nescio.posteriors import DeepEnsemble, Deterministic
+from nescio.posteriors import DeepEnsemble
 from nescio.progress import growing
+from nescio.quantities.beside import Beside
 from nescio.scores import get as method
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score as measure
@@ -234,15 +235,19 @@ def _measured(
     made = [name for name in names if name in SCORES and (name not in ("max_probability", "entropy") or not single)]
     if made and single:
         raise InputError(f"expected several models or a posterior for {', '.join(made)}, got one model")
-    values: dict[str, Tensor] = {}
-    if made or probabilities:
-        p = (Deterministic(source, output=output) if single else source).predict(batches, progress=progress)
+    if single:  # its probabilities come from the forward pass of the scores
+        beside = Beside()
+        values = measure(source, batches, [*names, beside], fit=fit, output=output, progress=progress)
+        del values[beside.name]
+        p = beside.logits.softmax(-1)[None] if probabilities else None
+    else:
+        p = source.predict(batches, progress=progress) if made or probabilities else None
+        other = [name for name in names if name not in made]
+        values = measure(source, batches, other, fit=fit, progress=progress) if other else {}
+    if p is not None:
         values["confidence"], values["class"] = p.mean(0).max(-1)
-        kinds = decompose(p)
+        kinds = decompose(p) if made else None
         values |= {name: getattr(kinds, SCORES[name]) for name in made}
-    other = [name for name in names if name not in made]
-    if other:
-        values |= measure(source, batches, other, fit=fit, output=output if single else None, progress=progress)
     return values
 
 

@@ -17,7 +17,7 @@ class Beside:
 
     name = "beside"
 
-    def __init__(self, requests: Sequence[Request]) -> None:
+    def __init__(self, requests: Sequence[Request] = ()) -> None:
         self.needs = tuple(dict.fromkeys((Logits(), *requests)))
         self.parts: list[dict[Request, Any]] = []
 
