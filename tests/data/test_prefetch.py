@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nescio import inputs
-from nescio.data.prefetch import _Stage, read_ahead
+from nescio.data.prefetch import _Stage, batches_ahead, read_ahead
 from nescio.data.sources import Rows, open_data
 from nescio.types import InputError
 
@@ -43,6 +43,25 @@ def test_batches_are_those_of_the_rows_themselves(rows, workers, size):
             assert torch.equal(a, b)
     assert [problem for read in found for problem in read.problems] == plain.problems
     assert all(problem.index in read.places for read in found for problem in read.problems)
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_batches_read_ahead_are_those_of_the_rows_in_their_order(rows, size):
+    plain, ahead = rows(), rows()
+    truth, found = list(plain.batches(size)), list(batches_ahead(ahead, size))
+    assert [one.names for one in found] == [one.names for one in truth] and ahead.problems == plain.problems
+    assert all(torch.equal(ours.inputs, theirs.inputs) for ours, theirs in zip(found, truth, strict=True))
+    reads = batches_ahead(rows("stop"), 3)
+    next(reads)
+    with pytest.raises(InputError, match=r"x.npz\[4\] \(row 4\): it has NaN"):
+        next(reads)
+    assert not [one for one in threading.enumerate() if one.name.startswith("nescio-read")]
+
+
+def test_rows_of_which_none_can_be_used_are_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", x=np.full((3, 2), np.nan, np.float32))
+    with pytest.raises(InputError, match="none of the 3 rows can be used; the first: "):
+        list(batches_ahead(open_data(tmp_path / "x.npz", on_error="skip"), 2))
 
 
 def test_a_problem_is_raised_in_its_turn(rows):

@@ -1,8 +1,16 @@
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import nescio
+from nescio.data import prefetch
+from nescio.data.sources import Rows, open_data
 from nescio.guard.input_blocks import block_size, blocks, count, form
 from nescio.models import Classifier
 from nescio.types import InputError
@@ -63,3 +71,29 @@ def test_forms():
     assert form(torch.zeros(2, 7, dtype=torch.long)) is None
     assert form({"x": X}) is None
     assert block_size(Classifier(lambda x: x)) == 64
+
+
+def test_pictures_of_a_folder_are_read_side_by_side_and_judged_in_their_order(tmp_path, monkeypatch):
+    draw = np.random.default_rng(0)
+    for number in range(70):
+        picture = Image.fromarray(draw.integers(0, 256, (12, 10, 3), dtype=np.uint8))
+        picture.save(tmp_path / f"{number:03d}.png")
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    rows = open_data(tmp_path)
+    x = torch.cat([batch.inputs for batch in rows.batches(64)])
+    known = torch.rand(310, 3, 12, 10, generator=torch.Generator().manual_seed(0))
+    guard = nescio.Guard(model).fit(known, nuisances=None)
+    guard.check(x[:2])
+    readers, real = set(), Rows.attempt
+
+    def attempt(self, index):
+        readers.add(threading.current_thread().name)
+        time.sleep(0.002 if index % 2 else 0)  # so that rows do not come in their order
+        return real(self, index)
+
+    monkeypatch.setattr(Rows, "attempt", attempt)
+    monkeypatch.setattr(prefetch, "_usual", lambda rows, forks: 3)
+    verdict, truth = guard.check(rows), guard.check(x)
+    assert len(readers) > 1 and threading.current_thread().name not in readers
+    assert verdict.predicted.tolist() == truth.predicted.tolist()
+    assert verdict.score.tolist() == pytest.approx(truth.score.tolist(), rel=1e-4, abs=1e-5)

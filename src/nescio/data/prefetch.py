@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -115,6 +116,22 @@ def read_ahead(
         readers.shutdown(cancel_futures=True)
         joiners.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)  # for new threads, which have what was said last, by whatever thread
+
+
+def batches_ahead(rows: Rows, size: int, device: torch.device | None = None) -> Generator[Batch, None, None]:
+    """The rows in batches of at most `size`, as `Rows.batches` gives them, with the next ones read meanwhile.
+
+    device: a GPU that they are sent to; None leaves them where they are.
+    """
+    ranges = (range(first, min(first + size, len(rows))) for first in range(0, len(rows), size))
+    any_good = False
+    with closing(read_ahead(rows, ranges, device=device)) as reads:
+        for read in reads:
+            if read.batch is not None:
+                any_good = True
+                yield read.batch
+    if len(rows) and not any_good:
+        raise rows.unusable()
 
 
 def _usual(rows: Rows, forks: bool) -> int:

@@ -150,7 +150,7 @@ class Guard:
         self._refuse_changed_weights()
         parts = []
         with preserved(self.classifier), bar(count(x), show=progress, description="checking") as shown:
-            for block, _ in blocks(x, chunk or block_size(self.classifier)):
+            for block, _ in blocks(x, chunk or block_size(self.classifier), self.classifier.device):
                 self.refuse_another_form(block)
                 parts.append(self._verdict(block, requests, chunk))
                 shown.update(inputs.size(block))

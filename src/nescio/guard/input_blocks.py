@@ -11,15 +11,22 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio.data.prefetch import batches_ahead
 from nescio.data.sources import Rows
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.posteriors.base import total
 
+ROWS, ROWS_FOR_A_GPU = 64, 256
+"""Rows of files that are read as one batch."""
 
-def blocks(data: Any, most: int) -> Iterator[tuple[Inputs, Tensor | None]]:
-    """Yield blocks of at most `most` inputs with their labels, None where there are none."""
-    for x, y in _pairs(data):
+
+def blocks(data: Any, most: int, device: torch.device | None = None) -> Iterator[tuple[Inputs, Tensor | None]]:
+    """Yield blocks of at most `most` inputs with their labels, None where there are none.
+
+    device: a GPU that rows of files are sent to while the work on others goes on.
+    """
+    for x, y in _pairs(data, device):
         for start in range(0, inputs.size(x), most):
             part = slice(start, start + most)
             yield inputs.take(x, part), None if y is None else y[part]
@@ -42,11 +49,12 @@ def form(x: Inputs) -> tuple[int, ...] | None:
     return tuple(x.shape[1:]) if isinstance(x, Tensor) and (x.is_floating_point() or x.dtype == torch.uint8) else None
 
 
-def _pairs(data: Any) -> Iterator[tuple[Inputs, Tensor | None]]:
+def _pairs(data: Any, device: torch.device | None) -> Iterator[tuple[Inputs, Tensor | None]]:
     """Batches with labels where there are some."""
     data = inputs.plain(data)
     if isinstance(data, Rows):
-        for batch in data.batches(64):
+        on_gpu = device is not None and device.type == "cuda"
+        for batch in batches_ahead(data, ROWS_FOR_A_GPU if on_gpu else ROWS, device):
             yield batch.inputs, batch.labels
     elif isinstance(data, tuple) and len(data) == 2 and (_are_labels(data[1], data[0]) or _is_column(data[1], data[0])):
         yield from inputs.labelled(data)

@@ -201,7 +201,11 @@ class Rows:
                 any_good = True
                 yield batch
         if not any_good and start == 0 and last == len(self) > 0:
-            raise InputError(f"none of the {len(self)} rows can be used; the first: {self.problems[0]}")
+            raise self.unusable()
+
+    def unusable(self) -> InputError:
+        """What to raise where every row has a problem."""
+        return InputError(f"none of the {len(self)} rows can be used; the first: {self.problems[0]}")
 
     @cached_property
     def _form(self) -> Any:
