@@ -64,12 +64,12 @@ PART = Part(
 NOTES = (
     "Hypotheses and settings were written down before the run (`ua_backprop/protocol.md`).",
     "Maps are of epistemic uncertainty of an ensemble that was trained on the same pictures alone, which are drawn at "
-    "random. *range* brings a map to [0, 1]; *softmax* is what the paper prints. *flat* is the control of the row "
+    "random. “range” brings a map to [0, 1]; “softmax” is what the paper prints. “flat” is the control of the row "
     "above it: the mean of its attention at every pixel, with the same α.",
-    "*as printed* has α = 8 with the softmax, which leaves 1 + αA within 8 parts of the number of pixels of 1. On "
+    "“as printed” has α = 8 with the softmax, which leaves 1 + αA within 8 parts of the number of pixels of 1. On "
     "CIFAR-10 UA-Backprop and random maps alone are run.",
     f"α is that with the lowest NLL on {HELD:,} training pictures that no network was trained on; the temperature is "
-    "fitted on them too. *factor* is the mean of 1 + αA, by which features are larger in training than in the test.",
+    "fitted on them too. “factor” is the mean of 1 + αA, by which features are larger in training than in the test.",
 )
 
 

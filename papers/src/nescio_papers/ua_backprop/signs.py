@@ -63,7 +63,7 @@ NOTES = (
     "At most 5 % of the pixels are blurred. The lead is the AUC-URR of a row less that of UA-Backprop in its table: "
     "above 0 where UA-Backprop is better. Beside it a 95 % interval by a paired bootstrap over pictures.",
     "The width of the blur and the pictures are not in the paper: 1.5 and 3 pixels are those of the public code of the "
-    "work that it takes the test from. *most doubtful*: as many as are blurred, from the top. *upper half*: as many, "
+    "work that it takes the test from. “most doubtful”: as many as are blurred, from the top. “upper half”: as many, "
     "drawn at random from the pictures whose uncertainty is above the median.",
 )
 
