@@ -53,7 +53,8 @@ def attention() -> list[Claim]:
     """Whether what attention gains is a temperature, by the hypotheses of the study."""
     name = "ua-attention"
     cells = [one for one in parts(name)[0][0]["cells"] if "metrics" in one]
-    known = list(dict.fromkeys(one["column"] for one in cells))
+    printed, none, ours = f"{OURS}, as printed", "No attention", f"{OURS}, range"
+    random = "Random attention, range"
 
     def runs(row: str, column: str, metric: str) -> dict[int, float]:
         here = (one for one in cells if (one["row"], one["column"]) == (row, column))
@@ -72,10 +73,13 @@ def attention() -> list[Claim]:
     def line(row: str, metric: str) -> str:
         return " / ".join(f"{mean(row, column, metric):.2f}" for column in known)
 
-    rows = {
-        column: list(dict.fromkeys(c["row"] for c in cells if c["column"] == column))
-        for column in known
-    }
+    every = {(one["column"], one["row"]): None for one in cells}
+    rows: dict[str, list[str]] = {}
+    for column, row in every:
+        if len(runs(row, column, "nll")) > 1:
+            rows.setdefault(column, []).append(row)
+    needed = {printed, none, ours, f"{ours}, flat", random}
+    known = [column for column, own in rows.items() if needed <= set(own)]
     both = [
         (row, column) for column in known for row in rows[column] if f"{row}, flat" in rows[column]
     ]
@@ -92,7 +96,6 @@ def attention() -> list[Claim]:
         ]
         for column in known
     }
-    printed, none, ours = f"{OURS}, as printed", "No attention", f"{OURS}, range"
     same = [column for column in known if not differs(printed, none, column, "nll")]
     falls = [column for column in known if ranks[column][0] < -0.5]
     runs_each = max(len(runs(none, column, "nll")) for column in known)
@@ -102,7 +105,6 @@ def attention() -> list[Claim]:
         len(same) == len(known),
     ]
     sets = ", ".join(NAMES[column] for column in known)
-    random = "Random attention, range"
     return [
         Claim(
             UA, "What attention gains is a temperature", "–",
