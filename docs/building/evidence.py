@@ -11,7 +11,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from claims import ABOUT, PAPERS, RUNS, WORDS, Claim, formulas, regrad
 from claims_labels import hundred, labels, likelihood
-from claims_maps import attention, limits, maps, own, signs
+from claims_limits import limits, own
+from claims_maps import attention, maps, signs
 from claims_propositions import propositions
 from contradictions import ABOUT as CONTRADICTIONS
 from contradictions import contradictions
