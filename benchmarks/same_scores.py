@@ -149,9 +149,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", nargs="?", metavar="REVISION", help="the revision to compare with")
     parser.add_argument("--only", nargs="+", metavar="NETWORK", help="these networks alone; nothing is written")
-    parser.add_argument(
-        "--hashes", action="store_true", help="print the hashes of the nescio that is imported, as JSON"
-    )
+    parser.add_argument("--now", metavar="REVISION", help="the revision that is compared (default: this tree)")
+    parser.add_argument("--hashes", action="store_true", help="print the hashes of the nescio that is imported")
     args = parser.parse_args()
     if args.hashes:
         import nescio
