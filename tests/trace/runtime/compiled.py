@@ -18,7 +18,10 @@ import torch
 from torch import Tensor, nn
 
 ROOM = "nescio.trace.runtime.kernels"
-PLACES = {"_times": "single_pass", "_affine": "single_pass", "_patches": "single_pass", "_depthwise": "depthwise"}
+PLACES = {
+    "_times": "single_pass", "_affine": "single_pass", "_patches": "single_pass", "_depthwise": "depthwise",
+    "_depthwise_weight": "depthwise",
+}  # fmt: skip
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16"}
 
 
@@ -92,6 +95,8 @@ def ask(name: str, counts: tuple[int, ...] = (3, 32), cotangents: tuple[int, ...
             elif module.groups == x.shape[1]:
                 room.depthwise(x, module.weight, *settings, y.shape[2:], False)
                 room.depthwise(y, module.weight, *settings, x.shape[2:], True)
+                for k in cotangents:
+                    room.depthwise_weight(torch.empty(k, *y.shape, device="meta"), x, module.kernel_size, *settings)
 
 
 def compile_all(spies: dict[str, Spy]) -> None:

@@ -195,6 +195,25 @@ def depthwise(channels: int, size: tuple[int, int], dtype: torch.dtype = torch.f
     return max(apart(ours, y.detach()), apart(back, wanted))
 
 
+def depthwise_weight(
+    channels: int, size: tuple[int, int], dtype: torch.dtype = torch.float32, **geometry: Any
+) -> float:
+    """The gradient of each cotangent and input, from one input's own graph."""
+    side, k = geometry.pop("side", (3, 3)), geometry.pop("k", 2)
+    x, weight = torch.randn(2, channels, *size).to(dtype), torch.randn(channels, 1, *side).double().requires_grad_()
+    ys = [F.conv2d(row.double().unsqueeze(0), weight, groups=channels, **geometry) for row in x]
+    g = torch.randn(k, 2, *ys[0].shape[1:]).to(dtype)
+    wanted = [
+        [torch.autograd.grad(y, weight, d[i : i + 1].double(), retain_graph=True)[0] for i, y in enumerate(ys)]
+        for d in g
+    ]
+    each = [geometry.get(name, default) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))]
+    lists = [[v, v] if isinstance(v, int) else list(v) for v in each]
+    ours = kernels(x).depthwise_weight(to_last(g.flatten(0, 1)).unflatten(0, (k, 2)), to_last(x), side, *lists)
+    assert ours.dtype == torch.float32
+    return apart(ours.flatten(2), torch.stack([torch.stack(row) for row in wanted]).flatten(2))
+
+
 def last(t: Tensor) -> Tensor:
     """Channels last in memory, whatever the number of dimensions."""
     return t.movedim(1, -1).contiguous().movedim(-1, 1)
@@ -276,6 +295,16 @@ KERNELS: dict[str, Callable[[], float]] = {
     "depthwise, wider than the picture": lambda: depthwise(4, (3, 2), side=(7, 7), padding=3),
     "depthwise, one position": lambda: depthwise(4, (1, 1), side=(1, 1)),
     "depthwise, bfloat16": lambda: depthwise(5, (6, 7), HALF, padding=1),
+    "depthwise weight": lambda: depthwise_weight(5, (6, 7), padding=1),
+    "depthwise weight, more channels than a tile": lambda: depthwise_weight(35, (3, 4), padding=1),
+    "depthwise weight, strided": lambda: depthwise_weight(3, (8, 9), stride=(3, 2), padding=1),
+    "depthwise weight, dilated, other sides": lambda: depthwise_weight(
+        3, (9, 8), side=(3, 2), stride=(2, 1), padding=(2, 0), dilation=(2, 3)
+    ),
+    "depthwise weight, wider than the picture": lambda: depthwise_weight(4, (3, 2), side=(7, 7), padding=3, k=1),
+    "depthwise weight, in parts": lambda: depthwise_weight(2, (14, 13), padding=1, k=1),
+    "depthwise weight, one position": lambda: depthwise_weight(4, (1, 1), side=(1, 1)),
+    "depthwise weight, bfloat16": lambda: depthwise_weight(5, (6, 7), HALF, padding=1),
     "layer norm": lambda: layer_norm((2, 11), 13, 2, 2, False),
     "layer norm, bfloat16": lambda: layer_norm((2, 5), 13, 2, 2, False, HALF),
     "layer norm, weighted": lambda: layer_norm((2, 11), 13, 2, 2, True),
@@ -533,6 +562,7 @@ def separable(bias: bool) -> Subject:
 
 
 BN, LN, ATTENTION, GRAM = {"affine"}, {"layer_norm"}, {"attention"}, {"contracted"}
+BY_CHANNEL = {"depthwise", "depthwise_weight"}
 
 
 @dataclass(frozen=True)
@@ -557,8 +587,8 @@ def to_last(t: Any) -> Any:
 
 CASES: dict[str, Case] = {
     "residual, channels last": Case(residual, BN | {"times", "patches"}, prepare=to_last),
-    "separable, channels last": Case(lambda: separable(False), BN | {"depthwise"}, prepare=to_last, repeat=True),
-    "separable, with a bias, channels last": Case(lambda: separable(True), BN | {"depthwise"}, prepare=to_last),
+    "separable, channels last": Case(lambda: separable(False), BN | BY_CHANNEL, prepare=to_last, repeat=True),
+    "separable, with a bias, channels last": Case(lambda: separable(True), BN | BY_CHANNEL, prepare=to_last),
     "short": Case(short, BN | {"times"}, repeat=True),
     "short, not in place": Case(lambda: short(inplace=False), BN | {"times"}),
     "single, frozen": Case(frozen, BN),
@@ -623,7 +653,9 @@ HALVES: dict[str, tuple[Callable[[], Subject], torch.dtype]] = {
 def counted() -> Iterator[dict[str, int]]:
     """How often each kernel runs."""
     module = sys.modules["nescio.trace.runtime.kernels"]
-    calls = dict.fromkeys(("times", "affine", "patches", "depthwise", "layer_norm", "contracted", "attention"), 0)
+    calls = dict.fromkeys(
+        ("times", "affine", "patches", "depthwise", "depthwise_weight", "layer_norm", "contracted", "attention"), 0
+    )
 
     def spy(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **named: Any) -> Any:

@@ -24,7 +24,13 @@ def test_a_network_asks_for_few_variants_of_a_kernel(name: str) -> None:
         ask(name)
     found = {kernel: len(spy.variants) for kernel, spy in spies.items()}
     assert any(found.values())
-    most = {"_times": 1, "_affine": 8, "_patches": 2, "_depthwise": 2}  # 8: channels that no 16 divides, too
+    most = {
+        "_times": 1,
+        "_affine": 8,
+        "_patches": 2,
+        "_depthwise": 2,
+        "_depthwise_weight": 2,
+    }  # 8: channels that no 16 divides, too
     assert {kernel for kernel, count in found.items() if count > most[kernel]} == set(), found
 
 

@@ -9,6 +9,7 @@ the next one once, and take what the rules need (sums over positions) on the way
 * `layer_norm`      the data gradient of layer norm, with the same two sums for each input;
 * `patches`         the patches of a picture under a convolution's positions, side by side;
 * `depthwise`       convolutions in which every channel has a kernel of its own, and their data gradients;
+* `depthwise_weight`  the gradients of their weights, written down;
 * `contracted`      ⟨d dᵀ, a aᵀ⟩ for each gradient d, without ever writing d dᵀ;
 * `attention`       the data gradients of softmax attention with heads of at most 64: up to 128 positions in one tile,
                     more of them tile by tile.
@@ -20,7 +21,17 @@ compiled for all networks. Triton keeps them on disk (`~/.triton/cache`): a seco
 
 from nescio.trace.runtime.kernels.attention_kernel import attention
 from nescio.trace.runtime.kernels.base import ready
-from nescio.trace.runtime.kernels.depthwise import depthwise
+from nescio.trace.runtime.kernels.depthwise import depthwise, depthwise_weight
 from nescio.trace.runtime.kernels.single_pass import affine, contracted, layer_norm, patches, times
 
-__all__ = ["affine", "attention", "contracted", "depthwise", "layer_norm", "patches", "ready", "times"]
+__all__ = [
+    "affine",
+    "attention",
+    "contracted",
+    "depthwise",
+    "depthwise_weight",
+    "layer_norm",
+    "patches",
+    "ready",
+    "times",
+]
