@@ -104,6 +104,15 @@ def contracted(length: int, width: int, dtype: torch.dtype = torch.float32, grou
     return apart(out, (grams * gram.double()).sum((2, 3)).unflatten(1, (3, groups)).sum(2))
 
 
+def turned_copy(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> float:
+    """Every number once, of gradients that lie in a larger tensor."""
+    d = torch.randn(*shape[:-1], shape[-1] + 3).to(dtype)[..., 2:-1].transpose(1, 2).transpose(2, 3)
+    k, n, g, t, o = d.shape
+    out = kernels(d).turned(d)
+    assert out.dtype == dtype and out.is_contiguous()
+    return apart(out, d.permute(1, 2, 3, 0, 4).reshape(n * g, t, k * o))
+
+
 def contracted_tf32() -> float:
     """What is rounded to the nearest has no bias, and a NaN with all of its bits, as a GPU makes it, stays one."""
     d, gram = torch.randn(1, 2, 1, 80, 640), torch.eye(80).repeat(2, 1, 1)
@@ -315,6 +324,10 @@ KERNELS: dict[str, Callable[[], float]] = {
     "layer norm, weighted, wide": lambda: layer_norm((1, 5), 1100, 2, 1, True),
     "layer norm, weighted, very wide": lambda: layer_norm((1, 2), 5000, 1, 1, True),
     "layer norm, weighted, bfloat16": lambda: layer_norm((2, 5), 13, 2, 2, True, HALF),
+    "turned": lambda: turned_copy((3, 2, 2, 5, 7)),
+    "turned, in tiles": lambda: turned_copy((2, 1, 3, 70, 33)),
+    "turned, wide": lambda: turned_copy((2, 3, 1, 2, 150)),
+    "turned, bfloat16": lambda: turned_copy((4, 2, 1, 9, 16), HALF),
     "contracted": lambda: contracted(23, 40),
     "contracted, one row": lambda: contracted(1, 5),
     "contracted, a class token": lambda: contracted(65, 21),

@@ -156,7 +156,7 @@ class _Reader:
             powers = []
             for block in merged:
                 powers.append(block.power(self.settings.norm))
-            self.sums[name] = torch.stack(powers).sum(0)
+            self.sums[name] = powers[0] if len(powers) == 1 else torch.stack(powers).double().sum(0)
 
 
 def _layouts(run: Pass, name: str) -> list[Layout] | None:

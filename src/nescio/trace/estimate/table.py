@@ -30,7 +30,7 @@ from nescio.trace.probe.passes import Pass, forward
 from nescio.trace.probe.proofs import prove_silent
 from nescio.trace.probe.survey import TOO_LARGE, begin
 from nescio.trace.runtime import batch_sizes, noise, replay
-from nescio.trace.runtime.precision import Lowered, lowered
+from nescio.trace.runtime.precision import Lowered
 from nescio.types import ModelError, NormSettings, NormTable
 
 
@@ -223,16 +223,17 @@ class TableBuilder:
         survey = self.survey
         wanted = survey.table.part(lowest).parameters
         every = survey.moved or len(wanted) == len(model.parameters())
-        given = x if model is self.classifier else lowered(x, torch.bfloat16)
-        run = forward(model, given, check, None if every else frozenset(wanted))
+        run = forward(model, x, check, None if every else frozenset(wanted))
         if not check and any(name not in run.plan.fast for name in wanted if name in run.graph.uses):
             raise NotImplementedError("the general path cannot be recorded")
         if check:
             prove_silent(model, x, [n for n in dict.fromkeys((*survey.silent, *wanted)) if n not in run.graph.uses])
-        if model is self.classifier:
+        if not isinstance(model, Lowered):
             return run
+        if run.logits in model.wide:  # cotangents keep their digits
+            return replace(run, z=model.wide[run.logits])
         with torch.no_grad():
-            return replace(run, z=self.classifier.functional({}, x))  # cotangents keep their digits
+            return replace(run, z=self.classifier.functional({}, x))
 
     def _in_parts(self, part: Any, copies: Any, settings: Settings) -> tuple[Tensor, dict[str, Tensor]]:
         """One input whose copies do not fit together: everything exactly."""

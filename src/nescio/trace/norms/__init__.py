@@ -8,7 +8,7 @@ tokens, time steps, noisy copies), ``G`` of groups.
 * `Local`: a gradient that is written down, ``g`` [K, N, F];
 * `Rows`: the gradient of a table, ``g[k,n,r] = Σ_{t: at[n,t] = r} d[k,n,t]``, zero in all other rows.
 
-``power(p)`` is ``Σ|g|^p`` [K, N] (p = 1 or 2), in float64; ``merge`` and `join` add gradients up.
+``power(p)`` is ``Σ|g|^p`` [K, N] (p = 1 or 2), in float32 or float64; ``merge`` and `join` add gradients up.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class Local:
 
     def power(self, p: int) -> Tensor:
         """``Σ|g|^p`` for each cotangent and input, [K, N]."""
-        return power_sum(self.g, p).double()
+        return power_sum(self.g, p)
 
     def merge(self, copies: int) -> Local:
         """Sum the gradients of ``copies`` adjacent inputs."""

@@ -25,7 +25,7 @@ class Rows:
         number[:, 1:] = (ranked[:, 1:] != ranked[:, :-1]).cumsum(1)
         place = torch.zeros_like(number).scatter(1, order, number)
         g = torch.zeros_like(self.d).scatter_add(2, place.unsqueeze(-1).expand_as(self.d), self.d)
-        return power_sum(g, p).double()
+        return power_sum(g, p)
 
     def merge(self, copies: int) -> Rows:
         """Sum the gradients of ``copies`` adjacent inputs."""

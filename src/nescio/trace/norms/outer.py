@@ -35,9 +35,9 @@ class Outer:
         k, _, _, t, o = self.d.shape
         i = self.a.shape[-1]
         if t == 1:
-            return (power_sum(self.d, p, 3) * power_sum(self.a, p, 2)).sum(2).double()
+            return (power_sum(self.d, p, 3) * power_sum(self.a, p, 2)).sum(2)
         if p == 2 and t * (i + k * o) < k * o * i:
-            return self._gram().clamp(min=0).double()  # round-off may bring a tiny norm below zero
+            return self._gram().clamp(min=0)  # round-off may bring a tiny norm below zero
         return self._explicit(p)
 
     def merge(self, copies: int) -> Outer:
@@ -86,20 +86,23 @@ class Outer:
             a = self.a[s : s + width].reshape(-1, t, i)
             for c in range(0, k, fold):
                 d = self.d[c : c + fold, s : s + width]
-                if d.stride(4) == 1:  # features are adjacent in memory: whole rows are moved
+                module = kernels(d) if d.stride(4) == 1 else None
+                if module is not None:
+                    d = module.turned(d).mT
+                elif d.stride(4) == 1:  # features are adjacent in memory: whole rows are moved
                     d = d.permute(1, 2, 3, 0, 4).reshape(len(a), t, fold * o).mT
                 else:
                     d = d.permute(1, 2, 0, 4, 3).reshape(len(a), fold * o, t)
                 grad = _product(d, a).view(-1, g, fold, o * i)
                 out[c : c + fold, s : s + width] = power_sum(grad, p, 3).sum(1).T
-        return out.double()
+        return out
 
     def _with_a_repeated(self, p: int) -> Tensor:
         """A product for each cotangent and input: ``d`` is read where it lies, and ``a``, which is narrower, copied."""
         k, n, _, t, o = self.d.shape
         a = self.a.expand(k, *self.a.shape).reshape(-1, t, self.a.shape[-1])
         d = self.d.reshape(-1, t, o).mT if self.d.stride(4) == 1 else self.d.mT.reshape(-1, o, t)
-        return power_sum(_product(d, a).view(k, n, -1), p).double()
+        return power_sum(_product(d, a).view(k, n, -1), p)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -38,9 +38,16 @@ class Layers:
         return Layers(self.names[start:stop], self.members[start:stop])
 
     def gather(self, powers: Mapping[str, Tensor], norm: int) -> Tensor:
-        """Norms of layers [.., L] from ``Σ|g|^norm`` of parameters [..]."""
-        sums = [torch.stack([powers[p] for p in member]).sum(0) for member in self.members]
-        total = torch.stack(sums, -1)
+        """Norms of layers [.., L] in float64 from ``Σ|g|^norm`` of parameters [..]."""
+        most = max(map(len, self.members))
+        if most * len(self.members) > 8 * len(self.parameters):  # one layer has many more than the others
+            sums = [torch.stack([powers[p] for p in member]).double().sum(0) for member in self.members]
+            total = torch.stack(sums, -1)
+        else:  # few operations for many layers: their first parameters, their second ones, ...
+            none = torch.zeros_like(powers[self.members[0][0]])
+            parts = [powers[member[i]] if i < len(member) else none for i in range(most) for member in self.members]
+            ranks = torch.stack(parts).double().unflatten(0, (most, -1))
+            total = (ranks[0] if most == 1 else ranks.sum(0)).movedim(0, -1)
         return total.sqrt() if norm == 2 else total
 
 

@@ -97,4 +97,10 @@ def added(t: Tensor, dims: tuple[int, ...] | int) -> Tensor:
     return t.sum(dims, dtype=torch.float32) if t.dtype in (torch.float16, torch.bfloat16) else t.sum(dims)
 
 
+def of_each_input(c: Context, t: Tensor) -> Tensor:
+    """[K, N·m, ..] → [K, N, ..]: what belongs to one input is added up."""
+    rows = c.layout.front(t, 1)
+    return rows.squeeze(2) if rows.shape[2] == 1 else rows.sum(2)  # a sum of one is a copy, in a kernel of its own
+
+
 from nescio.trace.rules import convolution, elementwise, embedding, matmul, normalisation  # noqa: E402, F401 (they register themselves)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nescio.trace.norms import Form, Local, Outer
-from nescio.trace.rules import Context, added, depthwise, operand, rule
+from nescio.trace.rules import Context, added, depthwise, of_each_input, operand, rule
 from nescio.trace.runtime import autograd_names as names
 from nescio.trace.runtime.gpu import kernels
 
@@ -35,7 +35,7 @@ def weight(c: Context, delta: Tensor) -> Form | None:
     kernel, flat = c.shape[2:], operand(delta).flatten(0, 1)
     if c.shape[1] == 1 < groups:
         g = depthwise.gradient(operand(delta), x, c.shape, stride, padding, dilation, transposed)
-        return Local(c.layout.front(g.flatten(2), 1).sum(2))
+        return Local(of_each_input(c, g.flatten(2)))
     if transposed:
         d, a = unfold(flat, groups, kernel, stride, padding, dilation, x.shape[2:]), positions(x, groups)
     else:
@@ -47,7 +47,7 @@ def weight(c: Context, delta: Tensor) -> Form | None:
 @rule((names.CONVOLUTION, 2), (names.DATA_CONVOLUTION, 2), exact=True)
 def bias(c: Context, delta: Tensor) -> Form | None:
     """One value a channel, added at every position."""
-    return Local(c.layout.front(added(delta, tuple(range(3, delta.dim()))), 1).sum(2))
+    return Local(of_each_input(c, added(delta, tuple(range(3, delta.dim())))))
 
 
 def positions(x: Tensor, groups: int) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nescio.trace.backward.substitutes import batch_norm, layer_norm
 from nescio.trace.norms import Form, Local
-from nescio.trace.rules import Context, full, rule
+from nescio.trace.rules import Context, full, of_each_input, rule
 from nescio.trace.runtime import autograd_names as names
 from nescio.trace.runtime.gpu import kernels
 
@@ -23,14 +23,14 @@ from nescio.trace.runtime.gpu import kernels
 def batch_norm_weight(c: Context, delta: Tensor) -> Form | None:
     """``Σ δ x̂`` over positions."""
     sums = _batch_norm_sums(c, delta)
-    return None if sums is None else Local(c.layout.front(sums[0], 1).sum(2))
+    return None if sums is None else Local(of_each_input(c, sums[0]))
 
 
 @rule(*((name, 2) for name in names.BATCH_NORMS))
 def batch_norm_bias(c: Context, delta: Tensor) -> Form | None:
     """``Σ δ`` over positions."""
     sums = _batch_norm_sums(c, delta)
-    return None if sums is None else Local(c.layout.front(sums[1], 1).sum(2))
+    return None if sums is None else Local(of_each_input(c, sums[1]))
 
 
 def _batch_norm_sums(c: Context, delta: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -137,7 +137,7 @@ def group_norm_bias(c: Context, delta: Tensor) -> Form | None:
 def _channels(c: Context, product: Tensor) -> Form:
     """Sum over positions; channels are dimension 1 of the output."""
     product = product.sum(tuple(range(3, product.dim()))) if product.dim() > 3 else product
-    return Local(c.layout.front(product, 1).sum(2))
+    return Local(of_each_input(c, product))
 
 
 @rule((names.REPEAT, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -28,7 +29,7 @@ def record(
         The graph, whose ``replay()`` does the work again, and the result, which each replay fills anew; None where the
         work cannot be recorded, since it needs the host in between, or memory.
     """
-    graph = torch.cuda.CUDAGraph()
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
     try:
         with torch.cuda.device(device):
             side = torch.cuda.Stream()
@@ -39,6 +40,16 @@ def record(
             with torch.cuda.graph(graph, capture_error_mode=capture_error_mode):
                 result = work()
     except errors:
+        torch.cuda.set_stream(stream)
         torch.cuda.synchronize(device)
+        _let_go(graph, device)
         return None
     return graph, result
+
+
+def _let_go(graph: Any, device: torch.device) -> None:
+    """Give back the memory of a recording that failed: PyTorch keeps it, and goes on to take from it."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    with contextlib.suppress(AttributeError, RuntimeError):  # an error where the recording was ended after all
+        torch._C._cuda_endAllocateToPool(index, graph.pool())
+        torch._C._cuda_releasePool(index, graph.pool())

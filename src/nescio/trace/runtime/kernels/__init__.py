@@ -10,6 +10,7 @@ the next one once, and take what the rules need (sums over positions) on the way
 * `patches`         the patches of a picture under a convolution's positions, side by side;
 * `depthwise`       convolutions in which every channel has a kernel of its own, and their data gradients;
 * `depthwise_weight`  the gradients of their weights, written down;
+* `turned`          gradients with those of all cotangents side by side, for one product with what they share;
 * `contracted`      ⟨d dᵀ, a aᵀ⟩ for each gradient d, without ever writing d dᵀ;
 * `attention`       the data gradients of softmax attention with heads of at most 64: up to 128 positions in one tile,
                     more of them tile by tile.
@@ -22,7 +23,7 @@ compiled for all networks. Triton keeps them on disk (`~/.triton/cache`): a seco
 from nescio.trace.runtime.kernels.attention_kernel import attention
 from nescio.trace.runtime.kernels.base import ready
 from nescio.trace.runtime.kernels.depthwise import depthwise, depthwise_weight
-from nescio.trace.runtime.kernels.single_pass import affine, contracted, layer_norm, patches, times
+from nescio.trace.runtime.kernels.single_pass import affine, contracted, layer_norm, patches, times, turned
 
 __all__ = [
     "affine",
@@ -34,4 +35,5 @@ __all__ = [
     "patches",
     "ready",
     "times",
+    "turned",
 ]

@@ -101,6 +101,18 @@ def layer_norm(
     return out, sums[0], sums[1]
 
 
+def turned(d: Tensor) -> Tensor:
+    """A copy [N·G, T, K·O] of d [K, N, G, T, O], whose rows of O numbers lie in one piece each."""
+    k, n, g, t, o = d.shape
+    out = d.new_empty((n * g, t, k * o))
+    wide = min(128, max(16, triton.next_power_of_2(o)))
+    tall = 2048 // wide
+    _turned[(n * g * triton.cdiv(t, tall), triton.cdiv(o, wide))](
+        d, out, k, g, t, o, *d.stride()[:4], tall, wide, num_warps=4
+    )
+    return out
+
+
 def contracted(d: Tensor, gram: Tensor) -> Tensor:
     """``Σ_{t,s} ⟨d_t, d_s⟩ gram[t, s]`` [K, N] for d [K, N, G, T, O] with unit stride in O and gram [N·G, T, T].
 
@@ -131,6 +143,22 @@ if triton is not None:
             value = tl.load(g + at, mask=inside, other=0.0).to(tl.float32)
             tl.store(out + at, (value * factor).to(out.dtype.element_ty), mask=inside)
             at += size
+
+    @triton.jit(do_not_specialize=["rows", "groups", "length"])
+    def _turned(
+        d, out, rows, groups, length, width, d0, d1, d2, d3, tall: tl.constexpr, wide: tl.constexpr
+    ) -> None:  # fmt: skip
+        blocks = tl.cdiv(length, tall)
+        own = tl.program_id(0) // blocks
+        t = tl.program_id(0) % blocks * tall + tl.arange(0, tall)
+        o = tl.program_id(1) * wide + tl.arange(0, wide)
+        inside = (t[:, None] < length) & (o[None, :] < width)
+        start = (own // groups).to(tl.int64) * d1 + (own % groups).to(tl.int64) * d2
+        start = start + t[:, None].to(tl.int64) * d3 + o[None, :]
+        end = (own.to(tl.int64) * length + t[:, None]) * rows * width + o[None, :]
+        for k in range(rows):
+            value = tl.load(d + start + k * d0.to(tl.int64), mask=inside, other=0.0)
+            tl.store(out + end + k * width, value, mask=inside)
 
     @triton.jit(do_not_specialize=["rows", "batch", "space"])
     def _affine(
