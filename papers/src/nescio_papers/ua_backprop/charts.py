@@ -12,7 +12,7 @@ from nescio_papers.runner.program import Figure
 
 NAMES: Mapping[str, str] = {"mnist": "MNIST", "svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 Cells = Sequence[Mapping[str, Any]]
-PAIRS: Mapping[str, tuple[str | None, str | None]] = {
+PAIRS: dict[str, tuple[str | None, str | None]] = {
     "Gradient × blur": (None, "Gradient × (x − blur x)"),
     "Blur IG": ("Blur IG, magnitudes", "Blur IG"),
     "IG": ("IG, magnitudes", "IG"),

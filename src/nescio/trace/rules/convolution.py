@@ -3,8 +3,8 @@
 With the input unfolded into patches, ``a[n, g, t]`` the patch at output position t, a convolution is a matrix product
 shared by all positions: ``∂/∂W = Σ_t δ_t ⊗ a_t``. A transposed convolution is the adjoint: there the output gradient
 is unfolded, and the input gives one vector a position of the *input* grid. Padding modes other than zeros are
-operations of their own before the convolution. Where every channel has a kernel of its own (`depthwise`), the gradient
-is written down.
+operations of their own before the convolution. Where every channel has a kernel of its own (`depthwise_weights`),
+the gradient is written down.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nescio.trace.norms import Form, Local, Outer
-from nescio.trace.rules import Context, added, depthwise, of_each_input, operand, rule
+from nescio.trace.rules import Context, added, depthwise_weights, of_each_input, operand, rule
 from nescio.trace.runtime import autograd_names as names
 from nescio.trace.runtime.gpu import kernels
 
@@ -34,7 +34,7 @@ def weight(c: Context, delta: Tensor) -> Form | None:
         x = operand(x)
     kernel, flat = c.shape[2:], operand(delta).flatten(0, 1)
     if c.shape[1] == 1 < groups:
-        g = depthwise.gradient(operand(delta), x, c.shape, stride, padding, dilation, transposed)
+        g = depthwise_weights.gradient(operand(delta), x, c.shape, stride, padding, dilation, transposed)
         return Local(of_each_input(c, g.flatten(2)))
     if transposed:
         d, a = unfold(flat, groups, kernel, stride, padding, dilation, x.shape[2:]), positions(x, groups)

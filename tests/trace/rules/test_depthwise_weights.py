@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from nescio import trace
-from nescio.trace.rules import depthwise
+from nescio.trace.rules import depthwise_weights
 from tests.trace import helpers
 
 FORWARD = {False: (F.conv1d, F.conv2d, F.conv3d), True: (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)}
@@ -53,7 +53,7 @@ def test_gradient_is_that_of_autograd(data: st.DataObject) -> None:
         return call(y, weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
 
     g = torch.randn(2, *run(x).shape, dtype=dtype)
-    ours = depthwise.gradient(g, x, weight.shape, stride, padding, dilation, transposed)
+    ours = depthwise_weights.gradient(g, x, weight.shape, stride, padding, dilation, transposed)
     close = 1e-10 if dtype == torch.float64 else 1e-4
     torch.testing.assert_close(ours.flatten(2), wanted(run, x, weight, g).flatten(2), atol=close, rtol=close)
 
@@ -63,7 +63,7 @@ def test_with_and_without_the_library(there: bool) -> None:
     x, weight = torch.randn(3, 4, 6, 5), torch.randn(4, 1, 3, 3).requires_grad_()
     g = torch.randn(2, 3, 4, 6, 5)
     with mock.patch.object(torch.backends.mkldnn, "is_available", lambda: there):
-        ours = depthwise.gradient(g, x, weight.shape, (1, 1), (1, 1), (1, 1))
+        ours = depthwise_weights.gradient(g, x, weight.shape, (1, 1), (1, 1), (1, 1))
     truth = wanted(lambda y: F.conv2d(y, weight, padding=1, groups=4), x, weight, g)
     torch.testing.assert_close(ours.flatten(2), truth.flatten(2), atol=1e-5, rtol=1e-5)
 
