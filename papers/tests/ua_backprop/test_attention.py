@@ -59,12 +59,27 @@ def test_alpha_is_the_one_with_the_best_likelihood_on_held_out_pictures(job, mon
             y = held.y if count == len(held.y) else test.y[:count]
             return p.scatter_(1, y[:, None], sure)[None]
 
-    monkeypatch.setattr(attention, "_trained", lambda few, row, seed, alpha: (Guess(alpha), 1 + alpha))
-    plain = []
-    found = attention._judged(
-        few, attention.ROWS[0], 0, held, test, 20, lambda seed: plain.append(seed) or (Guess(0.0), 1.0)
-    )["metrics"]
-    assert (found["alpha"], found["factor"], found["acc"]) == (2.0, 3.0, 1.0) and plain == [0]
+    asked = []
+    monkeypatch.setattr(
+        attention, "_trained", lambda few, row, seed, alpha: asked.append((row, alpha)) or (Guess(alpha), 1 + alpha)
+    )
+    run = attention._Run(few, 0, held, test, 20)
+    made = run.judged(attention.ROWS[0])
+    found = made["metrics"]
+    assert (found["alpha"], found["factor"], found["acc"]) == (2.0, 3.0, 1.0)
+    assert [one["alpha"] for one in made["tried"]] == [0.0, 2.0, 8.0]
+    assert made["tried"][1]["nll"] == found["nll"] < made["tried"][2]["nll"]
+    run.judged(attention.ROWS[2])
+    assert asked.count((attention.WITHOUT, 0.0)) == 1  # α = 0 is trained once for all rows of a run
+
+
+def test_each_run_draws_pictures_of_its_own_and_none_is_held_out_too(job):
+    (one, held), (other, _), (again, _) = (attention.drawn(job, "mnist", seed) for seed in (0, 1, 0))
+    assert torch.equal(one.x, again.x) and not torch.equal(one.x, other.x)
+    assert one.case.ensemble.id == again.case.ensemble.id != other.case.ensemble.id
+    seen = {bytes(picture.numpy().data) for picture in one.x}
+    train = {bytes(picture.numpy().data) for picture in job.parts.known("mnist", "train").x}
+    assert seen <= train and len(held.x) and not seen & {bytes(picture.numpy().data) for picture in held.x}
 
 
 def test_networks_are_judged_on_pictures_of_the_brightness_that_they_were_trained_on(job):
@@ -76,7 +91,7 @@ def test_networks_are_judged_on_pictures_of_the_brightness_that_they_were_traine
     with torch.no_grad():
         direct = network.network.network(to_floats(test.x[:100])).argmax(1)
     right = float((direct == test.y[:100]).double().mean())
-    made = attention._judged(few, attention.WITHOUT, 0, held, test, 100, lambda seed: (network, 1.0))["metrics"]
+    made = attention._Run(few, 0, held, test, 100).judged(attention.WITHOUT)["metrics"]
     assert made["acc"] == pytest.approx(right) and right > 0.3
 
 

@@ -7,9 +7,9 @@ that row's attention, and the likelihood is also measured after temperature scal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -106,52 +106,79 @@ def program(job: Job) -> Made:
 
 
 def _column(job: Job, column: Column, seeds: Sequence[int], told: Told) -> list[Cells]:
-    train, test = job.parts.known(column.known, "train"), job.parts.known(column.known)
+    test = job.parts.known(column.known)
     sizes = sizes_of(job.parts.scale)
-    order = torch.from_numpy(np.random.default_rng(0).permutation(len(train.x)))
-    mixed = replace(train, x=train.x[order], y=train.y[order], id=f"{train.id}-mixed")
-    few = Few.of(job, column.known, mixed, test)
-    start = len(few.x)
-    held = Held(mixed.x[start : start + HELD], mixed.y[start : start + HELD])
-    told.add(few.case, train, test)
     tested = min(len(test.x), sizes.tested or len(test.x))
-    plain = cache(lambda seed: _trained(few, WITHOUT, seed, 0.0))  # α = 0 is the same training for every row
-
-    def cell(row: Row, seed: int) -> dict[str, Any]:
-        entry = {"row": row.label, "column": column.key, "seed": seed}
-        return attempted(entry, lambda: _judged(few, row, seed, held, test, tested, plain))
-
     here = [row for row in ROWS if row.method in FEWER.get(column.known, (row.method,))]
-    return [[cell(row, seed) for seed in seeds for row in here]]
+    cells: Cells = []
+    for seed in seeds:
+        few, held = drawn(job, column.known, seed)
+        told.add(few.case, job.parts.known(column.known, "train"), test)
+        run = _Run(few, seed, held, test, tested)
+        for row in here:
+            entry = {"row": row.label, "column": column.key, "seed": seed}
+            cells.append(attempted(entry, partial(run.judged, row)))
+    return [cells]
+
+
+def drawn(job: Job, known: str, seed: int) -> tuple[Few, Held]:
+    """Return the few training pictures of a run with their ensemble, and held-out ones: other pictures in each run."""
+    train = job.parts.known(known, "train")
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(len(train.x)))
+    mixed = replace(train, x=train.x[order], y=train.y[order], id=f"{train.id}-mixed-{seed}")
+    few = Few.of(job, known, mixed, job.parts.known(known))
+    start = len(few.x)
+    return few, Held(mixed.x[start : start + HELD], mixed.y[start : start + HELD])
 
 
 Trained = tuple[mitigate.Mitigated, float]
 
 
-def _judged(
-    few: Few, row: Row, seed: int, held: Held, test: Pictures, tested: int, plain: Callable[[int], Trained]
-) -> dict[str, Any]:
-    """Train with each α, choose one on the held-out pictures, and test with that one."""
+@dataclass
+class _Run:
+    """One run: its pictures, and the network without attention, which is the same for all rows."""
 
-    def made() -> dict[str, Any]:
-        alphas = STRENGTHS[row.settings["scale"]] if row.method != NONE else (0.0,)
-        alphas = (row.settings["alpha"],) if "alpha" in row.settings else alphas
-        tried = []
-        for alpha in alphas:
-            few.case.job.check()
-            network, factor = _trained(few, row, seed, alpha) if alpha else plain(seed)
-            p = network.predict(held.x, None, progress=False)[0]
-            tried.append((evaluate.nll(p, held.y), alpha, factor, network, p))
-        _, alpha, factor, network, p = min(tried, key=lambda one: one[:2])
-        answers = network.predict(list(test.x[:tested].split(BATCH)), None, progress=False)[0]
-        y = test.y[:tested]
-        after = {"tempered": evaluate.nll(tempered(p, held.y, answers), y), "factor": factor, "alpha": alpha}
-        return {"metrics": {**metrics.answers(answers, y), **after}}
+    few: Few
+    seed: int
+    held: Held
+    test: Pictures
+    tested: int
 
-    about = {"seed": seed, "epochs": few.recipe.epochs, "tests": test.id, "tested": tested, "held": len(held.x)}
-    chosen = {"strengths": {name: list(values) for name, values in STRENGTHS.items()}, "row": row.label}
-    bare = replace(row, settings=_own(row))
-    return few.case.numbers("attention", bare, to_floats(few.x), made, about | chosen)
+    @cached_property
+    def plain(self) -> Trained:
+        """The network of α = 0."""
+        return _trained(self.few, WITHOUT, self.seed, 0.0)
+
+    def judged(self, row: Row) -> dict[str, Any]:
+        """Train with each α, choose one on the held-out pictures; return what that one reaches, and all the others.
+
+        `tried` has the numbers of every α, also those that were not chosen.
+        """
+
+        def made() -> dict[str, Any]:
+            alphas = STRENGTHS[row.settings["scale"]] if row.method != NONE else (0.0,)
+            alphas = (row.settings["alpha"],) if "alpha" in row.settings else alphas
+            tried = []
+            for alpha in alphas:
+                self.few.case.job.check()
+                network, factor = _trained(self.few, row, self.seed, alpha) if alpha else self.plain
+                tried.append({"alpha": alpha, "factor": factor, **self._reached(network)})
+            best = min(tried, key=lambda one: (one["held"], one["alpha"]))
+            return {"metrics": {name: best[name] for name in (*PART.metrics, "alpha")}, "tried": tried}
+
+        about = {"seed": self.seed, "epochs": self.few.recipe.epochs, "tests": self.test.id, "tested": self.tested}
+        chosen = {"strengths": {name: list(values) for name, values in STRENGTHS.items()}, "row": row.label}
+        bare = replace(row, settings=_own(row))
+        held = {"held": len(self.held.x)}
+        return self.few.case.numbers("attention", bare, to_floats(self.few.x), made, about | held | chosen)
+
+    def _reached(self, network: mitigate.Mitigated) -> dict[str, float]:
+        """Return the NLL on held-out pictures; of test pictures accuracy and NLL, as it is and after scaling."""
+        p = network.predict(self.held.x, None, progress=False)[0]
+        answers = network.predict(list(self.test.x[: self.tested].split(BATCH)), None, progress=False)[0]
+        y = self.test.y[: self.tested]
+        after = evaluate.nll(tempered(p, self.held.y, answers), y)
+        return {"held": evaluate.nll(p, self.held.y), **metrics.answers(answers, y), "tempered": after}
 
 
 def _own(row: Row) -> dict[str, Any]:

@@ -72,7 +72,7 @@ SIZES: Mapping[str, Sizes] = {
         held=500, trained={"": (10, None)}, taus=(TAU1, TAU2), alphas=ALPHAS, alpha_runs=5,
     ),
 }  # fmt: skip
-SIZES = {**SIZES, "small": replace(SIZES["quick"], vae=(10_000, 6), few={"mnist": 500}, runs=2, tested=2000)}
+SIZES = {**SIZES, "small": replace(SIZES["quick"], vae=(10_000, 6), few={"mnist": 500}, runs=5)}
 
 
 def sizes_of(scale: Scale) -> Sizes:
