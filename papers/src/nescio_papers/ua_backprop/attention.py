@@ -42,8 +42,8 @@ FLAT = ", flat"
 WITHOUT = Row("No attention", NONE)
 PRINTED = Row(f"{OURS.label}, as printed", OURS.method, {**OURS.settings, "scale": "softmax", "alpha": 8.0})
 """Softmax, and an α that is not raised to make up for it."""
-FEWER: Mapping[str, tuple[str, ...]] = {"cifar10": ("ua_backprop", "random", NONE)}
-"""The methods that are run on a data set whose network is large."""
+FEW_METHODS = ("ua_backprop", "random", NONE)
+"""What is run on CIFAR-10, whose network is large, and on one core of a processor."""
 COLUMNS = pairs("mnist svhn cifar10")
 
 
@@ -109,7 +109,8 @@ def _column(job: Job, column: Column, seeds: Sequence[int], told: Told) -> list[
     test = job.parts.known(column.known)
     sizes = sizes_of(job.parts.scale)
     tested = min(len(test.x), sizes.tested or len(test.x))
-    here = [row for row in ROWS if row.method in FEWER.get(column.known, (row.method,))]
+    few_rows = column.known == "cifar10" or job.parts.scale.name == "small"
+    here = [row for row in ROWS if row.method in FEW_METHODS or not few_rows]
     cells: Cells = []
     for seed in seeds:
         few, held = drawn(job, column.known, seed)
