@@ -7,7 +7,7 @@ import math
 from claims import ARTEFACT, HOLDS, NOT, PARTLY, REGRAD, STAR, Claim
 from results import cell, files, lines, pair, parts, ran, rank
 
-from nescio_papers.regrad.acquisition import interval
+from nescio_papers.regrad.label_charts import interval
 
 STUDY = "acquisition"
 FULL = {"cifar10": "CIFAR-10", "mnist": "MNIST", "svhn": "SVHN"}

@@ -20,7 +20,7 @@ from not_run import not_run
 from results import ROOT, SCALES, files, measured, parts
 
 from nescio.plots.style import ACCENT, FAINT, INK
-from nescio_papers.regrad.acquisition import identity
+from nescio_papers.regrad.label_charts import identity
 from nescio_papers.ua_backprop import charts
 
 PAGE = ROOT / "docs" / "evidence.md"

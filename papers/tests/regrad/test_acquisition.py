@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from nescio_papers.regrad import acquisition
+from nescio_papers.regrad import acquisition, label_charts
 from nescio_papers.runner import scale as scales
 from nescio_papers.runner.parts import Parts
 from nescio_papers.runner.program import Job
@@ -89,7 +89,7 @@ def test_the_gain_is_over_random_with_the_same_seed():
 def test_the_interval_is_students(count):
     values = np.random.default_rng(count).normal(size=count)
     low, high = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
-    assert acquisition.interval(values) == pytest.approx((high - low) / 2, rel=1e-3)
+    assert label_charts.interval(values) == pytest.approx((high - low) / 2, rel=1e-3)
 
 
 def test_a_sure_network_lies_on_the_line_of_table_3():
@@ -99,3 +99,51 @@ def test_a_sure_network_lies_on_the_line_of_table_3():
     labels[0] = 5
     twice = float(torch.nn.functional.cross_entropy(p, labels))
     assert twice == pytest.approx(math.log(math.e + 9) - 0.9)
+
+
+def test_first_looks_leave_the_most_doubted_and_narrow_ones_agree_with_the_score_itself(job, monkeypatch):
+    row = next(row for row in acquisition.ROWS if row.label == "REGrad*, k = 2")
+    pool = np.arange(500, 620)
+    seen = []
+    found = {}
+    for name, looks, again in (
+        ("none", {}, 20),
+        ("all", acquisition.NARROW_LOOKS, 1),
+        ("narrow", acquisition.NARROW_LOOKS, 4),
+    ):
+        size = acquisition.Size({"mnist": (0,)}, acquisitions=1, epochs=1, looks=looks)
+        monkeypatch.setattr(acquisition, "SIZES", {"smoke": size})
+        monkeypatch.setattr(acquisition, "AGAIN", again)
+        race = acquisition.Race("mnist", (row,), 0, job)
+        real = race._scored
+        monkeypatch.setattr(
+            race, "_scored", lambda method, some, real=real: seen.append((method, len(some))) or real(method, some)
+        )
+        seen.clear()
+        found[name] = race._scores(row, race.labelled[0], pool)
+    assert [(len(m.select or ()), m.samples, count) for m, count in seen] == [(2, 0, 120), (0, 0, 30), (0, 4, 10)]
+    assert torch.equal(found["none"], found["all"])
+    kept = torch.isfinite(found["narrow"])
+    assert int(kept.sum()) == 10  # a fourth, but never fewer than are labelled
+    torch.testing.assert_close(found["narrow"][kept], found["none"][kept])
+
+
+def test_runs_of_other_settings_are_kept_apart(job, monkeypatch):
+    first = acquisition.kept(job, "mnist", ROWS, 0)
+    assert first != acquisition.kept(job, "mnist", ROWS[:2], 0) != acquisition.kept(job, "mnist", ROWS, 1)
+    sizes = {"smoke": acquisition.Size({"mnist": (0, 1)}, acquisitions=2, epochs=3, pool=100)}
+    monkeypatch.setattr(acquisition, "SIZES", sizes)
+    assert acquisition.kept(job, "mnist", ROWS, 0) == first  # one more seed
+    monkeypatch.setitem(sizes, "smoke", acquisition.Size({"mnist": (0,)}, acquisitions=2, epochs=4, pool=100))
+    assert acquisition.kept(job, "mnist", ROWS, 0) != first
+
+
+def test_our_networks_stand_beside_the_papers_in_the_figure_of_the_identity():
+    cells = [
+        {"row": row, "column": "mnist", "seed": seed, "metrics": {"acc": acc, "twice": twice}}
+        for row, seed, acc, twice in (("A", 0, 0.7, 1.8), ("A", 1, 0.8, 1.7), ("B", 0, 0.4, 2.1))
+    ]
+    assert label_charts._ours(cells, "mnist") == [pytest.approx((0.75, 1.75)), (0.4, 2.1)]
+    assert label_charts._ours(cells, "svhn") == []
+    with_ours, without = label_charts.identity(cells), label_charts.identity()
+    assert "Crosses" in with_ours.text and "Crosses" not in without.text and with_ours.image != without.image

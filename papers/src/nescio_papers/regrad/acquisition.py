@@ -6,10 +6,10 @@ is, almost certainly, what the paper's Table 3 prints: for a network that is sur
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -20,25 +20,23 @@ from torch.nn import functional as F
 
 from nescio.evaluate.active import by_index
 from nescio.modes import full_products
-from nescio.plots.style import COLOURS, panels
 from nescio.scores.base import must_be_fitted
 from nescio.scoring import fit, score
 from nescio.types import NescioError
 from nescio.zoo import Normalised
 from nescio_papers import datasets as data
 from nescio_papers import zoo
-from nescio_papers.regrad import table3
+from nescio_papers.regrad import label_charts, table3
 from nescio_papers.regrad.rows import SVHN
 from nescio_papers.runner import metrics
 from nescio_papers.runner.active import FIRST, RANDOM
-from nescio_papers.runner.cells import kept_json, read_json, write_json
-from nescio_papers.runner.drawing import svg
+from nescio_papers.runner.cells import digest, kept_json, read_json, write_json
 from nescio_papers.runner.methods import made
-from nescio_papers.runner.program import NOT_ASKED, Figure, Job, Made, why_not
+from nescio_papers.runner.program import NOT_ASKED, Job, Made, why_not
 from nescio_papers.runner.scale import size_of
 from nescio_papers.runner.scoring import TimeOver
 from nescio_papers.runner.stacked import State, Trainer, put_into, stacked
-from nescio_papers.runner.study import NAMES, Part, Row, Study, pairs
+from nescio_papers.runner.study import Part, Row, Study, pairs
 from nescio_papers.zoo.plans import SGD, STATISTICS, to_floats
 
 SETS = ("mnist", "svhn", "cifar10")
@@ -50,14 +48,24 @@ ROWS: tuple[Row, ...] = tuple(
 FEW = ("ExGrad, L2", "REGrad*, k = 2", "Entropy", "Random")
 BLOCK = 2000
 EVERY = 20
-LOOKS = {"regrad": 0, "perturb_x": 10, "perturb_theta": 10, "mc_aa": 10}
+Looks = Mapping[str, tuple[Mapping[str, Any], ...]]
+_DENSE = {"select": ("network.dense1", "network.dense2")}
+LOOKS: Looks = {
+    "regrad": ({"samples": 0},),
+    **{method: ({"samples": 10},) for method in ("perturb_x", "perturb_theta", "mc_aa")},
+}
+"""Dear scores see the whole pool with these settings first, and its most doubted twentieth again with their own."""
+NARROW_LOOKS: Looks = {"exgrad": (_DENSE,), "regrad": ({"samples": 0, **_DENSE}, {"samples": 0})}
+"""The same on one core of a processor: gradients of the dense layers, then of all layers, then of noisy copies."""
 AGAIN = 20
-"""Scores of many draws see the whole pool with so many, and the most doubted twentieth of it again with all."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """Seeds by data set, acquisitions, epochs; so many pictures of the pool and of validation, and rows (None: all)."""
+    """Seeds by data set, acquisitions, epochs; so many pictures of the pool and of validation, and rows (None: all).
+
+    looks: how dear scores see the pool.
+    """
 
     seeds: Mapping[str, tuple[int, ...]]
     acquisitions: int = 10
@@ -65,6 +73,7 @@ class Size:
     pool: int | None = None
     validation: int | None = None
     rows: tuple[str, ...] | None = None
+    looks: Looks = field(default_factory=lambda: LOOKS)
 
 
 SIZES = {
@@ -103,7 +112,7 @@ class Race:
         curves: list[dict[str, list[float]]] = [{"labels": [], "acc": [], "nll": [], "twice": []} for _ in self.rows]
         start = stacked([self.network] * len(self.rows))
         validation = torch.as_tensor(self.split.validation, device=self.device)
-        path = self.job.work / "acquisition" / f"{self.known}-{self.seed}-begun.json"
+        path = kept(self.job, self.known, self.rows, self.seed, "-begun")
         begun = read_json(path)
         if begun is not None:
             curves, self.labelled = begun["curves"], [np.array(own) for own in begun["labelled"]]
@@ -163,11 +172,12 @@ class Race:
         if must_be_fitted(method):
             own = torch.as_tensor(labelled)
             method = fit(self.network, method, (to_floats(self.pictures[own]), self.labels[own]), progress=False)
-        if row.method not in LOOKS:
-            return self._scored(method, pool)
-        rough = self._scored(replace(method, samples=LOOKS[row.method]), pool)
-        high = rough.topk(max(self.added, len(pool) // AGAIN)).indices
-        return torch.full_like(rough, -torch.inf).index_put((high,), self._scored(method, pool[high.numpy()]))
+        values = torch.full((len(pool),), -torch.inf, dtype=torch.float64)
+        left = torch.arange(len(pool))
+        for look in self.size.looks.get(row.method, ()):
+            rough = self._scored(replace(method, **look), pool[left.numpy()])
+            left = left[rough.topk(max(self.added, len(left) // AGAIN)).indices]
+        return values.index_put((left,), self._scored(method, pool[left.numpy()]).to(values))
 
     def _scored(self, method: Any, pool: Any) -> Tensor:
         blocks = torch.as_tensor(pool).split(BLOCK)
@@ -184,8 +194,8 @@ def program(job: Job) -> Made:
         asked = known in size.seeds and known in (job.sets or SETS)
         seeds_of[known] = list(job.seeds or size.seeds[known]) if asked else []
         for seed in seeds_of[known]:
-            path = job.work / "acquisition" / f"{known}-{seed}-{job.parts.scale.name}.json"
             run = [row for row in ROWS if size.rows is None or row.label in size.rows]
+            path = kept(job, known, run, seed)
             try:
                 cells += kept_json(path, partial(_run, known, run, seed, job))
             except (TimeOver, NescioError) as error:
@@ -197,7 +207,14 @@ def program(job: Job) -> Made:
         ]
     gains = [_over_random(cell, cells) for cell in cells if cell["row"] != "Random"]
     settings = {"seeds": seeds_of, **{name: value for name, value in asdict(size).items() if name != "seeds"}}
-    return Made([cells, gains], [*_gains(gains), identity()], settings)
+    return Made([cells, gains], [*label_charts.gains(gains), label_charts.identity(cells)], settings)
+
+
+def kept(job: Job, known: str, rows: Sequence[Row], seed: int, ending: str = "") -> Path:
+    """Return the file of a run; its name holds a digest of all settings, so that none is taken for another."""
+    size = replace(size_of(SIZES, job.parts.scale), seeds={})  # more seeds leave a run as it is
+    settings = repr((size, rows, EVERY, AGAIN, job.parts.scale.bundled))
+    return job.work / "acquisition" / f"{known}-{seed}-{digest(settings)}{ending}.json"
 
 
 def _run(known: str, rows: Sequence[Row], seed: int, job: Job) -> list[dict[str, Any]]:
@@ -217,72 +234,6 @@ def _over_random(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) ->
     )
     place = {name: cell[name] for name in ("row", "column", "seed")}
     return {**place, "metrics": {"gain": float(cell["metrics"]["acc"] - random)}}
-
-
-def _gains(cells: Sequence[Mapping[str, Any]]) -> list[Figure]:
-    """Draw the mean gain over random of each method, with a 95 % interval over seeds."""
-    cells = [cell for cell in cells if "metrics" in cell]
-    if not cells:
-        return []
-    known = list(dict.fromkeys(cell["column"] for cell in cells))
-    labels = list(dict.fromkeys(cell["row"] for cell in cells))
-    figure, axes = panels(4.2 * len(known), 0.24 * len(labels) + 0.9, 1, len(known))
-    for ax, name in zip(axes, known, strict=True):
-        for place, label in enumerate(labels):
-            values = 100 * np.array([c["metrics"]["gain"] for c in cells if (c["row"], c["column"]) == (label, name)])
-            half = interval(values)
-            ax.errorbar(values.mean(), -place, xerr=half, fmt="o", color=COLOURS[0], markersize=4, capsize=2)
-        ax.axvline(0, color="0.6", linewidth=1)
-        ax.set_yticks([-place for place in range(len(labels))], labels, fontsize=8)
-        ax.set_xlabel(f"{name}: accuracy over random, points", fontsize="small")
-    alt = "How much better each method's acquisitions are than random ones, with intervals over seeds"
-    return [
-        Figure(
-            "Gain over random acquisition",
-            "Mean accuracy over the acquisitions, minus that of random acquisition with the same seed; 95 % intervals "
-            "over seeds (Student's t). An interval that holds 0 ranks nothing.",
-            alt,
-            svg(figure, alt, "regrad-acquisition"),
-        )
-    ]
-
-
-def interval(values: Any) -> float:
-    """Return half of the 95 % interval of a mean, by Student's t; 0 for one value."""
-    t = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-    count = len(values)
-    return 0.0 if count < 2 else t.get(count, 1.96) * float(np.std(values, ddof=1)) / math.sqrt(count)
-
-
-def twice_sure(accuracy: float, classes: int) -> float:
-    """Return log(e + C − 1) − accuracy: cross-entropy of softmax outputs of a network that is sure of all it says."""
-    return math.log(math.e + classes - 1) - accuracy
-
-
-def identity() -> Figure:
-    """Draw the paper's accuracy and NLL: on the line that a sure softmax, passed through softmax again, gives."""
-    classes = {"mnist": 10, "cifar10": 10, "svhn": 10, "cifar100": 100}
-    figure, axes = panels(8.8, 2.5, 1, 4)
-    for ax, (known, count) in zip(axes, classes.items(), strict=True):
-        points = [(line[known][0][0] / 100, line[known][1][0]) for line in table3.PAPER.values()]
-        x, y = map(np.array, zip(*points, strict=True))
-        middle = (x.min() + x.max()) / 2
-        ends = middle + np.array([-0.15, 0.15])  # the same span on all axes: a point of accuracy is 0.01 of NLL
-        ax.plot(100 * ends, [twice_sure(end, count) for end in ends], color=COLOURS[1], linewidth=1)
-        ax.plot(100 * x, y, ".", color=COLOURS[0])
-        ax.set_title(NAMES[known], fontsize="small")
-        ax.set_xlabel("accuracy, %", fontsize="small")
-        ax.tick_params(labelsize=8)
-    axes[0].set_ylabel("NLL", fontsize="small")
-    alt = "The paper's accuracies and NLLs of Table 3 fall along the lines log(e + C − 1) − accuracy, on four data sets"
-    return Figure(
-        "Table 3's NLL is another quantity",
-        "Each dot is a row of the paper's Table 3. The lines are log(e + C − 1) − accuracy: what cross-entropy gives "
-        "when it is applied to the softmax outputs of a network that is sure of every answer. On MNIST, with 20 labels "
-        "to begin with, networks are less sure, and the dots lie a little above.",
-        alt,
-        svg(figure, alt, "regrad-identity"),
-    )
 
 
 STUDY = Study(
