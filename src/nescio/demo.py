@@ -171,7 +171,9 @@ def write_page(comparison: Comparison, path: str | Path) -> None:
         path: The HTML file.
 
     Examples:
-        >>> nescio.demo.write_page(nescio.demo.demo(), "comparison.html")  # doctest: +SKIP
+        >>> import tempfile
+        >>> comparison = nescio.demo.demo(inputs=20, epochs=1, methods=["entropy"], progress=False)
+        >>> nescio.demo.write_page(comparison, tempfile.mkdtemp() + "/comparison.html")
     """
     text = page(comparison)
     with replacing(path) as part:

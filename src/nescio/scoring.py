@@ -197,7 +197,18 @@ def fit(
 
 
 def check_fit(methods: dict[str, Method], data: Any) -> None:
-    """Raise an InputError where training data are missing, or where no method needs them."""
+    """Raise an InputError where training data are missing, or where no method needs them.
+
+    Args:
+        methods: The methods, by any names.
+        data: Training data, or None.
+
+    Raises:
+        InputError: Either of the two.
+
+    Examples:
+        >>> check_fit({"entropy": nescio.scores.get("entropy")}, None)
+    """
     waiting = [key for key, one in methods.items() if must_be_fitted(one)]
     if waiting and data is None:
         raise InputError(

@@ -95,6 +95,11 @@ def small_cnn(
 class Normalised(nn.Module):
     """A network with its normalisation in front, so that it takes pictures with values in [0, 1].
 
+    Args:
+        network: What takes normalised pictures.
+        mean: Of each channel; it is subtracted.
+        std: Of each channel; the rest is divided by it.
+
     >>> network = Normalised(nn.Flatten(), mean=(0.5,), std=(0.25,))
     >>> network(torch.ones(1, 1, 1, 2))
     tensor([[2., 2.]])

@@ -18,7 +18,8 @@ from nescio import scores
 from nescio.batch import ray_parquet, ray_stream, streaming
 from nescio.batch.jobs import Job, identity
 from nescio.batch.ray_cluster import Node, share
-from nescio.batch.ray_stream import Usage, _Done, _Work, _Worker
+from nescio.batch.ray_stream import Usage
+from nescio.batch.ray_worker import ATTEMPTS, Done, Work, Worker, portable
 from nescio.batch.streaming import score_part
 from nescio.cli import main
 from nescio.data import read_table
@@ -89,7 +90,7 @@ def cluster():
     """A Ray for all tests, and its address: to start one takes seconds."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'nescio[ray]'")
     pytest.importorskip("pandas", reason="Ray Data is not installed: pip install 'nescio[ray]'")
-    with ray_stream.ray_cluster.quiet(), ray_stream.cluster._silent():
+    with ray_stream.ray_cluster.quiet(), ray_stream.ray_cluster._silent():
         ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
@@ -220,7 +221,7 @@ def test_threads_are_those_of_one_process_while_there_is_room_and_cores_are_neve
 def test_a_worker_gives_errors_back_as_they_are_and_gives_a_part_up_that_has_ended_many(folder):
     def done(asked, attempts=1, where=None, weights=None):
         shared = WorkerFolder(str(folder), ".csv", "none")
-        worker = _Worker(_Work(asked, torch.get_num_threads(), str(where or folder), shared, weights), None)
+        worker = Worker(Work(asked, torch.get_num_threads(), str(where or folder), shared, weights), None)
         return pickle.loads(pickle.dumps(worker.done(4, 8, attempts)))
 
     broken = done(job(on_error="stop")).outcome
@@ -229,19 +230,19 @@ def test_a_worker_gives_errors_back_as_they_are_and_gives_a_part_up_that_has_end
     failed = done(job(model="raymodels:failing")).outcome
     assert isinstance(failed, Exception) and "by the model" in str(failed)
     assert "expected the folder" in str(done(job(), where=folder / "none").outcome)
-    lost = done(job(), attempts=ray_stream.ATTEMPTS + 1).outcome
+    lost = done(job(), attempts=ATTEMPTS + 1).outcome
     assert isinstance(lost, ModelError) and "5 workers were lost at the rows 4 to 7" in str(lost)
     other = done(job(), weights="another").outcome
     assert isinstance(other, ModelError)
     assert "expected the same weights of raymodels:build in every process" in str(other)
-    good = done(job("entropy", data="x.npz"), attempts=ray_stream.ATTEMPTS)
+    good = done(job("entropy", data="x.npz"), attempts=ATTEMPTS)
     assert good.outcome.columns["index"].tolist() == [4, 5, 6, 7]
 
     class Odd(Exception):
         def __init__(self, one, two):
             super().__init__(f"{one}{two}")
 
-    assert str(ray_stream._portable(Odd("a", "b"))) == "Odd: ab"  # it cannot be made again from its text
+    assert str(portable(Odd("a", "b"))) == "Odd: ab"  # it cannot be made again from its text
 
 
 def test_a_worker_takes_the_rows_that_were_read_and_writes_its_part(folder):
@@ -251,8 +252,8 @@ def test_a_worker_takes_the_rows_that_were_read_and_writes_its_part(folder):
     (known,) = ray_parquet.tasks([[range(20, 24)]], found)
     (sent,) = ray_parquet.reader(ready.rows)({"run": [known["run"]]})
     with Parts("p", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts, parts.worker_folder() as shared:
-        work = _Work(asked, torch.get_num_threads(), str(folder), shared, parts.identity["weights"])
-        done = _Worker(work, None).done(8, 12, 1, sent["table"][0])  # rows of another part, to tell them apart
+        work = Work(asked, torch.get_num_threads(), str(folder), shared, parts.identity["weights"])
+        done = Worker(work, None).done(8, 12, 1, sent["table"][0])  # rows of another part, to tell them apart
         assert done.outcome.columns == {} and done.written.rows == SIZE
         parts.adopt(range(8, 12), done.written, done.outcome.problems, done.outcome.notes)
         ours = read_table("p/part-000002.csv")
@@ -278,7 +279,7 @@ def played(folder, monkeypatch):
     def play(asked, change, name="played", tell=lambda words: None):
         def results(work, rows, parts, workers, gpu):
             found = [(part.start, score_part(asked, part.start, part.stop)) for part in parts]
-            yield from change([_Done(start, one, 0.1, 1, machine="here") for start, one in found])
+            yield from change([Done(start, one, 0.1, 1, machine="here") for start, one in found])
 
         monkeypatch.setattr(ray_stream, "_results", results)
         ready = ray_stream.opened(asked)
@@ -309,7 +310,7 @@ def test_what_ray_has_lost_is_an_error_and_a_later_run_brings_it(played):
 
 def test_an_error_of_a_worker_is_raised_and_what_came_before_is_kept(played):
     def change(all):
-        return [*all[:2], _Done(8, InputError("no"), 0.0, 1), *all[3:]]
+        return [*all[:2], Done(8, InputError("no"), 0.0, 1), *all[3:]]
 
     with pytest.raises(InputError, match=r"^no$"):
         played(job(data="x.npz"), change)

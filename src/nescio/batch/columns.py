@@ -45,6 +45,12 @@ class Scores:
         problems: The rows that could not be used.
         notes: For a method that estimates: the middle and the largest standard error, and on how many inputs that were
             computed exactly too it was off by how much at most. For a guard: what people are told.
+
+    Examples:
+        >>> from nescio.batch.example_job import example_job
+        >>> from nescio.batch.streaming import score_part
+        >>> list(score_part(example_job(), 0, 8).columns)
+        ['index', 'entropy', 'predicted', 'probability', 'label']
     """
 
     columns: dict[str, Column]
@@ -53,7 +59,21 @@ class Scores:
 
 
 class Gathered:
-    """Collect batches that were scored, or judged, to one table."""
+    """Collect batches that were scored, or judged, to one table.
+
+    Args:
+        ready: The job, opened.
+
+    Examples:
+        >>> from nescio.batch.example_job import example_job
+        >>> from nescio.data.prefetch import read_ahead
+        >>> ready = example_job().open()
+        >>> gathered = Gathered(ready)
+        >>> for read in read_ahead(ready.rows, [range(0, 4), range(4, 8)]):
+        ...     gathered.take(read)
+        >>> len(gathered.whole().columns["entropy"])
+        8
+    """
 
     def __init__(self, ready: Ready) -> None:
         self.ready, self.keys = ready, ready.columns

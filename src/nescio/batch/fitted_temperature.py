@@ -29,7 +29,8 @@ class LabelledRows:
         batch_size: How many rows a batch has.
 
     Examples:
-        >>> LabelledRows(rows, range(4), batch_size=2).total  # doctest: +SKIP
+        >>> from nescio.batch.example_job import example_job
+        >>> LabelledRows(example_job().open().rows, range(4), batch_size=2).total
         4
     """
 
@@ -94,7 +95,10 @@ def halves(rows: Rows, seed: int, batch_size: int) -> tuple[LabelledRows, Labell
         The half for the fit, and the half for the figures.
 
     Examples:
-        >>> fit, test = halves(rows, seed=0, batch_size=8)  # doctest: +SKIP
+        >>> from nescio.batch.example_job import example_job
+        >>> fit, test = halves(example_job(rows=8).open().rows, seed=0, batch_size=8)
+        >>> fit.total, test.total
+        (4, 4)
     """
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
     fit, test = (half.sort().values.tolist() for half in (order[: len(rows) // 2], order[len(rows) // 2 :]))

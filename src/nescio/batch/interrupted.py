@@ -9,6 +9,10 @@ class Interrupted(KeyboardInterrupt):
     Args:
         words: What is kept, for people.
         goes_on: Whether the same command goes on from there.
+
+    Examples:
+        >>> Interrupted("3 of 8 inputs are done").words
+        '3 of 8 inputs are done'
     """
 
     def __init__(self, words: str, goes_on: bool = False) -> None:

@@ -78,6 +78,8 @@ class Job:
         >>> ready = job.open()
         >>> len(ready.rows), list(ready.columns)
         (4, ['entropy'])
+
+        The other examples of this room take such a job from `nescio.batch.example_job`.
     """
 
     model: ModelSpec
@@ -125,7 +127,8 @@ class Ready:
         guard: Its guard.
 
     Examples:
-        >>> job.open().device  # doctest: +SKIP
+        >>> from nescio.batch.example_job import example_job
+        >>> example_job().open().device
         device(type='cpu')
     """
 
@@ -159,7 +162,9 @@ def identity(job: Job, ready: Ready) -> dict[str, Any]:
         The values by their words.
 
     Examples:
-        >>> identity(job, job.open())["methods"]  # doctest: +SKIP
+        >>> from nescio.batch.example_job import example_job
+        >>> job = example_job()
+        >>> identity(job, job.open())["methods"]
         {'entropy': 'Entropy()'}
     """
     training = job.fit
@@ -188,7 +193,8 @@ def machine(ready: Ready) -> str:
         The words.
 
     Examples:
-        >>> machine(job.open())  # doctest: +SKIP
+        >>> from nescio.batch.example_job import example_job
+        >>> machine(example_job().open())
         'cpu, ... threads, ...'
     """
     device = ready.device

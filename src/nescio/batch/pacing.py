@@ -39,8 +39,9 @@ class Beginning:
         took: Seconds of work on all of them.
 
     Examples:
-        >>> begin(job.open()).ready.job.batch  # doctest: +SKIP
-        256
+        >>> from nescio.batch.example_job import example_job
+        >>> begin(example_job().open()).stop
+        8
     """
 
     ready: Ready
@@ -60,8 +61,9 @@ def begin(ready: Ready) -> Beginning:
         The first rows, scored, and the job with the size that was found.
 
     Examples:
-        >>> begin(job.open()).seconds  # doctest: +SKIP
-        0.002
+        >>> from nescio.batch.example_job import example_job
+        >>> begin(example_job().open()).seconds < BATCH
+        True
     """
     gpu = ready.device is not None and ready.device.type != "cpu"
     limit = BATCH * (GAIN if gpu else 1)
@@ -106,7 +108,8 @@ def settled(ready: Ready, size: int) -> Ready:
         The job with that size.
 
     Examples:
-        >>> settled(ready, 64).job.batch  # doctest: +SKIP
+        >>> from nescio.batch.example_job import example_job
+        >>> settled(example_job().open(), 64).job.batch
         64
     """
     return replace(ready, job=replace(ready.job, batch=size, ramp=True))

@@ -34,6 +34,14 @@ class PositionFiles:
 
     Args:
         folder: Where the files go; it is made with the first.
+
+    Examples:
+        >>> import tempfile
+        >>> files = PositionFiles(tempfile.mkdtemp())
+        >>> pictures = Batch(torch.tensor([0]), ["cat.jpg"], torch.zeros(1, 3, 4, 4), None)
+        >>> files.write(pictures, {"predicted": torch.zeros(1, 4, 4), "entropy": torch.rand(1, 4, 4)}, ["entropy"])
+        >>> sorted(file.name for file in files.folder.iterdir())
+        ['cat-0.maps.npz', 'cat-0.maps.png']
     """
 
     def __init__(self, folder: str) -> None:

@@ -18,7 +18,16 @@ STORE = 512 * 2**20
 
 
 class Node(NamedTuple):
-    """Say what a machine has."""
+    """Say what a machine has.
+
+    Args:
+        cores: Its processor cores.
+        gpus: Its GPUs.
+
+    Examples:
+        >>> Node(cores=8, gpus=1).gpus
+        1
+    """
 
     cores: int
     gpus: int
@@ -58,6 +67,17 @@ def connected(address: str | None) -> Iterator[None]:
 
     Args:
         address: The cluster; None starts one on this machine.
+
+    Returns:
+        A context manager; Ray that it started ends with the block.
+
+    Raises:
+        InputError: If the cluster cannot be reached.
+
+    Examples:
+        >>> with connected(None):  # doctest: +SKIP
+        ...     nodes()
+        [Node(cores=8, gpus=0)]
     """
     ray = need("ray", "ray")
     if ray.is_initialized():
@@ -92,7 +112,16 @@ def _silent() -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Ray from saying anything within the block, to people or to its makers."""
+    """Keep Ray from saying anything within the block, to people or to its makers.
+
+    Returns:
+        A context manager.
+
+    Examples:
+        >>> with quiet(), connected(None):  # doctest: +SKIP
+        ...     nodes()
+        [Node(cores=8, gpus=0)]
+    """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -114,6 +143,15 @@ def quiet() -> Iterator[None]:
 
 
 def nodes() -> list[Node]:
-    """Return the machines of the cluster."""
+    """Return the machines of the cluster.
+
+    Returns:
+        What each has.
+
+    Examples:
+        >>> with connected(None):  # doctest: +SKIP
+        ...     nodes()
+        [Node(cores=8, gpus=0)]
+    """
     alive = [node["Resources"] for node in need("ray", "ray").nodes() if node["Alive"]]
     return [Node(int(one.get("CPU", 0)), int(one.get("GPU", 0))) for one in alive]

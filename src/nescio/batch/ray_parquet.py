@@ -29,7 +29,18 @@ MOST = 128 * 2**20
 
 
 class Group(NamedTuple):
-    """Name a group of rows of a Parquet file, and its place among all rows."""
+    """Name a group of rows of a Parquet file, and its place among all rows.
+
+    Args:
+        file: The path of the file.
+        number: The place of the group in it.
+        first: The place of its first row among the rows of all files.
+        rows: How many rows it has.
+
+    Examples:
+        >>> Group("/data/x.parquet", number=1, first=1000, rows=1000).first
+        1000
+    """
 
     file: str
     number: int
@@ -38,7 +49,19 @@ class Group(NamedTuple):
 
 
 def groups(rows: Rows) -> list[Group]:
-    """Return the groups of rows of Parquet files; none where the data are something else."""
+    """Return the groups of rows of Parquet files.
+
+    Args:
+        rows: The data.
+
+    Returns:
+        The groups, in order; none where the data are something else.
+
+    Examples:
+        >>> from nescio.batch.example_job import example_job
+        >>> groups(example_job().open().rows)
+        []
+    """
     if not (isinstance(rows.store, TableRows) and isinstance(rows.store._table, ParquetTable)):
         return []
     parquet, row_groups, first = need("pyarrow.parquet", "files"), [], 0
@@ -52,13 +75,39 @@ def groups(rows: Rows) -> list[Group]:
 
 
 def runs(parts: Sequence[range], row_groups: Sequence[Group]) -> list[list[range]]:
-    """Return the parts, in order, in runs that begin in the same group."""
+    """Return the parts, in order, in runs that begin in the same group.
+
+    Args:
+        parts: Ranges of rows.
+        row_groups: That of `groups`.
+
+    Returns:
+        The parts of each run.
+
+    Examples:
+        >>> both = [Group("x", 0, first=0, rows=4), Group("x", 1, first=4, rows=4)]
+        >>> runs([range(0, 2), range(2, 4), range(4, 6)], both)
+        [[range(0, 2), range(2, 4)], [range(4, 6)]]
+    """
     starts = [group.first for group in row_groups]
     return [list(run) for _, run in groupby(parts, lambda part: bisect_right(starts, part.start))]
 
 
 def tasks(todo: Sequence[Sequence[range]], row_groups: Sequence[Group]) -> Iterator[dict[str, bytes]]:
-    """Give for each run what a task has to know to read it: its parts and the groups that hold them, and no others."""
+    """Give for each run what a task has to know to read it: its parts and the groups that hold them, and no others.
+
+    Args:
+        todo: That of `runs`.
+        row_groups: That of `groups`.
+
+    Returns:
+        For each run a row of Ray's, with the parts and the groups pickled under "run".
+
+    Examples:
+        >>> both = [Group("x", 0, first=0, rows=4), Group("x", 1, first=4, rows=4)]
+        >>> [pickle.loads(row["run"]) for row in tasks([[range(4, 6)]], both)]
+        [([range(4, 6)], [('x', 1, 4, 4)])]
+    """
     starts = [group.first for group in row_groups]
     for run in todo:
         first, last = (bisect_right(starts, at) for at in (run[0].start, max(run[-1].stop - 1, 0)))
@@ -74,6 +123,18 @@ def reader(rows: Rows) -> Callable[[dict[str, Any]], Any]:
 
     Returns:
         A function from {"run": [that of `tasks`]} to {"start", "stop", "table"}, one part at a time.
+
+    Examples:
+        >>> import tempfile
+        >>> import pyarrow
+        >>> from pyarrow.parquet import write_table
+        >>> from nescio.data.sources import open_data
+        >>> file = tempfile.mkdtemp() + "/x.parquet"
+        >>> write_table(pyarrow.table({"x": [1.0, 2.0, 3.0]}), file)
+        >>> rows = open_data(file)
+        >>> (task,) = tasks([[range(0, 2), range(2, 3)]], groups(rows))
+        >>> [(part["start"], part["stop"]) for part in reader(rows)({"run": [task["run"]]})]
+        [([0], [2]), ([2], [3])]
     """
     columns, block, most = list(rows.store.columns), BLOCK, MOST  # type: ignore[attr-defined]  # `groups` has looked
 
@@ -129,6 +190,16 @@ def lent(rows: Rows, start: int, content: bytes) -> Iterator[None]:
         rows: The data.
         start: The place of the first row that was sent.
         content: The rows, as an Arrow stream; empty where nothing was sent.
+
+    Returns:
+        A context manager.
+
+    Examples:
+        >>> from nescio.batch.example_job import example_job
+        >>> rows = example_job().open().rows
+        >>> with lent(rows, 0, b""):
+        ...     len(rows)
+        8
     """
     if not content:
         yield

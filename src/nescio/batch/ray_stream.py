@@ -22,36 +22,42 @@ from __future__ import annotations
 import os
 import pickle
 import time
-import traceback
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
 from nescio._common.lazy_imports import need
-from nescio.batch import jobs, ray_cluster, ray_parquet, streaming
-from nescio.batch.columns import Scores
+from nescio.batch import ray_cluster, ray_parquet, streaming
 from nescio.batch.jobs import Job, Ready
-from nescio.data import prefetch
+from nescio.batch.ray_worker import Done, Work, Worker
 from nescio.data.parts import Parts
-from nescio.data.sources import Problem, Rows
-from nescio.data.worker_parts import WorkerFolder, WrittenPart
+from nescio.data.sources import Rows
 from nescio.models.sources import Source
 from nescio.progress import bar, foretell
 from nescio.specs import only_network, open_guard, open_rows, open_source, open_training
 from nescio.types import InputError, ModelError
 
-ATTEMPTS = 5
-"""A part is given up when so many workers were lost at it: it is the part then that ends them."""
 AND = " and "
 """Between machines, where there were several."""
 
 
 @dataclass
 class Usage(streaming.Usage):
-    """Measure how the time of a run was spent; `working` is the mean over the workers, opening the model included."""
+    """Measure how the time of a run was spent; `working` is the mean over the workers, opening the model included.
+
+    Args:
+        rows: Rows that were scored.
+        seconds: The whole run.
+        working: Seconds in which a worker had work.
+        waiting: The other seconds.
+        workers: How many workers there were.
+
+    Examples:
+        >>> print(Usage(rows=1000, seconds=10.0, working=8.0, workers=4))
+        100 rows/s in 10 s by 4 workers, at work 80% of that time
+    """
 
     workers: int = 1
 
@@ -70,6 +76,14 @@ def opened(job: Job, tell: Callable[[Source, Rows], object] = lambda source, row
     Args:
         job: What is to be done.
         tell: Called with the model and the rows.
+
+    Returns:
+        The job, opened.
+
+    Examples:
+        >>> from nescio.batch.example_job import example_job
+        >>> len(opened(example_job()).rows)
+        8
     """
     source = open_source(replace(job.model, device=None))
     rows = open_rows(job.data, source)
@@ -80,7 +94,21 @@ def opened(job: Job, tell: Callable[[Source, Rows], object] = lambda source, row
 
 
 def can_begin(ready: Ready) -> bool:
-    """Return whether this process can score the first rows as a worker would, to time them."""
+    """Return whether this process can score the first rows as a worker would, to time them.
+
+    Args:
+        ready: The job, opened by `opened`.
+
+    Returns:
+        False where methods have to be fitted, or a GPU is needed.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> from nescio.batch.example_job import example_job
+        >>> job = example_job()
+        >>> can_begin(opened(replace(job, model=replace(job.model, device="cpu"))))
+        True
+    """
     return ready.job.fit is None and not _gpu(ready)
 
 
@@ -109,6 +137,13 @@ def stream(
 
     Returns:
         The use of time.
+
+    Examples:
+        >>> from nescio.batch.example_job import example_job
+        >>> from nescio.batch.run_job import EngineSpec, OutputSpec, run_job
+        >>> done = run_job(example_job(), OutputSpec("scores.csv"), EngineSpec("ray", workers=2))  # doctest: +SKIP
+        >>> print(done.usage)  # doctest: +SKIP
+        0.9 rows/s in 9 s by 1 worker, at work 20% of that time
     """
     todo = {part.start: part for part in parts.missing}
     if ready.rows.on_error == "stop" and parts.problems:
@@ -130,7 +165,7 @@ def stream(
                 if threads < (alone := torch.get_num_threads()) and not gpu:
                     tell(f"a worker has {threads} threads, one process alone has {alone}: last digits may differ")
                 usage.workers = min(count, len(todo))
-                work = _Work(_lean(ready, threads), threads, os.getcwd(), results_folder, parts.identity.get("weights"))
+                work = Work(_lean(ready, threads), threads, os.getcwd(), results_folder, parts.identity.get("weights"))
                 with closing(_results(work, ready.rows, list(todo.values()), usage.workers, gpu)) as results:
                     for done in results:
                         if (part := todo.pop(done.start, None)) is None:
@@ -154,35 +189,7 @@ def stream(
     return usage
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What a worker has to know."""
-
-    job: Job
-    threads: int
-    folder: str
-    """Where relative paths begin."""
-    results: WorkerFolder
-    weights: str | None = None
-    """The hash of the model's weights, where it is known."""
-
-
-@dataclass(frozen=True)
-class _Done:
-    """What a worker gives back for a part; an error is a value too, so that it comes here as it is."""
-
-    start: int
-    outcome: Scores | Exception
-    seconds: float
-    attempts: int
-    written: WrittenPart | None = None
-    """Where the columns are, if not in `outcome`."""
-    machine: str = ""
-    unfit: tuple[Problem, ...] = ()
-    """Rows that methods could not be fitted to."""
-
-
-def _keep(parts: Parts, part: range, done: _Done) -> None:
+def _keep(parts: Parts, part: range, done: Done) -> None:
     """Take the scores of a part to the results, or raise the error that the worker met."""
     scores = done.outcome
     if isinstance(scores, Exception):
@@ -193,49 +200,7 @@ def _keep(parts: Parts, part: range, done: _Done) -> None:
         parts.adopt(part, done.written, scores.problems, scores.notes)
 
 
-class _Worker:
-    """An actor: it opens the job with its first part and keeps it."""
-
-    def __init__(self, work: _Work, ledger: Any) -> None:
-        self.work, self.ledger = work, ledger
-        self.same = work.weights is None
-
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        (start,), (stop,) = batch["start"].tolist(), batch["stop"].tolist()
-        prefetch.PROCESSES = False  # the threads of Ray do not stand a fork
-        attempts = need("ray", "ray").get(self.ledger.begin.remote(start))
-        table = batch["table"][0] if "table" in batch else b""
-        return {"done": [pickle.dumps(self.done(start, stop, attempts, table))]}
-
-    def done(self, start: int, stop: int, attempts: int, table: bytes = b"") -> _Done:
-        """The scores of a part, or why there are none; table: its rows, where they were read already."""
-        began = time.perf_counter()
-        if attempts > ATTEMPTS:
-            lost = ModelError(f"{ATTEMPTS} workers were lost at the rows {start} to {stop - 1}; was memory short?")
-            return _Done(start, lost, 0.0, attempts)
-        try:
-            work = self.work
-            _enter(work.folder)
-            torch.set_num_threads(work.threads)
-            ready = streaming.standing(work.job)
-            self.same = self.same or jobs.weights(ready.source.model) == work.weights
-            if not self.same:
-                raise ModelError(
-                    f"expected the same weights of {work.job.model.name} in every process, but they are others in this "
-                    "one; give a file of --weights, or fix the seed in the function that makes the model"
-                )
-            with ray_parquet.lent(ready.rows, start, table):
-                scores = streaming.score_part(work.job, start, stop)
-            if (written := work.results.write(scores.columns)) is not None:
-                scores = replace(scores, columns={})
-            unfit = () if ready.training is None else tuple(ready.training.problems)
-            seconds = time.perf_counter() - began
-            return _Done(start, scores, seconds, attempts, written, jobs.machine(ready), unfit)
-        except Exception as error:
-            return _Done(start, _portable(error), time.perf_counter() - began, attempts)
-
-
-def _results(work: _Work, rows: Rows, parts: list[range], workers: int, gpu: bool) -> Generator[_Done, None, None]:
+def _results(work: Work, rows: Rows, parts: list[range], workers: int, gpu: bool) -> Generator[Done, None, None]:
     """The pipeline: parts to actors, results in the order in which they are done."""
     ray, data = need("ray", "ray"), need("ray.data", "ray")
 
@@ -260,7 +225,7 @@ def _results(work: _Work, rows: Rows, parts: list[range], workers: int, gpu: boo
         ranges = [{"start": part.start, "stop": part.stop} for part in parts]
         tasks = data.from_items(ranges, override_num_blocks=len(ranges))
     done = tasks.map_batches(
-        _Worker,
+        Worker,
         fn_constructor_args=(work, ledger),
         batch_size=1,
         compute=data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=2),
@@ -280,7 +245,7 @@ class _Told:
         self.machines = set(before.split(AND)) if parts.before and before else set()
         parts.about["machine"] = before
 
-    def add(self, done: _Done, part: range) -> None:
+    def add(self, done: Done, part: range) -> None:
         """A part was done."""
         if done.attempts > 1 and not isinstance(done.outcome, Exception):
             times = "a worker was" if done.attempts == 2 else f"{done.attempts - 1} workers were"
@@ -309,24 +274,3 @@ def _gpu(ready: Ready) -> bool:
 def _lean(ready: Ready, threads: int) -> Job:
     """The job with as many threads that read as a worker has; for numbers one, as always."""
     return replace(ready.job, workers=None if ready.rows.store.kind == "numbers" else threads)
-
-
-def _enter(folder: str) -> None:
-    try:
-        os.chdir(folder)
-    except OSError as error:
-        raise InputError(
-            f"expected the folder {folder}, where the command was given, on every machine of the cluster, but one has "
-            f"none ({error.strerror})"
-        ) from error
-
-
-def _portable(error: Exception) -> Exception:
-    """The error with the place it comes from as a note, in a form that can travel."""
-    place = traceback.format_exc()
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        error = RuntimeError(f"{type(error).__name__}: {error}")
-    error.add_note(f"in a worker of Ray:\n{place}")
-    return error

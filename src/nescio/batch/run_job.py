@@ -127,8 +127,10 @@ class Finished:
         usage: What the work took.
 
     Examples:
-        >>> run_job(job, OutputSpec("scores.parquet"), EngineSpec()).words  # doctest: +SKIP
-        'Wrote 4 rows to scores.parquet'
+        >>> import tempfile
+        >>> from nescio.batch.example_job import example_job
+        >>> run_job(example_job(), OutputSpec(tempfile.mkdtemp() + "/scores.csv"), EngineSpec()).words
+        'Wrote 8 rows to .../scores.csv'
     """
 
     ready: Ready

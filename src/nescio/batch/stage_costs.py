@@ -74,7 +74,10 @@ def measure(job: Job, rows: int, folder: Path, *, find_batch: bool = True) -> tu
         InputError: If there are no rows that can be used.
 
     Examples:
-        >>> ready, costs = measure(job, rows=500, folder=Path("out"))  # doctest: +SKIP
+        >>> from nescio.batch.example_job import example_job
+        >>> ready, costs = measure(example_job(), rows=8, folder=Path(tempfile.mkdtemp()))
+        >>> costs.compute.seconds > 0
+        True
     """
     opened: list[Ready] = []
     opening = _timed(lambda: opened.append(job.open()))

@@ -37,14 +37,23 @@ from nescio.types import InputError
 
 @dataclass
 class Usage:
-    """Measure how the time of a run was spent, in seconds."""
+    """Measure how the time of a run was spent, in seconds.
+
+    Args:
+        rows: Rows that were scored.
+        seconds: The whole run.
+        working: In which the model had work.
+        waiting: In which it waited for data.
+
+    Examples:
+        >>> print(Usage(rows=1000, seconds=10.0, working=8.0, waiting=2.0))
+        100 rows/s in 10 s; the model worked 80% of that time and waited 2.0 s for data
+    """
 
     rows: int = 0
     seconds: float = 0.0
     working: float = 0.0
-    """The model had work."""
     waiting: float = 0.0
-    """It waited for data."""
 
     @property
     def busy(self) -> float:
@@ -93,6 +102,17 @@ def stream(
 
     Returns:
         The use of time.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from nescio.batch.example_job import example_job
+        >>> from nescio.batch.jobs import identity
+        >>> job = example_job()
+        >>> ready = job.open()
+        >>> with Parts(Path(tempfile.mkdtemp(), "parts"), 8, 256, identity(job, ready)) as parts:
+        ...     stream(ready, parts, progress=False).rows
+        8
     """
     todo, rows, job = parts.missing, ready.rows, ready.job
     if parts.size % job.batch:
@@ -143,6 +163,14 @@ def score_part(job: Job, start: int, stop: int) -> Scores:
         job: What is to be done.
         start: The first row, a multiple of ``job.batch``.
         stop: The row after the last.
+
+    Returns:
+        The scores as columns of a table, and the rows that could not be used.
+
+    Examples:
+        >>> from nescio.batch.example_job import example_job
+        >>> score_part(example_job(), 0, 4).columns["index"]
+        array([0, 1, 2, 3])
     """
     if start % job.batch:
         raise InputError(f"expected to begin at a multiple of {job.batch} rows, as a batch has, got {start}")
@@ -153,7 +181,15 @@ def score_part(job: Job, start: int, stop: int) -> Scores:
 
 
 def warm(ready: Ready) -> None:
-    """Show the engine the first rows, as a run from the first row on would: up to those that come together."""
+    """Show the engine the first rows, as a run from the first row on would: up to those that come together.
+
+    Args:
+        ready: The job, opened.
+
+    Examples:
+        >>> from nescio.batch.example_job import example_job
+        >>> warm(example_job().open())
+    """
     alone = False
     for places in ready.job.batches(range(len(ready.rows))):
         (first,) = read_ahead(ready.rows, [places], workers=ready.job.workers, device=ready.device)
@@ -174,6 +210,15 @@ def scored(ready: Ready, reads: Iterable[Read], begun: Gathered | None = None) -
         ready: The job, opened.
         reads: The batches.
         begun: Rows that were scored before them; the result begins with these.
+
+    Returns:
+        The scores of all of them.
+
+    Examples:
+        >>> from nescio.batch.example_job import example_job
+        >>> ready = example_job().open()
+        >>> len(scored(ready, read_ahead(ready.rows, [range(0, 4)])).columns["entropy"])
+        4
     """
     gathered = Gathered(ready) if begun is None else begun
     for read in reads:
@@ -208,7 +253,20 @@ _last: tuple[bytes, Ready] | None = None
 
 
 def standing(job: Job) -> Ready:
-    """Open a job once in a process, and warm the engine with it."""
+    """Open a job once in a process, and warm the engine with it.
+
+    Args:
+        job: What is to be done.
+
+    Returns:
+        The job, opened; the same object as long as the same job is asked for.
+
+    Examples:
+        >>> from nescio.batch.example_job import example_job
+        >>> job = example_job()
+        >>> standing(job) is standing(job)
+        True
+    """
     global _last
     key = pickle.dumps(job)
     if _last is None or _last[0] != key:

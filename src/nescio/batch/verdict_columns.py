@@ -140,7 +140,13 @@ def at_rate(files: Sequence[Path], fdr: float) -> tuple[Retelling, Flagged]:
         What makes of a part's columns those in which `foreign` holds that share; and what is flagged then.
 
     Examples:
-        >>> retell, flagged = at_rate(files, fdr=0.1)  # doctest: +SKIP
+        >>> import tempfile
+        >>> from nescio.data import write_table
+        >>> part, p_value = Path(tempfile.mkdtemp(), "part.parquet"), np.array([0.01, 0.01, 0.5])
+        >>> table = {"index": np.arange(3), "p_value": p_value, "foreign": p_value < 0.1, "features": 4 - p_value}
+        >>> write_table(part, table | {"words": np.array(["Unusual.", "Unusual.", ""])})
+        >>> at_rate([part], fdr=0.1)[1].foreign
+        2
     """
     counts: Counter[float] = Counter()  # p-values are ranks in the reference: few, however many rows there are
     for file in files:

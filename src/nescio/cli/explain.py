@@ -104,16 +104,8 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open, explain, draw, write."""
     from nescio._common.lazy_imports import need
-    from nescio.batch.map_files import (
-        MAPS,
-        PICTURE,
-        TABLE,
-        explain_rows,
-        explanation,
-        known_names,
-        maps_of,
-        open_inputs,
-    )
+    from nescio.batch.explained_rows import explain_rows, known_names, maps_of, open_inputs
+    from nescio.batch.map_files import MAPS, PICTURE, TABLE, explanation
     from nescio.progress import cheaper
     from nescio.specs import open_source
 

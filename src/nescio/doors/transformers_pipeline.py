@@ -79,9 +79,14 @@ def pipeline(
         ModelError: The model is none of transformers for that task, or the guard belongs to another one.
 
     Examples:
-        >>> pipe = nescio.pipeline("text-classification", "folder", reference=texts)  # doctest: +SKIP
-        >>> pipe("Good film.")  # doctest: +SKIP
-        [{'label': 'POSITIVE', 'score': 0.98, 'doubt': 0.31, 'p_value': 0.44, 'foreign': False}]
+        >>> from PIL import Image
+        >>> from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+        >>> model = ViTForImageClassification(ViTConfig(image_size=8, patch_size=4, **sizes))
+        >>> processor = ViTImageProcessor(size={"height": 8, "width": 8})
+        >>> pipe = nescio.pipeline("image-classification", model, image_processor=processor)
+        >>> sorted(pipe(Image.new("RGB", (8, 8)))[0])
+        ['doubt', 'foreign', 'label', 'p_value', 'score']
         >>> nescio.pipeline("translation", "folder")
         Traceback (most recent call last):
         nescio.types.InputError: expected the task to be one of image-classification, ...
@@ -114,8 +119,14 @@ class Pipeline:
         method: The score that is given as doubt.
 
     Examples:
-        >>> pipe = nescio.pipeline("text-classification", "folder", reference=texts)  # doctest: +SKIP
-        >>> pipe(["Good film.", "Bad film."])  # doctest: +SKIP
+        >>> from PIL import Image
+        >>> from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+        >>> model = ViTForImageClassification(ViTConfig(image_size=8, patch_size=4, **sizes))
+        >>> processor = ViTImageProcessor(size={"height": 8, "width": 8})
+        >>> pipe = nescio.pipeline("image-classification", model, image_processor=processor)
+        >>> len(pipe([Image.new("RGB", (8, 8))] * 3))
+        3
     """
 
     def __init__(self, task: str, source: Source, *, level: float, method: str | Method, batch_size: int) -> None:

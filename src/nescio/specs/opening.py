@@ -145,7 +145,11 @@ def guard_record(folder: str | os.PathLike[str]) -> Path:
         InputError: The folder holds no guard.
 
     Examples:
-        >>> guard_record("guard")  # doctest: +SKIP
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4), progress=False).save(folder)
+        >>> guard_record(folder).name
+        'guard.json'
     """
     for bundle in (guard_saving.BUNDLE, region_saving.BUNDLE):
         if (file := Path(folder) / bundle.record).is_file():
@@ -164,7 +168,11 @@ def open_guard(guard: GuardSpec, network: Classifier) -> AnyGuard:
         The guard; of a model that answers at every position a `nescio.dense.RegionGuard`.
 
     Examples:
-        >>> open_guard(GuardSpec("guard"), network)  # doctest: +SKIP
+        >>> import tempfile
+        >>> network, folder = nescio.Classifier(torch.nn.Linear(4, 3)), tempfile.mkdtemp()
+        >>> nescio.Guard(network).fit(torch.randn(400, 4), progress=False).save(folder)
+        >>> open_guard(GuardSpec(folder), network).check(torch.randn(2, 4)).p_value.shape
+        torch.Size([2])
     """
     of_regions = guard_record(guard.folder).name == region_saving.BUNDLE.record
     return (RegionGuard if of_regions else Guard).load(guard.folder, network)
@@ -188,7 +196,11 @@ def fit_guard(network: Classifier, rows: Rows, *, doubt: str | None = None, seed
         InputError: The rows are too few, or too alike.
 
     Examples:
-        >>> fit_guard(only_network(source), open_rows(DataSpec("photos"), source))  # doctest: +SKIP
+        >>> import tempfile
+        >>> np.save(file := tempfile.mkdtemp() + "/x.npy", np.random.randn(400, 4).astype(np.float32))
+        >>> guard = fit_guard(nescio.Classifier(torch.nn.Linear(4, 3)), open_data(file), progress=False)
+        >>> guard.fitted.names[0]
+        'doubt'
     """
     try:
         try:

@@ -63,7 +63,17 @@ class Preprocess(Protocol):
 
 @dataclass(frozen=True)
 class Problem:
-    """A row that cannot be used."""
+    """Say why a row cannot be used.
+
+    Attributes:
+        index: Its place.
+        name: Its name.
+        reason: The reason, in words.
+
+    Examples:
+        >>> print(Problem(3, "cat.jpg", "it is no picture"))
+        cat.jpg (row 3): it is no picture
+    """
 
     index: int
     name: str
@@ -74,7 +84,18 @@ class Problem:
 
 
 class Batch(NamedTuple):
-    """Some rows: their places int64 ``[n]``, names, what the model takes, and labels int64 ``[n]`` or None."""
+    """Hold some rows.
+
+    Attributes:
+        indices: Their places, int64 ``[n]``.
+        names: Their names.
+        inputs: What the model takes.
+        labels: Their class indices, int64 ``[n]``; None where the data have no labels.
+
+    Examples:
+        >>> Batch(torch.tensor([0, 1]), ["a", "b"], torch.zeros(2, 3), None).names
+        ['a', 'b']
+    """
 
     indices: Tensor
     names: list[str]
@@ -83,7 +104,20 @@ class Batch(NamedTuple):
 
 
 class Rows:
-    """Rows of data; the package's docstring lists what it offers."""
+    """Read the rows of data one at a time. The docstring of `nescio.data.sources` lists what it offers.
+
+    Args:
+        store: Where the rows lie.
+        preprocess: What makes of a row what the model takes.
+        classes: The names of the model's classes, by which labels in words are read.
+        on_error: "stop" raises for the first row that cannot be used, "skip" leaves such rows out.
+
+    Examples:
+        >>> import tempfile
+        >>> np.save(file := tempfile.mkdtemp() + "/x.npy", np.zeros((5, 3), np.float32))
+        >>> [len(batch.names) for batch in nescio.data.sources.open_data(file).batches(2)]
+        [2, 2, 1]
+    """
 
     def __init__(
         self,

@@ -31,7 +31,17 @@ State = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Anatomy:
-    """What there is to look at in a model: its features (None: it has none), its depths, and the kind of its inputs."""
+    """Say what there is to look at in a model.
+
+    Attributes:
+        features: The request for its features; None where it has none.
+        activations: The request for the statistics of its layers.
+        kind: What its inputs are.
+
+    Examples:
+        >>> Anatomy(features=None, activations=Activations(()), kind="vectors").kind
+        'vectors'
+    """
 
     features: Features | None
     activations: Activations
@@ -100,7 +110,20 @@ W = TypeVar("W", bound=type[Witness])
 
 
 def register(cls: W) -> W:
-    """Make a class of witnesses known by its name, so that `Guard.load` finds it."""
+    """Make a class of witnesses known by its name, so that `Guard.load` finds it.
+
+    Args:
+        cls: The class.
+
+    Returns:
+        The same class.
+
+    Examples:
+        >>> class Nothing(Witness):
+        ...     name = "nothing"
+        >>> register(Nothing) is WITNESSES.pop("nothing")
+        True
+    """
     assert cls.name not in WITNESSES, f"two witnesses are named {cls.name!r}"
     WITNESSES[cls.name] = cls
     return cls

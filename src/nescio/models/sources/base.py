@@ -18,7 +18,19 @@ Kind = Literal["pictures", "texts", "numbers"]
 
 
 class Preprocess(ABC):
-    """From one row of data to what the model takes: a pure function, which several threads may call at once."""
+    """Make of one row of data what the model takes: a pure function, which several threads may call at once.
+
+    Examples:
+        >>> class Halves(Preprocess):
+        ...     kind = "numbers"
+        ...     def __call__(self, row):
+        ...         return torch.as_tensor(row) / 2
+        ...     def __str__(self):
+        ...         return "numbers, halved"
+        >>> Halves().collate([Halves()([2.0]), Halves()([4.0])])
+        tensor([[1.],
+                [2.]])
+    """
 
     kind: ClassVar[Kind]
 
@@ -53,7 +65,12 @@ class Preprocess(ABC):
 
 @dataclass(frozen=True)
 class Numbers(Preprocess):
-    """Rows of numbers as they are, floats of any width as float32."""
+    """Take rows of numbers as they are, floats of any width as float32.
+
+    Examples:
+        >>> Numbers()(np.array([0.5, 1.0])).dtype
+        torch.float32
+    """
 
     kind = "numbers"
 
@@ -73,15 +90,23 @@ Channels = Sequence[float]
 
 @dataclass(frozen=True)
 class Source:
-    """A model that was opened."""
+    """Hold a model that was opened.
+
+    Attributes:
+        model: The network, or a distribution over networks.
+        preprocess: What makes of a row what the model takes; None where the source says nothing of it.
+        about: What it is, in words.
+        classes: The names of its classes, where they are known.
+
+    Examples:
+        >>> Source(nescio.Classifier(torch.nn.Linear(4, 3)), Numbers(), "a linear layer").kind
+        'numbers'
+    """
 
     model: Classifier | Posterior
     preprocess: Preprocess | None
-    """What it does to a row first; None where the source says nothing of it."""
     about: str
-    """In words what it is."""
     classes: tuple[str, ...] | None = None
-    """The names of its classes, where they are known."""
 
     @property
     def kind(self) -> Kind | None:

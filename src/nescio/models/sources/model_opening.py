@@ -34,12 +34,29 @@ def open_model(
     std: Channels | None = None,
     task: str | None = None,
 ) -> Source:
-    """The model that `spec` names, ready to be run, and what it does to a row of data first.
+    """Open the model that a text names, and find out what it does to a row of data first.
 
-    weights: a file of weights (see `nescio.models.read_weights`), or for torchvision and timm the name of published
-    ones. output: what the model returns, as `Classifier` takes it. size, crop, mean, std: pre-processing of pictures
-    other than the source's own; size is one side (of the crop too) or (height, width), 0 or () leaves a step out.
-    task: what a model of transformers is for, such as "token-classification", where its folder does not say it.
+    Args:
+        spec: What the docstring of `nescio.models.sources` lists, such as "torchvision:resnet18".
+        weights: A file of weights (see `nescio.models.read_weights`), or for torchvision and timm the name of published
+            ones.
+        trust_pickle: Whether a file of weights may run code while it is read.
+        output: What the model returns, as `Classifier` takes it; None finds out.
+        size: One side (of the crop too), or (height, width), other than the source's own; 0 leaves the step out.
+        crop: The same for the crop.
+        mean: What is subtracted from each channel, other than the source's own; () leaves it out.
+        std: What each channel is divided by, likewise.
+        task: What a model of transformers is for, such as "token-classification", where its folder does not say it.
+
+    Returns:
+        The model, with what makes a row ready for it.
+
+    Raises:
+        InputError: If the text names nothing that can be opened, or a setting does not fit the model.
+
+    Examples:
+        >>> open_model("nescio.zoo:small_cnn").about
+        'nescio.zoo:small_cnn, ... parameters'
     """
     kind, colon, name = spec.partition(":")
     if task is not None and kind != "hf":

@@ -23,7 +23,16 @@ from nescio.types import InputError
 
 
 class Normalise(nn.Module):
-    """(x − mean) / std for each channel of a batch ``[N, C, H, W]``."""
+    """Compute (x − mean) / std for each channel of a batch ``[N, C, H, W]``.
+
+    Args:
+        mean: Of each channel, or one number for all.
+        std: The same.
+
+    Examples:
+        >>> Normalise([0.5], [0.25])(torch.ones(1, 3, 1, 1)).flatten()
+        tensor([2., 2., 2.])
+    """
 
     mean: Tensor
     std: Tensor
@@ -92,11 +101,22 @@ class _Normalised(Preprocess):
 
 @dataclass(frozen=True)
 class Pictures(_Normalised):
-    """A picture resized, cropped and as floats ``[channels, H, W]`` in [0, 1].
+    """Resize and crop a picture, and make floats ``[channels, H, W]`` in [0, 1] of it.
 
-    resize: the shorter side, or (height, width), or None; crop: (height, width) around the middle, or None, where what
-    is missing is black. Arrays of bytes, ``[H, W]``, ``[H, W, C]`` or ``[C, H, W]``, are pictures too; arrays of floats
-    are taken as they are.
+    Arrays of bytes, ``[H, W]``, ``[H, W, C]`` or ``[C, H, W]``, are pictures too; arrays of floats are taken as they
+    are.
+
+    Args:
+        resize: The shorter side, or (height, width); None leaves the size.
+        crop: (height, width) around the middle, where what is missing is black; None leaves the picture whole.
+        interpolation: How it is resized, as Pillow calls it.
+        channels: 3, or 1 for grey.
+        mean: What the model's own first step subtracts from each channel; empty: nothing.
+        std: What that step divides by; empty: nothing.
+
+    Examples:
+        >>> Pictures(resize=4, crop=(2, 2))(np.full((8, 8, 3), 255, np.uint8)).shape
+        torch.Size([3, 2, 2])
     """
 
     resize: Size | None = None
@@ -160,7 +180,20 @@ class Pictures(_Normalised):
 
 @dataclass(frozen=True)
 class Transformed(_Normalised):
-    """A picture through a function that gives a tensor ``[C, H, W]``; `words` says what it does."""
+    """Make a tensor ``[C, H, W]`` of a picture by any function.
+
+    Args:
+        function: From a picture to the tensor.
+        words: What it does, for people.
+        channels: How many channels the picture has when it is given to the function.
+        mean: What the model's own first step subtracts from each channel; empty: nothing.
+        std: What that step divides by; empty: nothing.
+
+    Examples:
+        >>> grey = Transformed(lambda picture: torch.ones(3, 2, 2), "always white")
+        >>> str(grey), grey(np.zeros((2, 2, 3), np.uint8)).shape
+        ('always white', torch.Size([3, 2, 2]))
+    """
 
     function: Callable[[Any], Any]
     words: str

@@ -16,16 +16,28 @@ from nescio.types import InputError
 
 @dataclass(frozen=True)
 class Texts(Preprocess):
-    """A text through a tokenizer of transformers, cut to `length` tokens where that is not None."""
+    """Make tokens of a text, by a tokenizer of transformers.
+
+    Args:
+        tokenizer: The tokenizer.
+        length: Longer texts are cut to so many tokens; None cuts none.
+
+    Examples:
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"[UNK]": 0, "good": 1, "film": 2}, unk_token="[UNK]"))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> texts = Texts(PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]"))
+        >>> texts("good film")["input_ids"]
+        tensor([1, 2])
+    """
 
     kind = "texts"
     tokenizer: Any
     length: int | None = None
 
     def __post_init__(self) -> None:
-        self(
-            "x"
-        )  # the first call settles the tokenizer's state, so that later ones change nothing and may run together
+        self("x")  # the first call settles the tokenizer's state: later ones change nothing and may run together
 
     def __call__(self, row: Any) -> Inputs:
         pair = row if isinstance(row, Mapping) else {"text": row}

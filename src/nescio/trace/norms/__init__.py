@@ -27,7 +27,18 @@ Form = Local | Outer | Rows
 
 
 def join(forms: Sequence[Form]) -> Form:
-    """The sum of several gradients of one parameter (a module called twice, the steps of a recurrent cell)."""
+    """Add several gradients of one parameter (a module called twice, the steps of a recurrent cell).
+
+    Args:
+        forms: The gradients, all of one form.
+
+    Returns:
+        Their sum, in the same form.
+
+    Examples:
+        >>> join([Local(torch.ones(1, 1, 3)), Local(torch.ones(1, 1, 3))]).power(2)
+        tensor([[12.]])
+    """
     outer = [f for f in forms if isinstance(f, Outer)]
     rows = [f for f in forms if isinstance(f, Rows)]
     local = [f for f in forms if isinstance(f, Local)]

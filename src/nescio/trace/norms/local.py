@@ -11,7 +11,15 @@ from nescio.trace.norms.power_sum import power_sum
 
 @dataclass(frozen=True)
 class Local:
-    """A gradient that is written down: ``g`` [K, N, F]."""
+    """Hold a gradient that is written down.
+
+    Args:
+        g: The gradient for each cotangent and input, [K, N, F].
+
+    Examples:
+        >>> Local(torch.full((1, 1, 3), 2.0)).power(2)
+        tensor([[12.]])
+    """
 
     g: Tensor
 

@@ -12,7 +12,16 @@ from nescio.trace.norms.power_sum import power_sum
 
 @dataclass(frozen=True)
 class Rows:
-    """A gradient that has ``d`` [K, N, T, O] in the rows ``at`` [N, T] of a table; equal rows add up."""
+    """Hold the gradient of a table, which is zero but in the rows that were looked up; equal rows add up.
+
+    Args:
+        at: Which row was looked up at each position, [N, T].
+        d: What arrives there from the cotangents, [K, N, T, O].
+
+    Examples:
+        >>> Rows(torch.tensor([[5, 5]]), torch.ones(1, 1, 2, 3)).power(2)  # 3 entries, each 2
+        tensor([[12.]])
+    """
 
     at: Tensor
     d: Tensor

@@ -25,7 +25,16 @@ FEW = 64
 
 @dataclass(frozen=True)
 class Outer:
-    """A gradient ``Σ_t d_t ⊗ a_t`` that need not be formed: ``a`` [N, G, T, I], ``d`` [K, N, G, T, O]."""
+    """Hold a gradient ``Σ_t d_t ⊗ a_t`` that need not be formed.
+
+    Args:
+        a: What came into the operation, [N, G, T, I].
+        d: What arrives from the cotangents, [K, N, G, T, O].
+
+    Examples:
+        >>> Outer(torch.ones(1, 1, 2, 3), torch.ones(1, 1, 1, 2, 4)).power(2)  # 3 · 4 entries, each 2
+        tensor([[48.]])
+    """
 
     a: Tensor
     d: Tensor

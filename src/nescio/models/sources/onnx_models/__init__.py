@@ -43,7 +43,17 @@ def from_onnx(path: str | os.PathLike[str], *, output: str | None = None, item: 
             from what onnxruntime computes.
 
     Examples:
-        >>> nescio.score(nescio.models.from_onnx("model.onnx"), x)  # doctest: +SKIP
+        >>> import tempfile, onnx
+        >>> from onnx import TensorProto, helper, numpy_helper
+        >>> weight = numpy_helper.from_array(np.ones((4, 3), np.float32), "w")
+        >>> x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])
+        >>> logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", 3])
+        >>> product = helper.make_node("MatMul", ["x", "w"], ["logits"])
+        >>> graph = helper.make_graph([product], "linear", [x], [logits], [weight])
+        >>> model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        >>> onnx.save(model, file := tempfile.mkdtemp() + "/model.onnx")
+        >>> nescio.score(nescio.models.from_onnx(file), torch.ones(2, 4), "entropy")
+        tensor([1.0986, 1.0986], dtype=torch.float64)
         >>> nescio.models.from_onnx("nowhere.onnx")
         Traceback (most recent call last):
         nescio.types.InputError: expected an ONNX file at nowhere.onnx, but there is none ...
