@@ -54,17 +54,16 @@ LOOKS: Looks = {
     "regrad": ({"samples": 0},),
     **{method: ({"samples": 10},) for method in ("perturb_x", "perturb_theta", "mc_aa")},
 }
-"""Dear scores see the whole pool with these settings first, and its most doubted twentieth again with their own."""
-NARROW_LOOKS: Looks = {"exgrad": (_DENSE,), "regrad": ({"samples": 0, **_DENSE}, {"samples": 0})}
-"""The same on one core of a processor: gradients of the dense layers, then of all layers, then of noisy copies."""
-AGAIN = 20
+"""Dear scores see the whole pool with these settings first, and what they put highest again with their own."""
+NARROW_LOOKS: Looks = {"exgrad": (_DENSE,), "regrad": ({"samples": 0, **_DENSE},)}
+"""The same on one core of a processor: the gradients of the dense layers alone, without noisy copies."""
 
 
 @dataclass(frozen=True)
 class Size:
     """Seeds by data set, acquisitions, epochs; so many pictures of the pool and of validation, and rows (None: all).
 
-    looks: how dear scores see the pool.
+    looks: how dear scores see the pool first; of `again` pictures the one that is put highest is seen again.
     """
 
     seeds: Mapping[str, tuple[int, ...]]
@@ -74,11 +73,20 @@ class Size:
     validation: int | None = None
     rows: tuple[str, ...] | None = None
     looks: Looks = field(default_factory=lambda: LOOKS)
+    again: int = 20
 
 
 SIZES = {
     "smoke": Size(dict.fromkeys(SETS, (0,)), acquisitions=2, epochs=3, pool=100),
-    "small": Size({"mnist": (0, 1)}, acquisitions=5, pool=5000, validation=2000, rows=FEW),
+    "small": Size(
+        {"mnist": (0, 1, 2, 3, 4)},
+        acquisitions=5,
+        pool=10_000,
+        validation=1000,
+        rows=FEW,
+        looks=NARROW_LOOKS,
+        again=100,
+    ),
     "quick": Size({"mnist": (0, 1, 2, 3, 4), "svhn": (0, 1, 2, 3, 4), "cifar10": (0, 1, 2)}),
 }
 
@@ -176,7 +184,7 @@ class Race:
         left = torch.arange(len(pool))
         for look in self.size.looks.get(row.method, ()):
             rough = self._scored(replace(method, **look), pool[left.numpy()])
-            left = left[rough.topk(max(self.added, len(left) // AGAIN)).indices]
+            left = left[rough.topk(max(self.added, len(left) // self.size.again)).indices]
         return values.index_put((left,), self._scored(method, pool[left.numpy()]).to(values))
 
     def _scored(self, method: Any, pool: Any) -> Tensor:
@@ -213,7 +221,7 @@ def program(job: Job) -> Made:
 def kept(job: Job, known: str, rows: Sequence[Row], seed: int, ending: str = "") -> Path:
     """Return the file of a run; its name holds a digest of all settings, so that none is taken for another."""
     size = replace(size_of(SIZES, job.parts.scale), seeds={})  # more seeds leave a run as it is
-    settings = repr((size, rows, EVERY, AGAIN, job.parts.scale.bundled))
+    settings = repr((size, rows, EVERY, job.parts.scale.bundled))
     return job.work / "acquisition" / f"{known}-{seed}-{digest(settings)}{ending}.json"
 
 
@@ -261,8 +269,8 @@ STUDY = Study(
         "Settings were written down before the run (`regrad/protocol.md`). 200 epochs, all pictures above index 20,000 "
         "as the pool, ten acquisitions; the network before the first one is not averaged in. Validation after every "
         "twentieth epoch. Scores that need many draws see the whole pool with few, and its most doubted twentieth with "
-        "all. At the scale small: MNIST alone, two seeds, which rank nothing, four methods, 5,000 pictures in the "
-        "pool, 2,000 for validation, five acquisitions.",
+        "all. At the scale small: MNIST alone, four methods, 10,000 pictures in the pool, 1,000 for validation, five "
+        "acquisitions; gradient scores see the pool by the dense layers alone, and its most doubted hundredth whole.",
         "`NLL of softmax outputs` is what the paper's Table 3 seems to print: its NLL stands there. Gradient baselines "
         "are in L2.",
         "REGrad* takes eight paired copies.",
