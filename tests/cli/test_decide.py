@@ -284,3 +284,29 @@ def test_decide_reads_what_score_wrote(tmp_path, monkeypatch, capsys):
     assert make("--label", "target", "--risk", "0.9") == 0
     assert make("--risk", "0.9", out="same.json") == 0
     assert Path("policy.json").read_text() == Path("same.json").read_text()
+
+
+def test_labels_that_are_numbered_otherwise_than_the_models_classes_are_refused(folder, capsys):
+    """Folders called after cameras are no classes: `nescio score` numbers them from 0, as it numbers the classes."""
+    table = read_table("labelled.parquet")
+    names = np.array([f"class {i}" for i in range(10)], dtype=object)
+    own = {key: table[key] for key in ("index", "entropy", "predicted", "label")}
+    named = own | {"predicted_class": names[own["predicted"]], "label_class": names[own["label"]]}
+    write_table("alike.csv", named)
+    assert make(scores="alike.csv") == 0
+    cameras = np.array([f"camera {i}" for i in range(10)], dtype=object)
+    write_table("cameras.csv", named | {"label_class": cameras[own["label"]]})
+    words = ["to the model and 'camera ", "--keep SHARE without labels"]
+    fails(capsys, lambda: make(scores="cameras.csv", out="other.json"), *words)
+
+
+def test_a_folder_of_labels_is_told_where_the_labels_are(folder, capsys):
+    Path("photos").mkdir()
+    fails(
+        capsys,
+        lambda: make("--labels", "photos", out="p.json"),
+        "photos is a folder",
+        "give the folder to `nescio score`",
+    )
+    write_table("with.csv", read_table("labelled.parquet"))
+    fails(capsys, lambda: make("--labels", "photos", scores="with.csv", out="p.json"), "leave --labels out")

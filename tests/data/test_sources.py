@@ -90,6 +90,16 @@ def test_the_models_classes_give_the_place_of_a_folders_name(tmp_path):
     assert (rows.labels.tolist(), rows.classes) == ([0, 1], ("cat", "dog"))
 
 
+def test_folders_and_lists_have_no_labels_where_none_are_asked_for(tmp_path):
+    write_pictures(tmp_path / "p", ["dog/1.png", "cat/1.png"])
+    rows = open_data(tmp_path / "p", label=None, classes=("ant", "dog", "cat"))
+    assert (rows.labels, rows.classes) == (None, ("ant", "dog", "cat"))
+    assert rows.about == f"2 pictures in {tmp_path / 'p'}"
+    (tmp_path / "list.txt").write_text("p/dog/1.png\t1\np/cat/1.png\t0\n")
+    rows = open_data(tmp_path / "list.txt", label=None)
+    assert rows.labels is None and rows.about == f"2 pictures of {tmp_path / 'list.txt'}"
+
+
 @pytest.mark.parametrize("names", [["a.png", "b.png"], ["a.png", "x/b.png"], ["x/a.png", "x/b.png"]])
 def test_a_folder_without_classes_has_no_labels(tmp_path, names):
     write_pictures(tmp_path, names)
@@ -195,9 +205,33 @@ def test_depth_rotation_and_transparency(odd):
     expected = np.rot90(np.arange(64).reshape(8, 8), -1)
     assert np.array_equal(np.array(decode(odd / "turned.png"))[..., 0], expected)
     assert decode(odd / "grey.png").mode == "L"
-    plain = np.array(image.open(odd / "alpha.png").convert("RGB"))
+    plain = np.array(image.open(odd / "alpha.png").convert("RGB"))  # it has no transparent pixel
     assert np.array_equal(np.array(decode(odd / "alpha.png")), plain)
+    assert decode(odd / "grey_alpha.png").mode == "L"
     assert decode((odd / "cmyk.jpg").read_bytes()).mode == "RGB"
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "PA", "RGB", "L"])
+def test_what_is_transparent_lies_on_white(tmp_path, mode):
+    """A black sign on nothing is a black sign on white, and not black on black."""
+    grey = np.array([[0, 0], [0, 100]], dtype=np.uint8)
+    alpha = np.array([[0, 255], [128, 255]], dtype=np.uint8)
+    expected = [[255, 0], [127, 100]]
+    if mode in ("RGB", "L"):  # one colour is transparent, and no other
+        sign = image.fromarray(grey).convert(mode)
+        sign.save(tmp_path / "sign.png", transparency=0 if mode == "L" else (0, 0, 0))
+        expected = [[255, 255], [255, 100]]
+    elif mode == "PA":
+        sign = image.fromarray(np.array([[0, 1], [2, 3]], dtype=np.uint8)).convert("P")
+        sign.putpalette([0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 100, 100])
+        sign.save(tmp_path / "sign.png", transparency=bytes(alpha.ravel()))
+    else:
+        sign = image.fromarray(np.dstack([grey] * (len(mode) - 1) + [alpha]), mode=None)
+        sign.save(tmp_path / "sign.png")
+    found = decode(tmp_path / "sign.png")
+    assert found.mode == ("L" if mode in ("L", "LA") else "RGB")
+    found = np.array(found.convert("RGB")).astype(int)
+    assert (found == found[..., :1]).all() and found[..., 0].tolist() == expected
 
 
 def test_only_the_usual_kinds_are_opened_whatever_a_file_is_called(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from torch import nn
 import nescio
 from nescio import evaluate, posteriors
 from nescio.data.sources import open_data
+from nescio.data.sources.labels import Labels
 from nescio.findings import first_screen, gather, gathering, measuring, plain, sentences, with_labels
+from nescio.guard.wrong import Wrong
 from nescio.limits.reported import reported
 from nescio.models import Classifier
 from nescio.models.sources import Source
@@ -211,7 +214,25 @@ def test_with_a_reference_the_answer_comes_first(judged):
         result
     )
     assert "The reference is small" in said(result) and any("give the" in line for line in front["do"])
+    assert (
+        front["do"][-1].startswith("Fine does not mean right") and "where the reference has labels" in front["do"][-1]
+    )
     assert front["command"]["text"] == "nescio check"
+
+
+def test_labels_of_the_reference_tell_how_many_of_the_fine_answers_are_wrong(judged):
+    guard, _ = judged
+    verdict = guard.check(arrays("mixed.npz")[0])
+    p = torch.full((len(verdict),), 0.15, dtype=torch.float64)
+    fine = [at for at, state in enumerate(verdict.states(0.05)) if state == "fine"]
+    verdict = replace(verdict, wrong=Wrong(p, p, p))
+    told = first_screen._fine(verdict, fine)
+    about = f"about {round(0.15 * len(fine))} of {len(fine)} such answers"
+    assert len(told) == 1 and told[0].startswith(
+        f"Fine does not mean right: going by the labels of the reference, {about}"
+    )
+    assert "less than one of 2 such answers is wrong." in first_screen._fine(verdict, fine[:2])[0]
+    assert first_screen._fine(verdict, []) == []
 
 
 def test_the_guard_judges_the_second_set_too(judged):
@@ -268,6 +289,17 @@ def test_given_labels_stand_before_those_of_the_data_and_unknown_ones_are_left_o
     right = torch.tensor(quick(source, rows)["inputs"]["predicted"])
     found = quick(source, rows, labels=right)["calibration"]
     assert found["temperature"] is None and "as when every prediction is right" in found["note"]
+
+
+def test_folders_that_cannot_be_the_models_classes_are_no_labels(place, monkeypatch):
+    """A model of ten outputs whose classes nobody named, and pictures in two folders called after cameras."""
+    source, rows = opened("digits", "held.npz")
+    monkeypatch.setattr(rows.store, "labels", lambda: Labels(["north", "south"] * 30))
+    assert source.classes is None
+    data = quick(source, rows)["data"]
+    assert data["labelled"] == 0 and data["labels"].startswith(
+        "none that fit: the data have 2 classes (north, south …)"
+    )
 
 
 def test_a_table_has_bars_with_the_names_of_its_columns_and_lists_what_it_could_not_read(place):

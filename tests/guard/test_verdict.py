@@ -45,12 +45,12 @@ def test_states_without_labels_take_the_witness_of_doubt():
 
 
 def test_states_with_labels_take_the_share_of_wrong_answers():
-    p = column(0.1, 0.1, 0.2, 0.6)
+    p = column(0.1, 0.1, 0.2, 0.21)
     own = verdict(wrong=Wrong(p, p, p))
     assert own.states() == ["foreign", "foreign", "fine", "unsure"]
     assert own.words()[2:] == [
         "It looks like the reference.",
-        "It looks like the reference, but 60 % of answers as doubtful as this one were wrong there.",
+        "It looks like the reference, but 21 % of answers as doubtful as this one were wrong there.",
     ]
 
 

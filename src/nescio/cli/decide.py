@@ -202,6 +202,7 @@ def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> NDA
         truth, name = _labels(args, table, len(predicted)), f"the labels of {args.labels}"
     else:
         truth, name = table[args.label], f"the column {args.label!r}"
+        _check_named_alike(table, args)
     for values, what in ((predicted, "the column 'predicted'"), (truth, name)):
         text = values.dtype.kind == "O"
         empty = any(value is None or value == "" for value in values) if text else np.isnan(values).any()
@@ -218,6 +219,21 @@ def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> NDA
     return np.asarray(predicted == truth)
 
 
+def _check_named_alike(table: Mapping[str, NDArray[Any]], args: argparse.Namespace) -> None:
+    """Refuse labels that `nescio score` numbered otherwise than the model's classes: folders that name no classes."""
+    from nescio.types import InputError
+
+    if args.label != WRITTEN or not {"predicted_class", "label_class"} <= table.keys():
+        return
+    called = dict(zip(table["predicted"].tolist(), table["predicted_class"].tolist(), strict=True))
+    for at, name in zip(table[WRITTEN].tolist(), table["label_class"].tolist(), strict=True):
+        if called.get(at, name) != name:
+            raise InputError(
+                f"expected labels of the model's classes, but in {args.scores} class {at} is {called[at]!r} to the "
+                f"model and {name!r} in the labels; give others (--labels, --label), or --keep SHARE without labels"
+            )
+
+
 def _labels(args: argparse.Namespace, table: Mapping[str, NDArray[Any]], count: int) -> NDArray[Any]:
     """The labels of the .npz file, one for each row: by the column 'index' where rows were left out or moved."""
     import numpy as np
@@ -225,6 +241,12 @@ def _labels(args: argparse.Namespace, table: Mapping[str, NDArray[Any]], count: 
     from nescio.data import read_npz
     from nescio.types import InputError
 
+    if Path(args.labels).is_dir():
+        hint = f"leave --labels out: {args.scores} has them in its column {WRITTEN!r}"
+        other = "give the folder to `nescio score`, which writes the class of each picture"
+        raise InputError(
+            f"--labels: expected a .npz file, but {args.labels} is a folder; {hint if WRITTEN in table else other}"
+        )
     labels = read_npz(args.labels, args.labels_key or "y")
     if labels.ndim != 1:
         raise InputError(f"expected one label for each input in {args.labels}, but its shape is {list(labels.shape)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def tell_opened(source: Source, rows: Rows) -> None:
         say(f"pre-processing: {rows.preprocess}")
     if strange := other_classes(source, rows):
         say(f"nescio: warning: {strange}: labels and answers cannot be compared by their indices")
+    elif rows.labels is not None and source.classes is None and rows.classes is not None:
+        say(f"nescio: how the model's classes are called is not known; they are taken to be {_numbered(rows.classes)}")
+        say("  If that is not the order of the model's outputs, say how they are called: --class-names FILE")
 
 
 def other_classes(source: Source, rows: Rows) -> str | None:
@@ -37,6 +41,12 @@ def other_classes(source: Source, rows: Rows) -> str | None:
         return None
     theirs, ours = (", ".join((names or ())[:3]) for names in (rows.classes, source.classes))
     return f"the classes of the data ({theirs} …) are not those of the model ({ours} …)"
+
+
+def _numbered(classes: Sequence[str], most: int = 4) -> str:
+    """'0 cat, 1 dog' …"""
+    more = f" and {len(classes) - most} more" if len(classes) > most else ""
+    return ", ".join(f"{place} {name}" for place, name in enumerate(classes[:most])) + more
 
 
 def tell_problems(rows: Rows, most: int = 5) -> None:

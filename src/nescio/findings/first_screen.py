@@ -79,7 +79,7 @@ def judged(
             state: [_listed(show(at)) | {"p_value": p[at], "words": said[at]} for at in by_state[state][CARDS:]]
             for state in ("foreign", "unsure")
         },
-        "do": _to_do(told, kind),
+        "do": [*_to_do(told, kind), *_fine(verdict, by_state["fine"])],
         "command": {"about": f"To judge more {kind} by the same reference:", "text": again} if again else None,
     }
 
@@ -204,6 +204,21 @@ def _to_do(told: Mapping[State, int], kind: Kind) -> list[str]:
     if unsure:
         lines.append("Unsure: have a person look where a wrong answer would cost something.")
     return lines or ["Nothing needs to be done. Check again when the inputs change: cameras, places, seasons, sources."]
+
+
+def _fine(verdict: Verdict, fine: Sequence[int]) -> list[str]:
+    """What "fine" does not mean: how many of these answers are wrong, which only labels of the reference can tell."""
+    if not fine:
+        return []
+    if verdict.wrong is None:
+        return [
+            "Fine does not mean right: the inputs look like the reference, and the answers are no more in doubt than "
+            "usual there. How many of such answers are wrong, this page tells where the reference has labels."
+        ]
+    expected = float(verdict.wrong.probability[fine].sum())
+    so_many = "less than one" if expected < 1 else f"about {round(expected):,}"
+    they = f"{len(fine):,} such answer{'s' if len(fine) > 1 else ''} {'is' if round(expected) <= 1 else 'are'}"
+    return [f"Fine does not mean right: going by the labels of the reference, {so_many} of {they} wrong."]
 
 
 def _listed(tile: Tile) -> Tile:

@@ -219,7 +219,7 @@ def _measured(
     if foreign is not None:
         drawn, what = sample(len(foreign), most, seed), "scoring the other set"
         other = measure(about, foreign, drawn, chosen, batch=batch, labels=None, what=what, progress=progress)
-    truth, words = _truth(source, rows, known, labels)
+    truth, words = _truth(source, rows, known, labels, classes)
     truth = with_labels.fitting_labels(truth, classes)
     class_names = next((c for c in (source.classes, rows.classes) if c is not None and len(c) == classes), None)
     kind = single.kind(rows, first)
@@ -313,7 +313,9 @@ def usual(model: Any, samples: int = 2) -> tuple[list[Method], str]:
     return [scores.get(name) for name in (first, *beside)], why
 
 
-def _truth(source: Source, rows: Rows, known: Measured, given: Tensor | None) -> tuple[NDArray[np.int64] | None, str]:
+def _truth(
+    source: Source, rows: Rows, known: Measured, given: Tensor | None, classes: int
+) -> tuple[NDArray[np.int64] | None, str]:
     """The labels that fit the model's classes, and in words what they are."""
     if known.everywhere:
         return None, "none: those of positions are not read"
@@ -324,6 +326,10 @@ def _truth(source: Source, rows: Rows, known: Measured, given: Tensor | None) ->
     if None not in (source.classes, rows.classes) and source.classes != rows.classes:
         few = ", ".join((rows.classes or ())[:3])
         return None, f"none that fit: the data's ({few} …) are not the classes of the model, so they were not used"
+    if source.classes is None and rows.classes is not None and len(rows.classes) != classes:
+        few = ", ".join(rows.classes[:3])
+        words = f"none that fit: the data have {len(rows.classes)} classes ({few} …), the model has {classes}"
+        return None, f"{words}, so they were not used (--class-names says how the model's are called)"
     return known.labels, "those of the data"
 
 

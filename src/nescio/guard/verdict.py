@@ -15,6 +15,8 @@ from nescio.guard.wrong import Wrong
 
 State = Literal["foreign", "unsure", "fine"]
 VerdictOf = TypeVar("VerdictOf", bound="Verdict")
+OFTEN_WRONG = 0.2
+"""The share of wrong answers, by the labels of the reference, above which an answer is in doubt: one in five."""
 UNLIKE, UNUSUAL = "unlike anything in the reference", "unusual beside the reference"
 
 
@@ -84,8 +86,10 @@ class Verdict:
     def states(self, alpha: float = 0.05) -> list[State]:
         """Return "foreign", "unsure" (known, but the answer is in doubt) or "fine" for each input.
 
-        An answer is in doubt where labels say that it is wrong more often than right. Without labels it is in doubt
-        where the witness of doubt finds it more doubtful than a share 1 − alpha of the reference.
+        With labels an answer is in doubt where more than one in five of the reference's answers that were as doubtful
+        were wrong. Without labels it is in doubt where the witness of doubt finds it more doubtful than a share
+        1 − alpha of the reference: more than usual, for how often such answers are wrong only labels can tell. So
+        "fine" does not mean right.
 
         Args:
             alpha: As in `foreign`.
@@ -99,7 +103,7 @@ class Verdict:
     def _doubtful(self, alpha: float) -> Tensor:
         """Which answers are in doubt, bool ``[N]``."""
         if self.wrong is not None:
-            return self.wrong.probability > 0.5
+            return self.wrong.probability > OFTEN_WRONG
         if "doubt" in self.beyond:
             return self.beyond["doubt"] >= (1.0 - alpha) * self.ranks
         return torch.zeros(len(self), dtype=torch.bool)

@@ -18,7 +18,7 @@ TITLES = {
 MEANINGS = {
     "foreign": "unlike the reference",
     "unsure": "like the reference, but the answer is in doubt",
-    "fine": "like the reference, and the answer is not in doubt",
+    "fine": "like the reference, and no more in doubt than usual",
 }
 PIXELS = 32
 """The longest side up to which a picture is enlarged without smoothing."""
@@ -26,12 +26,17 @@ PIXELS = 32
 
 @dataclass(frozen=True)
 class Tile:
-    """One input of the strip: its state (or "ranked"), a word or rank, what the model answers, a picture or a text."""
+    """One input of the strip: its state (or "ranked"), a word or rank, what the model answers and how sure it is.
+
+    truth: The right answer, where the model's is known to be wrong; picture or text: what the input looks like.
+    """
 
     name: str
     state: str
     mark: str
     answer: str
+    sure: str
+    truth: str | None
     picture: Picture | None
     text: str
 
@@ -139,6 +144,8 @@ def _tile(one: TileRecord) -> Tile:
         state=one["state"] or "ranked",
         mark=mark if one["copies"] == 1 else f"{mark} ×{one['copies']:,}",
         answer=_one_line(one["class"], 40),
+        sure=_whole(one["probability"]),
+        truth=None if one.get("truth") is None else _one_line(str(one["truth"]), 40),
         picture=_picture(one, alt),
         text=_one_line(one.get("text") or one["name"], 160),
     )
@@ -185,6 +192,13 @@ def _parts(one: TileRecord) -> Parts | None:
     alt = f"How foreign each part of {one['name']} is, −log₁₀ p from 0 to {number(high)}"
     picture = Picture(on_scale(map_, one["picture"], 0.0, high), alt)
     return Parts(picture, Scale(Picture(colour_bar(), "Colours"), "0", number(high)))
+
+
+def _whole(probability: float) -> str:
+    """A probability in whole percent, without calling certain or impossible what is neither."""
+    if probability < 0.01:
+        return "under 1 %"
+    return "over 99 %" if 0.99 < probability < 1 else f"{100 * probability:.0f} %"
 
 
 def _one_line(text: str, longest: int) -> str:

@@ -92,9 +92,9 @@ def _store(place: Path, want: Kind | None, x: Columns, label: str | None, name: 
         parts = [entry for entry in inside if entry.suffix.lower() == ".parquet"]
         if parts and not any(entry.is_dir() for entry in inside):
             return TableRows(ParquetTable(place, parts), want, x, label, name)
-        return picture_files.folder(place)
+        return picture_files.folder(place, label)
     if ending == ".txt":
-        return picture_files.listed(place)
+        return picture_files.listed(place, label)
     if ending in (".npz", ".npy"):
         if x is None or isinstance(x, str):
             return ArrayRows(place, x, label)

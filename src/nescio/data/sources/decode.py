@@ -1,8 +1,9 @@
 """A picture file as an upright picture of Pillow in grey ("L") or colour ("RGB"), eight bits to a channel.
 
-Grey of sixteen bits is divided by 257; a palette, CMYK and the like become RGB, transparency is dropped as the loaders
-of torchvision, timm and transformers drop it; the rotation that a camera noted (EXIF) is carried out. The content says
-of which kind a file is, and not its name; only the usual kinds are opened: for some others Pillow starts programs.
+Grey of sixteen bits is divided by 257; a palette, CMYK and the like become RGB. What is transparent is laid on white,
+as people see it; to drop it, as the loaders of torchvision do, would bring out colours that nobody sees, often black on
+black. The rotation that a camera noted (EXIF) is carried out. The content says of which kind a file is, and not its
+name; only the usual kinds are opened: for some others Pillow starts programs.
 """
 
 from __future__ import annotations
@@ -51,9 +52,11 @@ def _upright(picture: Any, image: Any) -> Any:
 
 
 def _plain(picture: Any, image: Any) -> Any:
+    if picture.has_transparency_data:
+        return _on_white(picture, image).convert("L" if picture.mode in ("L", "LA", "La") else "RGB")
     if picture.mode in ("L", "RGB"):
         return picture.copy()  # not bound to the file
-    if picture.mode in ("1", "LA", "La"):
+    if picture.mode == "1":
         return picture.convert("L")
     if picture.mode.startswith("I"):
         values = np.asarray(picture)
@@ -62,4 +65,10 @@ def _plain(picture: Any, image: Any) -> Any:
         return image.fromarray(np.round(values / 257).astype(np.uint8))
     if picture.mode == "F":
         raise InputError("it has floating-point pixels, whose range is not known; save it with 8 or 16 bits")
-    return picture.convert("RGBA").convert("RGB") if "transparency" in picture.info else picture.convert("RGB")
+    return picture.convert("RGB")
+
+
+def _on_white(picture: Any, image: Any) -> Any:
+    """The picture on a white ground, without transparency."""
+    clear = picture.convert("RGBA")
+    return image.alpha_composite(image.new("RGBA", clear.size, "white"), clear).convert("RGB")

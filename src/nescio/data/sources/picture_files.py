@@ -46,8 +46,8 @@ class PictureFiles:
         return None if self._values is None else Labels(self._values)
 
 
-def folder(root: Path) -> PictureFiles:
-    """The pictures in a folder and below."""
+def folder(root: Path, label: str | None = "auto") -> PictureFiles:
+    """The pictures in a folder and below; with None as label the names of its folders are no labels."""
     names: list[str] = []
     other: list[str] = []
     for name in _walk(root):
@@ -56,15 +56,15 @@ def folder(root: Path) -> PictureFiles:
         content = f"{len(other)} other files, such as {other[0]}" if other else "nothing"
         raise InputError(f"expected pictures ({', '.join(ENDINGS[:6])} …) in the folder {root}, found {content}")
     tops = {name.partition(os.sep)[0] if os.sep in name else "" for name in names}
-    labelled = len(tops) > 1 and "" not in tops
+    labelled = label is not None and len(tops) > 1 and "" not in tops
     words = f" in {len(tops)} classes" if labelled else ""
     left = f"; {len(other)} other files left out, such as {other[0]}" if other else ""
     values = [name.partition(os.sep)[0] for name in names] if labelled else None
     return PictureFiles(root, names, values, f"{len(names)} pictures{words} in {root}{left}")
 
 
-def listed(file: Path) -> PictureFiles:
-    """The pictures that a list names; paths are as seen from the list."""
+def listed(file: Path, label: str | None = "auto") -> PictureFiles:
+    """The pictures that a list names; paths are as seen from the list. With None as label its labels are left out."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -75,7 +75,7 @@ def listed(file: Path) -> PictureFiles:
     tabbed = any("\t" in line for line in lines)
     parted = [_parted(line.strip(), tabbed, file.parent) for line in lines]
     names, values = [path for path, _ in parted], [value for _, value in parted]
-    labelled = 2 * sum(map(bool, values)) > len(values)
+    labelled = label is not None and 2 * sum(map(bool, values)) > len(values)
     words = " with labels" if labelled else ""
     return PictureFiles(file.parent, names, values if labelled else None, f"{len(names)} pictures{words} of {file}")
 
