@@ -58,6 +58,8 @@ def test_a_folder_of_pictures_with_settings_of_a_person(folder, capsys):
         "model: sourcemodels:pictures, 147 parameters",
         "data: 4 pictures in 2 classes in pictures",
         "pre-processing: resize 4, centre crop 4, mean 0.5, std 0.5 0.25 1",
+        "nescio: how the model's classes are called is not known; they are taken to be 0 cat, 1 dog",
+        "  If that is not the order of the model's outputs, say how they are called: --class-names FILE",
     ]
     rows = table()
     assert list(rows[0]) == ["index", "name", "exgrad", "predicted", "probability", "label", "label_class"]
