@@ -49,12 +49,14 @@ def test_the_worst_of_all_parts_are_kept_on_the_way_through_a_manifest():
         "index": np.arange(8),
         "p_value": np.array([0.2, 0.01, 0.01, 0.5, 0.03, 0.04, 0.02, 0.9]),
         "foreign": np.array([0, 1, 1, 0, 1, 1, 1, 0], dtype=bool),
+        "unsure": np.array([1, 1, 1, 0, 0, 0, 0, 1], dtype=bool),
         "doubt": np.array([0, 1, 2, 0, 1, 1, 1, 0.0]),
         "words": np.array(["w"] * 8),
     }
     flagged = Flagged.of_columns(table)
+    assert flagged.unsure == 2  # of those that are not foreign
     assert flagged.foreign == 5 and flagged.worst[0] == Worst(0.01, 2.0, "2", "w")  # as rare, and odder
     assert Flagged.of_note(flagged.as_note()) == flagged
-    more = Flagged(3, [Worst(0.005, 0.0, "first", "w")])
+    more = Flagged(3, [Worst(0.005, 0.0, "first", "w")], unsure=7)
     both = Flagged.together([flagged, more])
-    assert both.foreign == 8 and [one.name for one in both.worst] == ["first", "2", "1", "6", "4"]
+    assert (both.foreign, both.unsure) == (8, 9) and [one.name for one in both.worst] == ["first", "2", "1", "6", "4"]

@@ -41,7 +41,7 @@ def pictures():
         )
 """
 NEW = 30
-COLUMNS = ["predicted", "confidence", "p_value", "foreign", "doubt", "strangeness", "appearance"]
+COLUMNS = ["predicted", "confidence", "p_value", "foreign", "unsure", "doubt", "strangeness", "appearance"]
 WRONG = ["wrong", "wrong_low", "wrong_high"]
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -42,6 +44,17 @@ def test_a_level_that_the_reference_is_too_small_for_is_refused_with_the_number(
 
 def test_states_without_labels_take_the_witness_of_doubt():
     assert verdict().states() == ["foreign", "foreign", "unsure", "fine"]
+
+
+def test_an_answer_that_the_model_itself_calls_more_likely_wrong_than_right_is_never_fine():
+    own = replace(verdict(), confidence=column(0.9, 0.5, 0.6, 0.083))
+    assert own.states() == ["foreign", "foreign", "unsure", "unsure"]
+    only = "It looks like the reference, but the model itself gives its answer a chance of only 8.3 %."
+    assert own.words()[3] == only
+    without_doubt = replace(own, beyond={"appearance": own.beyond["appearance"]})
+    assert without_doubt.unsure().tolist() == [False, False, False, True]
+    with_labels = replace(own, wrong=Wrong(*[column(0.1, 0.1, 0.1, 0.1)] * 3))
+    assert with_labels.states()[3] == "fine"  # labels know better
 
 
 def test_states_with_labels_take_the_share_of_wrong_answers():

@@ -52,6 +52,7 @@ class Flagged:
     Attributes:
         foreign: How many inputs are foreign.
         worst: The worst of them, at most five.
+        unsure: How many others are like the reference, but have an answer that is in doubt.
 
     Examples:
         >>> some, others = Flagged(1, [Worst(0.02, 5.0, "a", "…")]), Flagged(1, [Worst(0.01, 6.0, "b", "…")])
@@ -61,6 +62,7 @@ class Flagged:
 
     foreign: int
     worst: list[Worst]
+    unsure: int = 0
 
     @classmethod
     def of_columns(cls, table: Columns) -> Flagged:
@@ -69,23 +71,23 @@ class Flagged:
         order = sorted(foreign.tolist(), key=lambda i: (table["p_value"][i], -oddness[i]))[:WORST]
         names, words = table.get("name", table["index"]), table["words"]
         worst = [Worst(float(table["p_value"][i]), float(oddness[i]), str(names[i]), str(words[i])) for i in order]
-        return cls(len(foreign), worst)
+        return cls(len(foreign), worst, int(np.sum(table["unsure"].astype(bool) & ~table["foreign"].astype(bool))))
 
     @classmethod
     def of_note(cls, note: Mapping[str, Any]) -> Flagged:
         """Read what `as_note` gave, after a way through JSON."""
-        return cls(note["foreign"], [Worst(*one) for one in note["worst"]])
+        return cls(note["foreign"], [Worst(*one) for one in note["worst"]], note["unsure"])
 
     def as_note(self) -> dict[str, Any]:
         """Return the same for the manifest, as JSON can hold it."""
-        return {"foreign": self.foreign, "worst": [list(one) for one in self.worst]}
+        return {"foreign": self.foreign, "worst": [list(one) for one in self.worst], "unsure": self.unsure}
 
     @classmethod
     def together(cls, parts: Iterable[Flagged]) -> Flagged:
         """Join what is known of several parts."""
         every = list(parts)
         worst = sorted((one for part in every for one in part.worst), key=lambda one: (one.p_value, -one.oddness))
-        return cls(sum(part.foreign for part in every), worst[:WORST])
+        return cls(sum(part.foreign for part in every), worst[:WORST], sum(part.unsure for part in every))
 
 
 def columns(verdicts: Sequence[Verdict], guard: Guard | RegionGuard, level: float) -> Columns:
@@ -97,9 +99,9 @@ def columns(verdicts: Sequence[Verdict], guard: Guard | RegionGuard, level: floa
         level: The share of inputs like the reference that may be called foreign by mistake.
 
     Returns:
-        predicted, confidence, p_value, foreign (at this level), what each witness says, as z, and where the reference
-        had labels, wrong with wrong_low and wrong_high; then words. Of a guard of regions also foreign_share, before
-        foreign: the share of the picture that is foreign.
+        predicted, confidence, p_value, foreign (at this level), unsure, what each witness says, as z, and where the
+        reference had labels, wrong with wrong_low and wrong_high; then words. Of a guard of regions also foreign_share,
+        before foreign: the share of the picture that is foreign.
 
     Examples:
         >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4), progress=False)
@@ -113,18 +115,19 @@ def columns(verdicts: Sequence[Verdict], guard: Guard | RegionGuard, level: floa
     if not verdicts:
         numbers = dict.fromkeys(("confidence", "p_value", *share, *names, *wrong), np.empty(0))
         own: Columns = {"predicted": np.empty(0, np.int64), **numbers}
-        own |= {"foreign": np.empty(0, np.bool_), "words": np.empty(0, np.str_)}
+        own |= {"foreign": np.empty(0, np.bool_), "unsure": np.empty(0, np.bool_), "words": np.empty(0, np.str_)}
     else:
         whole = joined(verdicts)
         own = {name: getattr(whole, name).numpy() for name in ("predicted", "confidence", "p_value")}
-        own |= {"foreign": whole.foreign(level).numpy(), "words": np.array(whole.words(level), dtype=np.str_)}
+        own |= {"foreign": whole.foreign(level).numpy(), "unsure": whole.unsure(level).numpy()}
+        own |= {"words": np.array(whole.words(level), dtype=np.str_)}
         own |= {name: z.numpy() for name, z in whole.witnesses.items()}
         if isinstance(whole, PictureVerdict):
             own["foreign_share"] = whole.share.numpy()
         if whole.wrong is not None:
             parts = (whole.wrong.probability, whole.wrong.low, whole.wrong.high)
             own |= {name: part.numpy() for name, part in zip(wrong, parts, strict=True)}
-    order = ("predicted", "confidence", "p_value", *share, "foreign", *names, *wrong, "words")
+    order = ("predicted", "confidence", "p_value", *share, "foreign", "unsure", *names, *wrong, "words")
     return {name: own[name] for name in order}
 
 
@@ -143,7 +146,8 @@ def at_rate(files: Sequence[Path], fdr: float) -> tuple[Retelling, Flagged]:
         >>> import tempfile
         >>> from nescio.data import write_table
         >>> part, p_value = Path(tempfile.mkdtemp(), "part.parquet"), np.array([0.01, 0.01, 0.5])
-        >>> table = {"index": np.arange(3), "p_value": p_value, "foreign": p_value < 0.1, "features": 4 - p_value}
+        >>> table = {"index": np.arange(3), "p_value": p_value}
+        >>> table |= {"foreign": p_value < 0.1, "unsure": p_value > 0.1, "features": 4 - p_value}
         >>> write_table(part, table | {"words": np.array(["Unusual.", "Unusual.", ""])})
         >>> at_rate([part], fdr=0.1)[1].foreign
         2
@@ -183,9 +187,9 @@ def largest_flagged(counts: Mapping[float, int], fdr: float) -> float:
 
 
 def _oddness(table: Columns) -> Column:
-    """Return the sum of what the witnesses say; their columns stand after `foreign`."""
+    """Return the sum of what the witnesses say; their columns stand after `unsure`."""
     names = list(table)
-    start = names.index("foreign") + 1
+    start = names.index("unsure") + 1
     stop = names.index("wrong") if "wrong" in names else names.index("words")
     result: Column = np.sum([table[name] for name in names[start:stop]], axis=0)
     return result

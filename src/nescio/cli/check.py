@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 The guard is a folder that `nescio guard` wrote. The table has the columns index, name (if rows have names), predicted
-(the class), predicted_class (its name, if known), confidence (the probability of that class), p_value, foreign, one for
-each witness (about 0 or below: usual; 2: one in forty) and words. If the reference had labels, it also has wrong, the
-estimated probability that the answer is wrong, with the ends wrong_low and wrong_high of its 90 % interval.
+(the class), predicted_class (its name, if known), confidence (the probability of that class), p_value, foreign, unsure
+(the answer is in doubt), one for each witness (about 0 or below: usual; 2: one in forty) and words. If the reference
+had labels, it also has wrong, the estimated probability that the answer is wrong, with the ends wrong_low and
+wrong_high of its 90 % interval.
 
 Of a model that answers at every position the guard judges each picture and its regions. predicted is the commonest
 class, confidence a mean, foreign_share the share of the picture that is foreign, and words say which part the model
@@ -150,6 +151,9 @@ def _tell(args: argparse.Namespace, finished: Finished, level: float, flagged: F
         print(f"  nescio guard … --out {args.guard} --overwrite")
     else:
         print(f"None of {total} inputs is foreign: all are like {known} ({promise}).")
+    if flagged.unsure:
+        others = " of the others" if foreign else ""
+        print(f"The model is unsure of its answers to {flagged.unsure}{others}: see the column unsure.")
     print(finished.words)
     if finished.usage.seconds >= LONG:
         print(finished.usage)

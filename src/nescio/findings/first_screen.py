@@ -212,8 +212,9 @@ def _fine(verdict: Verdict, fine: Sequence[int]) -> list[str]:
         return []
     if verdict.wrong is None:
         return [
-            "Fine does not mean right: the inputs look like the reference, and the answers are no more in doubt than "
-            "usual there. How many of such answers are wrong, this page tells where the reference has labels."
+            "Fine does not mean right: the inputs look like the reference, the model gives its answers a probability "
+            "of one half or more, and they are no more doubtful than usual. How many of such answers are wrong, this "
+            "page tells where the reference has labels."
         ]
     expected = float(verdict.wrong.probability[fine].sum())
     so_many = "less than one" if expected < 1 else f"about {round(expected):,}"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nescio import notebook
+from nescio._common.formatting import percent
 from nescio.guard.promise import benjamini_hochberg, check_level, usual_level
 from nescio.guard.wrong import Wrong
 
@@ -17,6 +18,8 @@ State = Literal["foreign", "unsure", "fine"]
 VerdictOf = TypeVar("VerdictOf", bound="Verdict")
 OFTEN_WRONG = 0.2
 """The share of wrong answers, by the labels of the reference, above which an answer is in doubt: one in five."""
+EVEN_CHANCE = 0.5
+"""The probability of an answer below which the model itself says that it is more likely wrong than right."""
 UNLIKE, UNUSUAL = "unlike anything in the reference", "unusual beside the reference"
 
 
@@ -86,27 +89,40 @@ class Verdict:
     def states(self, alpha: float = 0.05) -> list[State]:
         """Return "foreign", "unsure" (known, but the answer is in doubt) or "fine" for each input.
 
-        With labels an answer is in doubt where more than one in five of the reference's answers that were as doubtful
-        were wrong. Without labels it is in doubt where the witness of doubt finds it more doubtful than a share
-        1 − alpha of the reference: more than usual, for how often such answers are wrong only labels can tell. So
-        "fine" does not mean right.
-
         Args:
-            alpha: As in `foreign`.
+            alpha: As in `foreign` and `unsure`.
 
         Returns:
             N words.
         """
-        pairs = zip(self.foreign(alpha), self._doubtful(alpha), strict=True)
+        pairs = zip(self.foreign(alpha), self.unsure(alpha), strict=True)
         return ["foreign" if foreign else "unsure" if doubtful else "fine" for foreign, doubtful in pairs]
 
-    def _doubtful(self, alpha: float) -> Tensor:
-        """Which answers are in doubt, bool ``[N]``."""
+    def unsure(self, alpha: float = 0.05) -> Tensor:
+        """Return which answers are in doubt, for inputs that are like the reference.
+
+        With labels an answer is in doubt where more than one in five of the reference's answers that were as doubtful
+        were wrong. Without labels it is in doubt where the model gives it a probability below one half: then the model
+        itself says that it is more likely wrong than right; and where the witness of doubt finds it more doubtful than
+        a share 1 − alpha of the reference. How often such answers are wrong only labels can tell: an answer that is
+        not in doubt need not be right.
+
+        Args:
+            alpha: The share of the reference that is called more doubtful than usual.
+
+        Returns:
+            bool ``[N]``.
+
+        Examples:
+            >>> _ = torch.manual_seed(0)
+            >>> guard = nescio.Guard(torch.nn.Linear(4, 3)).fit(torch.randn(400, 4))
+            >>> guard.check(torch.zeros(1, 4)).unsure()
+            tensor([True])
+        """
         if self.wrong is not None:
             return self.wrong.probability > OFTEN_WRONG
-        if "doubt" in self.beyond:
-            return self.beyond["doubt"] >= (1.0 - alpha) * self.ranks
-        return torch.zeros(len(self), dtype=torch.bool)
+        doubtful = self.confidence < EVEN_CHANCE
+        return doubtful | (self.beyond["doubt"] >= (1.0 - alpha) * self.ranks) if "doubt" in self.beyond else doubtful
 
     def words(self, alpha: float = 0.05) -> list[str]:
         """Return a sentence for each input that says what is unusual about it, from the witness with the largest vote.
@@ -117,7 +133,7 @@ class Verdict:
         Returns:
             N sentences.
         """
-        doubtful = self._doubtful(alpha).tolist()
+        doubtful = self.unsure(alpha).tolist()
         return [self._sentence(i, bool(self.p_value[i] <= alpha), doubtful[i]) for i in range(len(self))]
 
     def _sentence(self, i: int, foreign: bool, doubtful: bool) -> str:
@@ -126,6 +142,9 @@ class Verdict:
         if not foreign and doubtful and self.wrong is not None:
             share = f"{100 * float(self.wrong.probability[i]):.0f} %"
             return f"It looks like the reference, but {share} of answers as doubtful as this one were wrong there."
+        if not foreign and doubtful and float(self.confidence[i]) < EVEN_CHANCE:
+            share = percent(float(self.confidence[i]), 2)
+            return f"It looks like the reference, but the model itself gives its answer a chance of only {share}."
         if not foreign and doubtful:
             return f"It looks like the reference, but the model is unsure of its answer{self._count('doubt', i)}."
         if not foreign:

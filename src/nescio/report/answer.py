@@ -18,7 +18,7 @@ TITLES = {
 MEANINGS = {
     "foreign": "unlike the reference",
     "unsure": "like the reference, but the answer is in doubt",
-    "fine": "like the reference, and no more in doubt than usual",
+    "fine": "like the reference, and the answer is not in doubt",
 }
 PIXELS = 32
 """The longest side up to which a picture is enlarged without smoothing."""
