@@ -295,7 +295,7 @@ def test_pictures_of_folders_with_their_preparation_remembered(folder, capsys):
     Path("names.txt").write_text("ant\nbee\ncow\n")
     flags = ["--size", "12", "--mean", "0.5", "--std", "0.25", "--class-names", "names.txt"]
     assert guard("--out", "pg", *flags, model="guarded:pictures", reference="photos") == 2
-    assert "broken.png" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("broken.png") == 1
     assert guard("--on-error", "skip", *flags, model="guarded:pictures", reference="photos") == 0
     shown = capsys.readouterr()
     assert "1 of 111 rows could not be used" in shown.err

@@ -210,7 +210,7 @@ def fit_guard(network: Classifier, rows: Rows, *, doubt: str | None = None, seed
             network.class_dim = found.class_dim
             return RegionGuard(network).fit(rows, seed=seed)
     except InputError as error:
-        bad = rows.problems
+        bad = rows.problems if rows.on_error == "skip" else []  # else the error names the row
         rest = f"; {len(bad)} of {len(rows)} rows could not be used, the first: {bad[0]}" if bad else ""
         raise InputError(f"--reference: {error}{rest}") from error
 
