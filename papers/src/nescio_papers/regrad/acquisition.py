@@ -50,13 +50,16 @@ BLOCK = 2000
 EVERY = 20
 Looks = Mapping[str, tuple[Mapping[str, Any], ...]]
 _DENSE = {"select": ("network.dense1", "network.dense2")}
-LOOKS: Looks = {
-    "regrad": ({"samples": 0},),
-    **{method: ({"samples": 10},) for method in ("perturb_x", "perturb_theta", "mc_aa")},
-}
-"""Dear scores see the whole pool with these settings first, and what they put highest again with their own."""
 NARROW_LOOKS: Looks = {"exgrad": (_DENSE,), "regrad": ({"samples": 0, **_DENSE},)}
-"""The same on one core of a processor: the gradients of the dense layers alone, without noisy copies."""
+"""Dear scores see the whole pool with these settings first, and what they put highest again with their own: here by
+the gradients of the dense layers alone, without noisy copies.
+"""
+LOOKS: Looks = {
+    **NARROW_LOOKS,
+    **{method: (_DENSE,) for method in ("negrad", "ungrad", "gradnorm")},
+    **{method: ({"samples": 10},) for method in ("perturb_x", "perturb_theta", "mc_aa", "inserted_dropout")},
+}
+"""The same for every method."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,9 @@ SIZES = {
         looks=NARROW_LOOKS,
         again=100,
     ),
-    "quick": Size({"mnist": (0, 1, 2, 3, 4), "svhn": (0, 1, 2, 3, 4), "cifar10": (0, 1, 2)}),
+    "quick": Size(
+        {"mnist": (0, 1, 2, 3, 4), "svhn": (0, 1, 2, 3, 4), "cifar10": (0, 1, 2)}, pool=10_000, validation=2000
+    ),
 }
 
 
@@ -266,11 +271,11 @@ STUDY = Study(
         ),
     ),
     (
-        "Settings were written down before the run (`regrad/protocol.md`). 200 epochs, all pictures above index 20,000 "
-        "as the pool, ten acquisitions; the network before the first one is not averaged in. Validation after every "
-        "twentieth epoch. Scores that need many draws see the whole pool with few, and its most doubted twentieth with "
-        "all. At the scale small: MNIST alone, four methods, 10,000 pictures in the pool, 1,000 for validation, five "
-        "acquisitions; gradient scores see the pool by the dense layers alone, and its most doubted hundredth whole.",
+        "Settings were written down before the run (`regrad/protocol.md`). 200 epochs, 10,000 pictures above index "
+        "20,000 as the pool, ten acquisitions; the network before the first one is not averaged in. 2,000 pictures "
+        "for validation, after every twentieth epoch. Scores that need many draws see the whole pool with few, "
+        "gradients by the dense layers, and its most doubted twentieth with all. At the scale small: MNIST alone, "
+        "four methods, 1,000 pictures for validation, five acquisitions, and the most doubted hundredth seen again.",
         "`NLL of softmax outputs` is what the paper's Table 3 seems to print: its NLL stands there. Gradient baselines "
         "are in L2.",
         "REGrad* takes eight paired copies.",
