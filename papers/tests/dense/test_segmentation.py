@@ -89,6 +89,19 @@ def test_a_training_that_was_cut_off_goes_on(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), rest.parameters(), strict=True))
 
 
+def test_a_training_is_ready_in_time(monkeypatch):
+    data = scenes.scenes(16, [background() * 0.2], "all", Shapes(SQUARE[None], np.array([7])), 0)
+    size = samples.Size(0, 50, 4, 0, 0, (0,), 8)
+    clock = iter(range(1000))  # a second a look
+    monkeypatch.setattr(training.time, "perf_counter", lambda: float(next(clock)))
+    rates: list[float] = []
+    rate = training.Recipe.rate
+    monkeypatch.setattr(training.Recipe, "rate", lambda *a: rates.append(rate(*a)) or rates[-1])
+    made = training.train("unet", data, size, 0, print, seconds=10.0)
+    assert training.steps(made) == len(rates) == 9
+    assert max(rates) > 0.9 * training.RATE and rates[-1] < 0.1 * training.RATE  # the whole cycle in this time
+
+
 def test_networks_give_logits_of_every_pixel():
     assert UNet(5, 4)(torch.rand(1, 3, 32, 48)).shape == (1, 5, 32, 48)
     assert FCN(5).eval()(torch.rand(1, 3, 32, 48)).shape == (1, 5, 32, 48)

@@ -107,7 +107,10 @@ def program(job: Job, kind: str = "unet") -> Made:
         for at, rows in zip(cells, made["cells"], strict=True):
             at += [{**row, "seed": seed} for row in rows]
         count = sum(p.numel() for p in network.parameters())
-        about = f"{type(network).__name__}, {count:,} parameters; mean IoU {made['iou']:.3f}"
+        about = (
+            f"{type(network).__name__}, {count:,} parameters; {training.steps(network):,} steps; "
+            f"mean IoU {made['iou']:.3f}"
+        )
         models.append({"plan": "segmentation", "seed": seed, "accuracy": made["right"], "seconds": seconds,
                        "about": about})  # fmt: skip
         job.say(f"seed {seed}: {100 * made['right']:.2f} % of pixels right, {about}")

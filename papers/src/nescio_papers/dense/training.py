@@ -3,13 +3,16 @@
     python -m nescio_papers.dense.training unet --seeds 0 1 2 --scale quick --data DATA --work WORK --device cuda
 
 trains networks alone, where there is a GPU; `nescio reproduce segmentation --work WORK` finds them anywhere. After each
-epoch all that is needed to go on lies in WORK: the same command goes on from there.
+epoch all that is needed to go on lies in WORK: the same command goes on from there. Where a machine is lent for a short
+time, `--seconds` says when a network has to be ready: the cycle is then run through in that time, with fewer steps if
+need be.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from nescio.data import replacing
+from nescio.training import Recipe
 from nescio_papers.dense import network, samples
 from nescio_papers.dense.samples import Size
 from nescio_papers.dense.scenes import EDGE, Scenes
@@ -37,6 +41,7 @@ def trained(
     seed: int,
     say: Callable[[str], object],
     check: Callable[[], None] = lambda: None,
+    seconds: float | None = None,
 ) -> tuple[nn.Module, float]:
     """Return a trained network on the CPU and the seconds it took; it is read where it was trained before.
 
@@ -47,19 +52,26 @@ def trained(
         seed: Of the pictures, the first weights and the order.
         say: Is told how it goes.
         check: Raises when the time is over.
+        seconds: As in `train`.
     """
     size = size_of(SIZES[kind], parts.scale)
     file = folder(kind, parts, work) / f"{kind}-{seed}.pt"
 
     def make() -> State:
         pictures = samples.training(parts, size, seed)
-        return train(kind, pictures, size, seed, say, parts.device, file.with_suffix(".part")).state_dict()
+        part = file.with_suffix(".part")
+        return train(kind, pictures, size, seed, say, parts.device, part, seconds).state_dict()
 
-    state, seconds = kept_tensors(file, make, check)
+    state, took = kept_tensors(file, make, check)
     file.with_suffix(".part").unlink(missing_ok=True)
     ready = network.made(kind, size.width)
     ready.load_state_dict(state)
-    return ready.eval(), seconds
+    return ready.eval(), took
+
+
+def steps(network: nn.Module) -> int:
+    """Return how many steps a network was trained for, which its norms have counted."""
+    return next(int(value) for name, value in network.state_dict().items() if name.endswith("num_batches_tracked"))
 
 
 def folder(kind: str, parts: Parts, work: Path) -> Path:
@@ -76,6 +88,7 @@ def train(
     say: Callable[[str], object],
     device: str = "cpu",
     part: Path | None = None,
+    seconds: float | None = None,
 ) -> nn.Module:
     """Train a network.
 
@@ -87,37 +100,49 @@ def train(
         say: Is told how it goes.
         device: Where it is trained.
         part: A file in which the state after each epoch is kept; None keeps nothing.
+        seconds: After which it has to be ready: the cycle of learning rates goes by the time where that is further on
+            than the steps. None: it takes the time that it takes.
     """
     with torch.random.fork_rng(devices=[device] if torch.device(device).type == "cuda" else []):
         torch.manual_seed(seed)
         model = network.made(kind, size.width).train().to(device).to(memory_format=torch.channels_last)
         optimizer = torch.optim.Adam(model.parameters(), RATE)
-        steps = len(data) // size.batch
-        cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=size.epochs * steps)
-        parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "cycle": cycle}
-        begin = 0
+        recipe = Recipe(epochs=size.epochs, lr=RATE, schedule="one-cycle")
+        of_epoch = len(data) // size.batch
+        parts: dict[str, Any] = {"model": model, "optimizer": optimizer}
+        begin, before = 0, 0.0
         if part is not None and part.exists():
             kept = torch.load(part, weights_only=True)
-            begin = kept.pop("epochs")
+            begin, before = kept.pop("epochs"), kept.pop("seconds")
             for name, state in kept.items():
                 parts[name].load_state_dict(state)
         x = data.x.to(device).contiguous(memory_format=torch.channels_last)
         y = data.y.to(torch.uint8).to(device)  # classes and 255
+        began = time.perf_counter() - before
         for epoch in range(begin, size.epochs):
             order = torch.randperm(len(data), generator=torch.Generator().manual_seed(1000 * seed + epoch))
-            total = torch.zeros((), device=device)
-            for rows in order.to(device).split(size.batch)[:steps]:
+            total, made = torch.zeros((), device=device), 0
+            for rows in order.to(device).split(size.batch)[:of_epoch]:
+                share = 0.0 if seconds is None else (time.perf_counter() - began) / seconds
+                if share >= 1.0:
+                    break
+                at = max(epoch * of_epoch + made, int(share * size.epochs * of_epoch))
+                for group in optimizer.param_groups:
+                    group["lr"] = recipe.rate(at, of_epoch)
                 loss = F.cross_entropy(model(x[rows].float() / 255), y[rows].long(), ignore_index=EDGE)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                cycle.step()
                 total += loss.detach()
-            say(f"  epoch {epoch + 1} of {size.epochs}: loss {float(total) / steps:.4f}")
+                made += 1
+            if not made:
+                break
+            say(f"  epoch {epoch + 1} of {size.epochs}: loss {float(total) / made:.4f}")
             if part is not None:
                 part.parent.mkdir(parents=True, exist_ok=True)
+                states = {name: one.state_dict() for name, one in parts.items()}
                 with replacing(part) as file:
-                    torch.save({"epochs": epoch + 1, **{name: one.state_dict() for name, one in parts.items()}}, file)
+                    torch.save({"epochs": epoch + 1, "seconds": time.perf_counter() - began, **states}, file)
     return model.eval()
 
 
@@ -130,11 +155,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", help="folder of data sets (default: NESCIO_DATA)")
     parser.add_argument("--work", required=True, help="where networks are kept")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--seconds", type=float, help="when a network has to be ready (default: no limit)")
     args = parser.parse_args(arguments)
     parts = Parts(get(args.scale), args.data, Path(args.work), args.device, False)
     for seed in args.seeds:
-        _, seconds = trained(args.kind, parts, Path(args.work), seed, lambda line: print(line, file=sys.stderr))
-        print(f"{args.kind} {seed}: {seconds:.1f} s", flush=True)
+        made, took = trained(
+            args.kind, parts, Path(args.work), seed, lambda line: print(line, file=sys.stderr), seconds=args.seconds
+        )
+        print(f"{args.kind} {seed}: {steps(made):,} steps, {took:.1f} s", flush=True)
 
 
 if __name__ == "__main__":
