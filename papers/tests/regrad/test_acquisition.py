@@ -65,7 +65,9 @@ def test_a_run_that_was_cut_off_goes_on_and_ends_alike(race, job, monkeypatch):
 
 
 def test_what_a_scale_leaves_out_is_marked_as_not_run(job, monkeypatch):
-    few = acquisition.Size({"mnist": (0, 1)}, acquisitions=1, epochs=1, pool=30, validation=20, rows=("Random",))
+    few = acquisition.Size(
+        {"mnist": (0, 1)}, acquisitions=1, epochs=1, pool=30, validation=20, rows={"mnist": ("Random",)}
+    )
     monkeypatch.setattr(acquisition, "SIZES", {"smoke": few})
     monkeypatch.setattr(acquisition, "ROWS", ROWS)
     made = acquisition.program(job)
