@@ -56,6 +56,29 @@ def test_words_name_the_part_or_say_what_the_whole_guard_says(guard, strange):
     assert all("lower left part" in words for words in one.words(0.1)[:3])
 
 
+@pytest.mark.parametrize("count", [20, 30])
+def test_words_with_a_small_reference_say_what_cannot_be_said(network, strange, count):
+    verdict = RegionGuard(network).fit(pictures(count, 7)).check(strange)
+    n = verdict.pictures
+    assert n < 19
+    with pytest.raises(InputError, match="pictures can hold"):
+        verdict.unknown(0.05)
+    for said, needed, level in ((verdict.words(), 19, 0.05), (verdict.overall().words(), 39, 0.025)):
+        assert verdict.largest[0] * (n + 1) == 1
+        for i, words in enumerate(said):
+            if verdict.whole.p_value[i] <= level:
+                assert words == verdict.whole.words(level)[i]
+                continue
+            assert f"at a level of 5 %: {needed} are needed, which a reference of about {2 * needed} gives" in words
+            if verdict.largest[i] * (n + 1) < 1.5:
+                assert words.startswith("What is in the lower left part")
+                assert f"less like the reference than anything in the {n} pictures" in words
+            else:
+                assert words.startswith(f"{verdict.whole.words(level)[i]} Its parts were compared with {n} pictures")
+    assert any("needed" in words for words in verdict.words() + verdict.overall().words())
+    assert verdict.words(0.2)[0].startswith("The model does not know what is in the lower")
+
+
 @pytest.mark.parametrize(
     ("place", "words"),
     [

@@ -9,6 +9,7 @@ A picture may be foreign as a whole or in a part. Each has a conformal p-value, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -57,10 +58,61 @@ class PictureVerdict(Verdict):
             alpha: The p-value up to which a picture is called foreign.
 
         Returns:
-            N sentences.
+            N sentences. Where the reference has too few pictures for this level, they say so, how many are needed,
+            and which part is further from the reference than all of these.
         """
-        part, whole = (self.largest <= alpha / 2.0).tolist(), self.whole.words(alpha / 2.0)
-        return [part_words(self.place[i]) if part[i] else whole[i] for i in range(len(self))]
+        return words(self.whole, self.largest, self.place, self.pictures, alpha / 2.0, alpha)
+
+
+def words(whole: Verdict, largest: Tensor, place: Tensor, pictures: int, alpha: float, named: float) -> list[str]:
+    """Return a sentence for each picture, about its most foreign part or about the picture as a whole.
+
+    Args:
+        whole: What the guard says of each picture as a whole.
+        largest: The p-value of the most foreign region of each, ``[N]``.
+        place: As in `PictureVerdict`.
+        pictures: How many pictures of the reference gave ranks to regions.
+        alpha: The level at which the part, and the picture as a whole, are called foreign.
+        named: The level that the sentences name.
+    """
+    sentences = whole.words(alpha)
+    for i, (p, p_whole) in enumerate(zip(largest.tolist(), whole.p_value.tolist(), strict=True)):
+        if p <= alpha:
+            sentences[i] = part_words(place[i])
+        elif not holds(pictures, alpha) and p_whole > alpha:
+            furthest = p * (pictures + 1) < 1.5
+            sentences[i] = few_words(place[i] if furthest else None, sentences[i], pictures, alpha, named)
+    return sentences
+
+
+def holds(pictures: int, alpha: float) -> bool:
+    """Return whether so many pictures can hold a level: the smallest p-value is 1/(pictures + 1)."""
+    return alpha * (pictures + 1) >= 1.0 - 1e-9
+
+
+def few_words(place: Tensor | None, whole: str, pictures: int, alpha: float, named: float) -> str:
+    """Return what can be said of the parts of a picture where the reference has too few pictures for a level.
+
+    Args:
+        place: As in `part_words`, where a part is further from the reference than all of its pictures; else None.
+        whole: The sentence about the picture as a whole.
+        pictures: How many pictures of the reference gave ranks.
+        alpha: The level that they cannot hold.
+        named: The level that the sentence names.
+
+    Examples:
+        >>> few_words(None, "It looks like the reference.", 12, 0.05, 0.05)
+        'It looks like the reference. Its parts were compared with 12 pictures only, too few to call one foreign at a
+        level of 5 %: 19 are needed, which a reference of about 38 gives.'
+    """
+    needed = math.ceil(1.0 / alpha - 1e-9) - 1
+    rest = f"at a level of {percent(named, 2)}: {needed} are needed, which a reference of about {2 * needed} gives."
+    if place is None:
+        return f"{whole} Its parts were compared with {pictures} pictures only, too few to call one foreign {rest}"
+    return (
+        f"What is in {_where(place)} is less like the reference than anything in the {pictures} pictures it was "
+        f"compared with. These are too few to call it foreign {rest}"
+    )
 
 
 def part_words(place: Tensor) -> str:
@@ -73,9 +125,11 @@ def part_words(place: Tensor) -> str:
         >>> part_words(torch.tensor([0.9, 0.1, 0.04]))
         'The model does not know what is in the lower left part (4 % of the picture): it is unlike the reference.'
     """
+    return f"The model does not know what is in {_where(place)}: it is unlike the reference."
+
+
+def _where(place: Tensor) -> str:
     down, across, share = place.tolist()
-    words = [_DOWN[min(2, int(3 * down))], _ACROSS[min(2, int(3 * across))]]
-    named = " ".join(word for word in words if word)
-    where = f"{named} part" if named else "middle"
-    much = f"{percent(share, 2)} of the picture"
-    return f"The model does not know what is in the {where} ({much}): it is unlike the reference."
+    sides = [_DOWN[min(2, int(3 * down))], _ACROSS[min(2, int(3 * across))]]
+    named = " ".join(side for side in sides if side)
+    return f"the {f'{named} part' if named else 'middle'} ({percent(share, 2)} of the picture)"

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nescio._common.argument_checks import probability
-from nescio.dense.picture_verdict import PART, PictureVerdict, part_words
+from nescio.dense.picture_verdict import PART, PictureVerdict, holds, words
 from nescio.guard import Verdict
 from nescio.types import InputError
 
@@ -85,10 +85,11 @@ class RegionVerdict:
             alpha: As in `foreign` and `unknown`.
 
         Returns:
-            N sentences.
+            N sentences. Where the reference has too few pictures for this level, they say so, how many are needed,
+            and which part is further from the reference than all of these.
         """
-        unknown, whole, places = self.unknown(alpha).tolist(), self.whole.words(alpha), self._places(alpha)
-        return [part_words(places[i]) if unknown[i] else whole[i] for i in range(len(self))]
+        level = probability("the level", alpha)
+        return words(self.whole, self.largest, self._places(alpha), self.pictures, level, level)
 
     def overall(self, alpha: float = 0.05) -> PictureVerdict:
         """Return one verdict for each picture, from the picture as a whole and from its most foreign region.
@@ -121,9 +122,12 @@ class RegionVerdict:
         )
 
     def _places(self, alpha: float) -> Tensor:
-        """The middle of the foreign regions, in shares of height and width, and their share: float64 ``[N, 3]``."""
+        """The middle of the foreign regions, in shares of height and width, and their share: float64 ``[N, 3]``.
+
+        Where too few pictures are compared with, those that are further out than all of these.
+        """
         rows = []
-        for flags, score in zip(self.p_value <= alpha, self.score, strict=True):
+        for flags, score in zip(self.p_value <= max(alpha, 1.0 / (self.pictures + 1)), self.score, strict=True):
             inside = flags if bool(flags.any()) else score == score.max()
             middle = (_densest(inside) + 0.5) / torch.tensor(inside.shape)
             rows.append(torch.cat([middle, inside.double().mean()[None]]))
@@ -131,7 +135,7 @@ class RegionVerdict:
 
     def _check(self, alpha: float) -> None:
         probability("the level", alpha)
-        if alpha * (self.pictures + 1) < 1.0 - 1e-9:
+        if not holds(self.pictures, alpha):
             raise InputError(
                 f"expected a level of at least {1 / (self.pictures + 1):.2g}, which {self.pictures} pictures can hold, "
                 f"got {alpha:g}; give a reference of more pictures"
