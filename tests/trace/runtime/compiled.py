@@ -110,7 +110,7 @@ def compile_all(spies: dict[str, Spy]) -> None:
         for kinds in spy.variants:
             pairs = dict(zip(names, kinds, strict=False))
             constants = {(i,): pairs[name][1] for i, name in enumerate(names) if pairs[name][0] == "constexpr"}
-            source = ASTSource(spy.kernel, {name: kind[0] for name, kind in pairs.items()}, constants)
+            source = ASTSource(spy.kernel.jitted, {name: kind[0] for name, kind in pairs.items()}, constants)
             triton.compile(source, target=GPUTarget("cuda", 90, 32), options=dict(kinds[len(names) :]))
 
 

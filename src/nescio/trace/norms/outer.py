@@ -15,8 +15,10 @@ from torch import Tensor
 from nescio.trace.norms.power_sum import power_sum
 from nescio.trace.runtime.gpu import kernels
 
-SLICE_BYTES = {"cpu": 1 << 23, "cuda": 1 << 28}
-"""Largest block of explicit gradients formed at once: what stays in the cache of a CPU, what fills a GPU."""
+SLICE_BYTES = {"cpu": 1 << 23, "cuda": 1 << 28, "meta": 1 << 28}
+"""Largest block of explicit gradients formed at once: what stays in the cache of a CPU, what fills a GPU. On "meta" it
+is only asked what a GPU would do (`kernels_ahead`).
+"""
 TILE = 128
 """Features that fill a tile of a product on a GPU."""
 FEW = 64
@@ -80,7 +82,7 @@ class Outer:
         """
         k, n, g, _, o = self.d.shape
         i = self.a.shape[-1]
-        fold = k if self.a.is_cuda else 1
+        fold = 1 if self.a.device.type == "cpu" else k
         width = max(1, SLICE_BYTES.get(self.a.device.type, 1 << 26) // (fold * g * o * i * self.a.element_size()))
         if fold > 1 and width >= n and i < o and o >= TILE:
             return self._with_a_repeated(p)

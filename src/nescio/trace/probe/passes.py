@@ -26,6 +26,7 @@ from nescio.trace.backward.substitutes import folding
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
 from nescio.trace.backward.substitutes.picked_parts import Parts
 from nescio.trace.probe.graph import Graph
+from nescio.trace.probe.kernels_ahead import prepare
 from nescio.trace.probe.leaves import leaf
 from nescio.trace.probe.plan import Plan, find_plan, part_of, with_vmap_tried
 from nescio.trace.probe.proofs import prove_own
@@ -71,6 +72,7 @@ def forward(classifier: Classifier, x: Inputs, check: bool = True, wanted: Colle
             known[kind] = part
     if kind not in known:
         if size in (1, PROBED):
+            prepare(graph, size, logits.device)
             try:
                 # a rule is told from a wrong one by more digits than TF32 has
                 before = tf32()

@@ -18,9 +18,10 @@ from nescio import inputs
 from nescio._common import memory
 from nescio.inputs import Inputs
 from nescio.models import Classifier
-from nescio.modes import full_products
+from nescio.modes import full_products, tf32_products
 from nescio.trace.backward.substitutes import attention
 from nescio.trace.probe.costs import layer_costs, memory_shares
+from nescio.trace.probe.kernels_ahead import prepare, prepare_forward
 from nescio.trace.probe.layers import Layers, find_layers
 from nescio.trace.probe.linear_head import head_layers
 from nescio.trace.probe.passes import PROBED, Pass, forward
@@ -112,6 +113,7 @@ def begin(
         key = (fingerprint(classifier), x.shape[1:], request.layers, request.select, request.exclude)
         if key in known:
             return (_channels_last(x) if known[key].last else x), known[key]
+        prepare_forward(classifier.module, x.device)
     enter()
 
     def surveyed(y: Any, last: bool) -> tuple[Any, Survey]:
@@ -125,6 +127,9 @@ def begin(
         few = inputs.take(few, [i % inputs.size(few) for i in range(PROBED if inputs.size(few) > 1 else 1)])
         with full_products(), cudnn.looking():
             result = survey(classifier, few, request, key, last)
+        if result.first is not None and (request.precision is not None or tf32_products()):  # as the work will be
+            lowered = None if request.precision is None else torch.bfloat16
+            prepare(result.first.graph, inputs.size(few), result.device, lowered)
         known[key] = replace(result, first=None)
         return y, known[key]
 

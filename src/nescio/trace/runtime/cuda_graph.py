@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from nescio.trace.runtime.gpu import settled
+
 T = TypeVar("T")
 
 
@@ -29,6 +31,7 @@ def record(
         The graph, whose ``replay()`` does the work again, and the result, which each replay fills anew; None where the
         work cannot be recorded, since it needs the host in between, or memory.
     """
+    settled()
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
     try:
         with torch.cuda.device(device):

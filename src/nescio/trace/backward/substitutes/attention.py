@@ -57,15 +57,17 @@ class Attention(torch.autograd.Function):
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v = ctx.saved_tensors
 
-        def run(g: Tensor) -> tuple[Tensor, ...]:
-            # heads lie beside each other in memory, as the projections before attention give them
-            out = tuple(
-                t.new_empty((len(g), t.shape[0], t.shape[2], t.shape[1], t.shape[3])).transpose(2, 3) for t in (q, k, v)
-            )
-            kernels(q).attention(_unit(g), _unit(q), _unit(k), _unit(v), ctx.scale, out)
-            return out
+        return *folded(deltas[0], lambda g: pulled(g, q, k, v, ctx.scale)), None
 
-        return *folded(deltas[0], run), None
+
+def pulled(g: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, ...]:
+    """The gradients by queries, keys and values, from those of the result, by a kernel."""
+    # heads lie beside each other in memory, as the projections before attention give them
+    out = tuple(
+        t.new_empty((len(g), t.shape[0], t.shape[2], t.shape[1], t.shape[3])).transpose(2, 3) for t in (q, k, v)
+    )
+    kernels(q).attention(_unit(g), _unit(q), _unit(k), _unit(v), scale, out)
+    return out
 
 
 class Packed(torch.autograd.Function):
@@ -80,17 +82,17 @@ class Packed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
         (qkv,) = ctx.saved_tensors
-        q, k, v = _heads(qkv, ctx.heads, ctx.first)
+        return *folded(deltas[0], lambda g: pulled_packed(g, qkv, ctx.heads, ctx.first)), None, None
 
-        def run(g: Tensor) -> tuple[Tensor]:
-            out = qkv.new_empty((len(g), *qkv.shape))
-            parts = _heads(out, ctx.heads, ctx.first)
-            delta = _unit(g).unflatten(-1, (ctx.heads, -1))
-            delta = delta.permute(0, 1, 3, 2, 4) if ctx.first else delta.permute(0, 2, 3, 1, 4)
-            kernels(qkv).attention(delta, q, k, v, q.shape[-1] ** -0.5, parts)
-            return (out,)
 
-        return *folded(deltas[0], run), None, None
+def pulled_packed(g: Tensor, qkv: Tensor, heads: int, first: bool) -> tuple[Tensor]:
+    """The gradients by the packed tensor, from those of the result, by a kernel."""
+    q, k, v = _heads(qkv, heads, first)
+    out = qkv.new_empty((len(g), *qkv.shape))
+    delta = _unit(g).unflatten(-1, (heads, -1))
+    delta = delta.permute(0, 1, 3, 2, 4) if first else delta.permute(0, 2, 3, 1, 4)
+    kernels(qkv).attention(delta, q, k, v, q.shape[-1] ** -0.5, _heads(out, heads, first))
+    return (out,)
 
 
 def attended(qkv: Tensor, heads: int, first: bool) -> Tensor:

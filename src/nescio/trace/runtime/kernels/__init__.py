@@ -17,9 +17,11 @@ the next one once, and take what the rules need (sums over positions) on the way
 
 Triton comes with PyTorch's CUDA builds. Where it is missing (`ready` is False) every caller has a form in plain PyTorch
 operations. Each kernel keeps its sums in float32. Sizes are not specialised on, so that few variants of a kernel are
-compiled for all networks. Triton keeps them on disk (`~/.triton/cache`): a second process has nothing to compile.
+compiled for all networks, side by side as soon as it is known that they will be needed (`ahead`). Triton keeps them on
+disk (`~/.triton/cache`): a second process has nothing to compile.
 """
 
+from nescio.trace.runtime.kernels import ahead
 from nescio.trace.runtime.kernels.attention_kernel import attention
 from nescio.trace.runtime.kernels.base import ready
 from nescio.trace.runtime.kernels.depthwise import depthwise, depthwise_weight
@@ -27,6 +29,7 @@ from nescio.trace.runtime.kernels.single_pass import affine, contracted, layer_n
 
 __all__ = [
     "affine",
+    "ahead",
     "attention",
     "contracted",
     "depthwise",

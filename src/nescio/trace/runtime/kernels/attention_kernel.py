@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nescio.trace.runtime.kernels.base import INTERPRETED, precision, tl, triton
+from nescio.trace.runtime.kernels.base import INTERPRETED, precision, prepared, tl, triton
 
 
 def longest(like: Tensor) -> int:
@@ -76,6 +76,7 @@ def _in_tiles(g: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, out: tup
 
 if triton is not None:
 
+    @prepared
     @triton.jit(do_not_specialize=["rows", "heads", "length", "reach"])
     def _attention(
         g, q, k, v, dq, dk, dv,
@@ -123,6 +124,7 @@ if triton is not None:
                     own.to(dk.dtype.element_ty), mask=lower,
                 )  # fmt: skip
 
+    @prepared
     @triton.jit(do_not_specialize=["heads", "length", "reach"])
     def _scores(
         q, k, sums, scale, heads, length, reach, d, q1, q2, q3, k1, k2, k3,
@@ -148,6 +150,7 @@ if triton is not None:
             most = more
         tl.store(sums + own.to(tl.int64) * length + t, most + tl.log(total), mask=t < length)
 
+    @prepared
     @triton.jit(do_not_specialize=["rows", "heads", "length", "reach"])
     def _queries(
         g, q, k, v, y, sums, inner, dq,
@@ -187,6 +190,7 @@ if triton is not None:
             (total * scale).to(dq.dtype.element_ty), mask=upper,
         )  # fmt: skip
 
+    @prepared
     @triton.jit(do_not_specialize=["rows", "heads", "length", "reach"])
     def _keys(
         g, q, k, v, sums, inner, dk, dv,

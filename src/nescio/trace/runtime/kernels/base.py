@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nescio.modes import tf32_products
+from nescio.trace.runtime.kernels.ahead import Kernel
 
 try:
     import triton
@@ -16,10 +18,15 @@ try:
 except ImportError:  # a CPU build of PyTorch, or a system that Triton does not know
     triton = tl = None
 
-__all__ = ["INTERPRETED", "precision", "ready", "tl", "triton"]
+__all__ = ["INTERPRETED", "precision", "prepared", "ready", "tl", "triton"]
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Triton's interpreter runs the kernels on CPU tensors: slow, for tests."""
 _KINDS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def prepared(jitted: Any) -> Any:
+    """A kernel that can be compiled ahead (`ahead`); in the interpreter nothing is compiled."""
+    return jitted if INTERPRETED else Kernel(jitted)
 
 
 def ready(*tensors: Tensor) -> bool:

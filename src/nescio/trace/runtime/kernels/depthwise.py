@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nescio.trace.runtime.kernels.base import tl, triton
+from nescio.trace.runtime.kernels.base import prepared, tl, triton
 
 
 def depthwise(
@@ -66,6 +66,7 @@ def depthwise_weight(
 
 if triton is not None:
 
+    @prepared
     @triton.jit(
         do_not_specialize=[
             "rows", "height", "width", "tall_out", "wide_out", "tall_kernel", "wide_kernel",
@@ -100,6 +101,7 @@ if triton is not None:
         place = row.to(tl.int64)[:, None] * channels + c[None, :]
         tl.store(out + place, total.to(out.dtype.element_ty), mask=(row[:, None] < rows) & known[None, :])
 
+    @prepared
     @triton.jit(
         do_not_specialize=[
             "rows", "batch", "height", "width", "tall_out", "wide_out", "tall_kernel", "wide_kernel",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nescio.trace.runtime.kernels.base import precision, tl, triton
+from nescio.trace.runtime.kernels.base import precision, prepared, tl, triton
 
 
 def arranged(g: Tensor, like: Tensor) -> Tensor:
@@ -134,6 +134,7 @@ def contracted(d: Tensor, gram: Tensor) -> Tensor:
 
 if triton is not None:
 
+    @prepared
     @triton.jit(do_not_specialize=["size", "rows"])
     def _times(g, d, out, size, rows, block: tl.constexpr) -> None:
         at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
@@ -144,6 +145,7 @@ if triton is not None:
             tl.store(out + at, (value * factor).to(out.dtype.element_ty), mask=inside)
             at += size
 
+    @prepared
     @triton.jit(do_not_specialize=["rows", "groups", "length"])
     def _turned(
         d, out, rows, groups, length, width, d0, d1, d2, d3, tall: tl.constexpr, wide: tl.constexpr
@@ -160,6 +162,7 @@ if triton is not None:
             value = tl.load(d + start + k * d0.to(tl.int64), mask=inside, other=0.0)
             tl.store(out + end + k * width, value, mask=inside)
 
+    @prepared
     @triton.jit(do_not_specialize=["rows", "batch", "space"])
     def _affine(
         g, x, gate, mean, rstd, scale, out, products, sums,
@@ -194,6 +197,7 @@ if triton is not None:
         tl.store(products + place, product, mask=known)
         tl.store(sums + place, total, mask=known)
 
+    @prepared
     @triton.jit(
         do_not_specialize=[
             "rows", "height", "width", "tall_out", "wide_out", "tall_kernel", "wide_kernel",
@@ -220,6 +224,7 @@ if triton is not None:
             value = tl.load(x + start[:, None] + c[None, :], mask=inside[:, None] & known, other=0.0)
             tl.store(out + end[:, None] + c[None, :], value, mask=(row[:, None] < rows) & known)
 
+    @prepared
     @triton.jit(do_not_specialize=["cotangents", "rows", "inputs"])
     def _layer_norm(
         g, x, mean, rstd, weight, out, products, sums,
@@ -271,6 +276,7 @@ if triton is not None:
             x = tl.where(x == x, near, x)  # the bits of a NaN would overflow
         return x
 
+    @prepared
     @triton.jit(do_not_specialize=["rows", "groups", "length", "pairs", "edge"])
     def _contracted(
         d, gram, out, rows, groups, length, width, pairs, edge, d0, d1, d2, d3,
