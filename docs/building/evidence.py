@@ -94,7 +94,8 @@ def figures() -> dict[str, tuple[str, str, str]]:
         for name, (study, at) in FIGURES.items()
         if files(study)
     }
-    kept["nll-identity"] = asdict(identity())
+    ours = parts("acquisition@quick")[0][0]["cells"] if files("acquisition@quick") else ()
+    kept["nll-identity"] = asdict(identity(ours))
     cells = {
         name: [part["cells"] for part, _ in parts(name)]
         for name in ("ua-signs", "ua-attention")

@@ -83,11 +83,14 @@ def rank(name: str, row: str, part: int = 0) -> str:
 
 
 def ran(name: str, metric: str, part: int = 0) -> list[str]:
-    """The columns of a part that have numbers."""
-    line = parts(name)[part][1].lines[0]
-    return [
-        known for (known, m), value in line.values.items() if m == metric and value.mean is not None
-    ]
+    """The columns of a part that have numbers, in some row at least."""
+    found = {
+        column
+        for line in parts(name)[part][1].lines
+        for (column, m), value in line.values.items()
+        if m == metric and value.mean is not None
+    }
+    return [one["key"] for one in parts(name)[part][0]["columns"] if one["key"] in found]
 
 
 def measured(name: str) -> Any:

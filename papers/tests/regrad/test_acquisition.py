@@ -1,6 +1,7 @@
 """Active learning side by side."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -148,3 +149,12 @@ def test_our_networks_stand_beside_the_papers_in_the_figure_of_the_identity():
     assert label_charts._ours(cells, "svhn") == []
     with_ours, without = label_charts.identity(cells), label_charts.identity()
     assert "Crosses" in with_ours.text and "Crosses" not in without.text and with_ours.image != without.image
+
+
+def test_a_data_set_with_fewer_methods_has_its_own_panel():
+    gains = [("A", "mnist", 0.1), ("A", "mnist", 0.3), ("B", "mnist", 0.2), ("A", "svhn", 0.4)]
+    cells = [{"row": row, "column": column, "metrics": {"gain": gain}} for row, column, gain in gains]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (figure,) = label_charts.gains(cells)
+    assert figure.image.count("accuracy over random, points") == 2

@@ -29,6 +29,8 @@ def gains(cells: Cells) -> list[Figure]:
     for ax, name in zip(axes, known, strict=True):
         for place, label in enumerate(labels):
             values = 100 * np.array([c["metrics"]["gain"] for c in cells if (c["row"], c["column"]) == (label, name)])
+            if not len(values):  # this data set was run with fewer methods
+                continue
             half = interval(values)
             ax.errorbar(values.mean(), -place, xerr=half, fmt="o", color=COLOURS[0], markersize=4, capsize=2)
         ax.axvline(0, color="0.6", linewidth=1)
