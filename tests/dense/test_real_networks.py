@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 import nescio
 from nescio.dense import RegionGuard
+from nescio.types import ModelError
 from nescio_papers.dense.network import UNet
 from tests.dense.test_gradient_maps import oracle
 from tests.dense.test_whole_network import oracle as oracle_of_inputs
@@ -119,3 +120,24 @@ def test_the_guard_of_regions_finds_a_patch(named):
     assert inside > 1.3 * outside
     clean = guard.check(known[40:42]).score
     assert verdict.score[:2, 3 * height // 4 :, 3 * width // 4 :].mean() > 1.3 * clean.mean()
+
+
+@pytest.mark.parametrize(
+    "name", ["fcos_resnet50_fpn", "keypointrcnn_resnet50_fpn", "ssdlite320_mobilenet_v3_large", "maskrcnn_resnet50_fpn"]
+)
+def test_networks_for_objects_are_refused_in_words(name):
+    torch.manual_seed(0)
+    detection = pytest.importorskip("torchvision").models.detection
+    network = getattr(detection, name)(weights=None, weights_backbone=None).eval()
+    x = torch.rand(1, 3, 64, 64)
+    for ask in (
+        lambda: nescio.score(network, x, "entropy"),
+        lambda: nescio.score(network, x, "exgrad", output="dense"),
+        lambda: RegionGuard(network).fit(torch.rand(20, 3, 64, 64)),
+        lambda: nescio.dense.whole_network(network, x, "exgrad"),
+    ):
+        with pytest.raises(ModelError) as refused:
+            ask()
+        words = str(refused.value)
+        assert "logits [N, C], or of every position, got boxes or masks of objects ('boxes')" in words
+        assert "cut the objects out" in words and "semantic segmentation" in words

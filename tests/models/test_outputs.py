@@ -33,6 +33,22 @@ def test_logits_are_found_in_what_the_model_returns(wrap):
     assert torch.equal(Classifier(model).logits(x), model.body(x))
 
 
+def test_classes_of_each_input_are_refused():
+    def own(x):
+        return [torch.zeros(3 + i) for i in range(len(x))]
+
+    with pytest.raises(ModelError, match=r"a list of 2 tensors with 3 to 4 numbers.*give the model one list of classes"):
+        Classifier(own).logits(torch.randn(2, 3))
+
+
+def test_other_classes_in_another_batch_are_refused():
+    def growing(x):
+        return torch.zeros(len(x), 1 + len(x))
+
+    with pytest.raises(ModelError, match="expected the 3 classes of the batch before in every batch, got 4"):
+        nescio.score(growing, [torch.randn(2, 3), torch.randn(3, 3)], "entropy")
+
+
 def test_hugging_face_outputs_are_understood():
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(

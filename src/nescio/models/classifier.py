@@ -254,6 +254,7 @@ class Classifier:
             return self._everywhere(result, out, closing, x)
         z = outputs.to_logits(out, self.output, closing)
         outputs.check_shape(z, count, positions.find_class_dim(result, out, x) if out.ndim > 2 else None)
+        self._same_classes(z.shape[-1])
         return z, out
 
     def _everywhere(self, result: object, out: Tensor, closing: Closing | None, x: Inputs) -> tuple[Tensor, Tensor]:
@@ -264,13 +265,17 @@ class Classifier:
                 raise positions.unclear(out)
         dim, count = self.class_dim or 1, inputs.size(x)
         z = positions.classes_last(outputs.to_logits(out, self.output, closing, dim), dim, count)
-        if self._count not in (None, z.shape[-1]):
-            raise ModelError(
-                f"expected the {self._count} classes of the batch before in every batch, got {z.shape[-1]}; scores "
-                "over other classes cannot be compared: give the model one list of classes"
-            )
-        self._count = z.shape[-1]
+        self._same_classes(z.shape[-1])
         return z, out.movedim(dim, -1)
+
+    def _same_classes(self, count: int) -> None:
+        """Raise a ModelError for another number of classes than the batch before had."""
+        if self._count not in (None, count):
+            raise ModelError(
+                f"expected the {self._count} classes of the batch before in every batch, got {count}; scores over "
+                "other classes cannot be compared: give the model one list of classes"
+            )
+        self._count = count
 
 
 def _check_model(model: object) -> None:

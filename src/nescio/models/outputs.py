@@ -99,8 +99,22 @@ def pick(output: object, item: int | str | None = None) -> Tensor:
             f"got {describe(output)}; name the entry: nescio.Classifier(model, item='...')"
         )
     if isinstance(output, tuple | list) and output:
+        _refuse_own_classes(output)
         return pick(output[0])
     raise ModelError(f"expected the model to return logits [N, C], got {describe(output)}; return a tensor")
+
+
+def _refuse_own_classes(output: tuple[Any, ...] | list[Any]) -> None:
+    """Raise a ModelError for a list with the logits of each input, which has classes of its own."""
+    if not isinstance(output, list) or not all(isinstance(one, Tensor) and one.ndim == 1 for one in output):
+        return
+    counts = sorted({len(one) for one in output})
+    if len(counts) > 1:
+        raise ModelError(
+            f"expected logits [N, C] over one list of classes for all inputs, got a list of {len(output)} tensors with "
+            f"{counts[0]} to {counts[-1]} numbers: scores over other classes cannot be compared; give the model one "
+            "list of classes, with logits of -1e4 for those that an input cannot have"
+        )
 
 
 def _item(output: object, item: int | str) -> Tensor:
