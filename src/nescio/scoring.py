@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from nescio import inputs
 from nescio._common.argument_checks import integer
 from nescio.dense.position_maps import Mapped, look, mapped
-from nescio.inputs import Inputs
-from nescio.models import Classifier
+from nescio.inputs import Data, Inputs
+from nescio.models import Classifier, ModelOrPosterior
 from nescio.models.positions import PositionsFound, recall, remember
 from nescio.modes import preserved
 from nescio.posteriors.base import total
@@ -36,28 +36,28 @@ _TRAINING_INPUTS = 512  # between two steps of the bar
 
 # fmt: off
 @overload
-def score(model: Any, x: Any, method: MethodLike = ..., *, report: Literal[False] = ..., fit: Any = ...,
-          output: Output | None = ..., progress: bool | None = ..., chunk: int | None = ...,
+def score(model: ModelOrPosterior, x: Data, method: MethodLike = ..., *, report: Literal[False] = ...,
+          fit: Data | None = ..., output: Output | None = ..., progress: bool | None = ..., chunk: int | None = ...,
           memory_gb: float | None = ..., **settings: Any) -> Tensor: ...
 @overload
-def score(model: Any, x: Any, method: MethodLike = ..., *, report: Literal[True], fit: Any = ...,
-          output: Output | None = ..., progress: bool | None = ..., chunk: int | None = ...,
+def score(model: ModelOrPosterior, x: Data, method: MethodLike = ..., *, report: Literal[True],
+          fit: Data | None = ..., output: Output | None = ..., progress: bool | None = ..., chunk: int | None = ...,
           memory_gb: float | None = ..., **settings: Any) -> Scored: ...
 @overload
-def score(model: Any, x: Any, method: MethodList, *, report: Literal[False] = ..., fit: Any = ...,
-          output: Output | None = ..., progress: bool | None = ..., chunk: int | None = ...,
+def score(model: ModelOrPosterior, x: Data, method: MethodList, *, report: Literal[False] = ...,
+          fit: Data | None = ..., output: Output | None = ..., progress: bool | None = ..., chunk: int | None = ...,
           memory_gb: float | None = ..., **settings: Any) -> dict[str, Tensor]: ...
 @overload
-def score(model: Any, x: Any, method: MethodList, *, report: Literal[True], fit: Any = ...,
-          output: Output | None = ..., progress: bool | None = ..., chunk: int | None = ...,
+def score(model: ModelOrPosterior, x: Data, method: MethodList, *, report: Literal[True],
+          fit: Data | None = ..., output: Output | None = ..., progress: bool | None = ..., chunk: int | None = ...,
           memory_gb: float | None = ..., **settings: Any) -> dict[str, Scored]: ...
 # fmt: on
 def score(
-    model: Any,
-    x: Any,
+    model: ModelOrPosterior,
+    x: Data,
     method: MethodLike | MethodList = "regrad",
     *,
-    fit: Any = None,
+    fit: Data | None = None,
     output: Output | None = None,
     progress: bool | None = None,
     chunk: int | None = None,
@@ -144,16 +144,16 @@ def score(
 
 # fmt: off
 @overload
-def fit(model: Any, method: MethodLike, data: Any, *, output: Output | None = ..., progress: bool | None = ...,
-        chunk: int | None = ..., **settings: Any) -> Method: ...
+def fit(model: ModelOrPosterior, method: MethodLike, data: Data, *, output: Output | None = ...,
+        progress: bool | None = ..., chunk: int | None = ..., **settings: Any) -> Method: ...
 @overload
-def fit(model: Any, method: MethodList, data: Any, *, output: Output | None = ..., progress: bool | None = ...,
-        chunk: int | None = ..., **settings: Any) -> list[Method]: ...
+def fit(model: ModelOrPosterior, method: MethodList, data: Data, *, output: Output | None = ...,
+        progress: bool | None = ..., chunk: int | None = ..., **settings: Any) -> list[Method]: ...
 # fmt: on
 def fit(
-    model: Any,
+    model: ModelOrPosterior,
     method: MethodLike | MethodList,
-    data: Any,
+    data: Data,
     *,
     output: Output | None = None,
     progress: bool | None = None,
@@ -196,7 +196,7 @@ def fit(
     return fitted if isinstance(method, list | tuple) else fitted[0]
 
 
-def check_fit(methods: dict[str, Method], data: Any) -> None:
+def check_fit(methods: dict[str, Method], data: Data | None) -> None:
     """Raise an InputError where training data are missing, or where no method needs them.
 
     Args:
@@ -223,7 +223,7 @@ def check_fit(methods: dict[str, Method], data: Any) -> None:
 
 
 def _fitted(
-    classifier: Classifier, methods: dict[str, Method], data: Any, progress: bool | None, chunk: int | None
+    classifier: Classifier, methods: dict[str, Method], data: Data, progress: bool | None, chunk: int | None
 ) -> dict[str, Method]:
     """The methods, those fitted that have to be, in one pass over the training data."""
     requests = [request for one in methods.values() if must_be_fitted(one) for request in one.training]
@@ -250,7 +250,7 @@ def _fitted(
     return fitted
 
 
-def _source(model: Any, output: Output | None, dense: bool = False) -> Classifier | Posterior:
+def _source(model: ModelOrPosterior, output: Output | None, dense: bool = False) -> Classifier | Posterior:
     """A posterior as it is, anything else as a Classifier; a module is a model, also if it has a `predict`."""
     refuse_estimator(model)
     if isinstance(model, Posterior) and not isinstance(model, nn.Module | Classifier | type):
@@ -329,7 +329,7 @@ class _Collected:
         return Scored(torch.cat(self.scores), error, check)
 
 
-def _blocks(data: Any, most: int) -> Iterator[Inputs]:
+def _blocks(data: Data, most: int) -> Iterator[Inputs]:
     """The data in blocks of at most `most` inputs: a table of norms or draws is held for one block at a time."""
     for batch in inputs.batches(data):
         for start in range(0, inputs.size(batch), most):

@@ -31,3 +31,22 @@ def users(model: nn.Module, x: Tensor, y: Tensor) -> None:
     assert_type(nescio.specs.ModelSpec("timm:resnet18").weights, str | None)
     assert_type(nescio.serve.Settings().port, int)
     assert_type(nescio.app.Settings().host, str)
+    assert_type(nescio.limits.ray(model, x, x), nescio.limits.Ray)
+    assert_type(nescio.explain(model, x, of=["total", "epistemic"]), dict[str, nescio.Attribution])
+
+
+def refused(model: nn.Module, x: Tensor) -> None:
+    """What cannot work is told before it runs: mypy complains of each `ignore` that nothing needs."""
+    nescio.score("resnet18", x)  # type: ignore[call-overload]
+    nescio.score(model, 3)  # type: ignore[call-overload]
+    nescio.score(x, model)  # type: ignore[call-overload]
+    nescio.score(model, x, 7)  # type: ignore[call-overload]
+    nescio.score(model, x, output="logit")  # type: ignore[call-overload]
+    nescio.Guard("resnet18")  # type: ignore[arg-type]
+    nescio.Guard(model).fit(model)  # type: ignore[arg-type]
+    nescio.Guard(model).check(5)  # type: ignore[arg-type]
+    nescio.explain(3, x)  # type: ignore[call-overload]
+    nescio.limits.audit(3, x)  # type: ignore[arg-type]
+    nescio.limits.ray(model, 3, x)  # type: ignore[arg-type]
+    nescio.trace.class_gradients("resnet18", x)  # type: ignore[arg-type]
+    nescio.posteriors.Laplace(model).fit(5)  # type: ignore[arg-type]

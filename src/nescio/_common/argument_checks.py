@@ -56,7 +56,7 @@ def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int 
 
 def number(
     name: str,
-    value: Any,
+    value: object,
     *,
     at_least: float | None = None,
     at_most: float | None = None,
@@ -94,7 +94,7 @@ def number(
     return plain
 
 
-def probability(name: str, value: Any) -> float:
+def probability(name: str, value: object) -> float:
     """Return an argument that must be a share above 0 and below 1, as a float.
 
     Args:
@@ -120,7 +120,7 @@ def probability(name: str, value: Any) -> float:
     return plain
 
 
-def choice(name: str, value: Any, options: Iterable[T], *, hint: str = "") -> T:
+def choice(name: str, value: object, options: Iterable[T], *, hint: str = "") -> T:
     """Return an argument that must be one of some options.
 
     Args:

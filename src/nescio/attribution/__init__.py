@@ -40,7 +40,8 @@ from nescio.attribution.sampled_members import Member, distribution, fans, membe
 from nescio.attribution.source import Channels, Source, as_floats
 from nescio.attribution.ua_backprop import CLASSES_AT_ONCE, UABackprop
 from nescio.attribution.vae import VAE
-from nescio.inputs import Inputs
+from nescio.inputs import Data, Inputs
+from nescio.models import ModelOrPosterior
 from nescio.modes import preserved
 from nescio.posteriors.base import total
 from nescio.posteriors.masks import Unshared
@@ -65,23 +66,23 @@ class _Chunk(NamedTuple):
 
 @overload
 def explain(
-    posterior: Any, x: Any, method: Any = ..., *, of: uncertainty.Of = ..., **more: Any
+    posterior: ModelOrPosterior, x: Data, method: Any = ..., *, of: uncertainty.Of = ..., **more: Any
 ) -> Attribution: ...  # one kind
 @overload
 def explain(
-    posterior: Any, x: Any, method: Any = ..., *, of: Sequence[uncertainty.Of], **more: Any
+    posterior: ModelOrPosterior, x: Data, method: Any = ..., *, of: Sequence[uncertainty.Of], **more: Any
 ) -> dict[str, Attribution]: ...  # several
 
 
 def explain(
-    posterior: Any,
-    x: Any,
+    posterior: ModelOrPosterior,
+    x: Data,
     method: Any = "ua_backprop",
     *,
     of: uncertainty.Of | Sequence[uncertainty.Of] = "epistemic",
     parts: bool = False,
     channels: Channels = "auto",
-    data: Any = None,
+    data: Data | None = None,
     output: str | None = None,
     chunk: int | None = None,
     progress: bool | None = None,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from nescio import inputs
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.positions import PositionsFound
 from nescio.modes import predicting, preserved
-from nescio.types import ModelError, NescioError
+from nescio.types import ModelError, NescioError, Posterior
 
 
 @contextmanager
-def refusing_positions(posterior: Any, x: Inputs) -> Iterator[None]:
+def refusing_positions(posterior: Posterior, x: Inputs) -> Iterator[None]:
     """Where the block fails because a network answers at every position, raise a ModelError that says what to do.
 
     Args:

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from nescio import inputs, posteriors
 from nescio.attribution.defaults import MEMBERS
-from nescio.inputs import Inputs, describe
-from nescio.models import Classifier
+from nescio.inputs import Data, Inputs, describe
+from nescio.models import Classifier, ModelOrPosterior
 from nescio.models.structure import replaced
 from nescio.modes import eager, predicting, preserved
 from nescio.posteriors import inserted
@@ -74,11 +74,10 @@ class Member:
         return torch.stack(every.chunk(self.draws, 1))
 
 
-def distribution(given: Any, data: Any, output: str | None) -> tuple[Any, str]:
+def distribution(given: ModelOrPosterior, data: Data | None, output: str | None) -> tuple[Posterior, str]:
     """The distribution to explain, and what it is in words: for a single network one is put around it."""
     refuse_estimator(given)
-    single = isinstance(given, nn.Module | Classifier) or not isinstance(given, Posterior)
-    if not single:
+    if isinstance(given, Posterior) and not isinstance(given, nn.Module | Classifier):
         if data is not None or output is not None:
             raise InputError("expected data= and output= with a single network only, got a distribution")
         return given, type(given).__name__
@@ -92,7 +91,7 @@ def distribution(given: Any, data: Any, output: str | None) -> tuple[Any, str]:
     return made, f"a Laplace posterior of the last layer around the single network {classifier.name}"
 
 
-def members(posterior: Any, x: Inputs) -> list[Member]:
+def members(posterior: Posterior, x: Inputs) -> list[Member]:
     """The members of a distribution; x is a batch, of which the first input may be looked at."""
     if isinstance(posterior, posteriors.Temperature):
         return [replace(m, finish=_scaled(posterior, m.finish)) for m in members(posterior.base, x)]
@@ -138,7 +137,7 @@ def _fan(some: list[Member]) -> Member:
     return replace(first, enter=lambda x: _instead(layer, gives), finish=finished, last=None, draws=len(some))
 
 
-def running(posterior: Any) -> AbstractContextManager[object]:
+def running(posterior: Posterior) -> AbstractContextManager[object]:
     """What a distribution holds while it is worked with."""
     return posterior._running() if isinstance(posterior, PosteriorBase) else nullcontext()
 

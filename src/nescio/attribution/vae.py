@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from nescio import inputs
 from nescio._common.argument_checks import integer
 from nescio.data import replacing
+from nescio.inputs import Data
 from nescio.training import Recipe, Step, seeded, train
 from nescio.types import InputError
 
@@ -82,7 +83,7 @@ class VAE(nn.Module):
     @classmethod
     def train_on(
         cls,
-        data: Any,
+        data: Data,
         *,
         latent: int = 20,
         width: int = 32,

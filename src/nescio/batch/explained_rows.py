@@ -18,13 +18,16 @@ from nescio.data.sources.data_opening import Plain
 from nescio.data.sources.decode import ENDINGS
 from nescio.data.sources.picture_files import PictureFiles
 from nescio.data.sources.table_rows import TableRows
+from nescio.models import ModelOrPosterior
 from nescio.models import sources as models
 from nescio.scores.decomposition import decompose
 from nescio.specs import DataSpec, Pairs, open_rows
 from nescio.types import InputError
 
 
-def maps_of(model: Any, training: Pairs | None, method: Any, folder: Path, **settings: Any) -> tuple[MapFiles, str]:
+def maps_of(
+    model: ModelOrPosterior, training: Pairs | None, method: Any, folder: Path, **settings: Any
+) -> tuple[MapFiles, str]:
     """Return what explains a model by the distribution around it, and what that distribution is, in words.
 
     Args:

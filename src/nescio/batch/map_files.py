@@ -28,7 +28,7 @@ from nescio.data import replacing, write_table
 from nescio.data.sources.decode import ENDINGS
 from nescio.inputs import Inputs
 from nescio.scores.decomposition import decompose
-from nescio.types import InputError
+from nescio.types import InputError, Posterior
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ class MapFiles:
 
     def __init__(
         self,
-        posterior: Any,
+        posterior: Posterior,
         method: Any,
         folder: Path,
         *,

@@ -157,7 +157,7 @@ def _csv(path: Path, columns: Columns) -> None:
         rows.writerows(zip(*(map(escaped, column.tolist()) for column in columns.values()), strict=True))
 
 
-def escaped(value: Any) -> Any:
+def escaped(value: object) -> Any:
     """What is written to CSV for the value: the same, unless it is text that a spreadsheet would run."""
     if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
         return f"'{value}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -101,10 +101,10 @@ class Policy(SavedPolicy):
         )
 
     def _wrong(self) -> str | None:
-        def is_share(value: Any) -> bool:
+        def is_share(value: object) -> bool:
             return isinstance(value, float) and 0 < value < 1
 
-        def is_count(value: Any, most: float = math.inf) -> bool:
+        def is_count(value: object, most: float = math.inf) -> bool:
             return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
         if self.kind not in ("threshold", "quantile"):

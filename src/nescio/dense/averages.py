@@ -6,7 +6,6 @@ Where padding is masked out, it does not count.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,10 +14,10 @@ from nescio import inputs
 from nescio.dense.summaries import counted
 from nescio.inputs import Inputs
 from nescio.scores.decomposition import decompose
-from nescio.types import Decomposition
+from nescio.types import Decomposition, Posterior
 
 
-def averaged(posterior: Any, x: Inputs) -> tuple[Tensor, Decomposition, int]:
+def averaged(posterior: Posterior, x: Inputs) -> tuple[Tensor, Decomposition, int]:
     """Return the mean over positions of the probabilities ``[N, C]`` and of the kinds of doubt, and how many members.
 
     One input at a time, so that memory is that of the predictions of one.

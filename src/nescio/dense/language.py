@@ -25,8 +25,8 @@ from nescio._common.argument_checks import choice
 from nescio._common.chunking import at_once, in_chunks
 from nescio.dense.position_maps import PositionMap, by_position, mapped, maps_of
 from nescio.dense.summaries import DenseScores
-from nescio.inputs import Inputs, describe
-from nescio.models import Classifier
+from nescio.inputs import Data, Inputs, describe
+from nescio.models import Classifier, ModelLike
 from nescio.modes import predicting, preserved
 from nescio.scores.registry import choose
 from nescio.types import InputError
@@ -87,8 +87,8 @@ class Reading:
 
 
 def read(
-    model: Any,
-    x: Any,
+    model: ModelLike,
+    x: Data,
     method: Any = ("entropy", "exgrad"),
     *,
     prompt: int | Tensor = 0,

@@ -29,6 +29,7 @@ from torch import Tensor
 from nescio import inputs
 from nescio._common.argument_checks import integer
 from nescio._common.chunking import at_once
+from nescio.data.sources import Rows
 from nescio.dense.picture_verdict import PART
 from nescio.dense.region_features import Seen, region_features
 from nescio.dense.region_verdict import RegionVerdict, joined
@@ -37,8 +38,8 @@ from nescio.guard import joined as joined_verdicts
 from nescio.guard.input_blocks import blocks
 from nescio.guard.promise import at_least, positions
 from nescio.guard.split import digests
-from nescio.inputs import Inputs
-from nescio.models import Classifier
+from nescio.inputs import Data, Inputs
+from nescio.models import Classifier, ModelLike
 from nescio.modes import predicting, preserved
 from nescio.posteriors.saving import fingerprint
 from nescio.types import InputError, ModelError
@@ -104,7 +105,7 @@ class RegionGuard:
 
     def __init__(
         self,
-        model: Any,
+        model: ModelLike,
         *,
         layer: str | None = None,
         neighbours: int = 5,
@@ -118,7 +119,7 @@ class RegionGuard:
         self.guard: Guard | None = None
         self._state: dict[str, Tensor] = {}
 
-    def fit(self, reference: Any, *, seed: int = 0, progress: bool | None = None) -> Self:
+    def fit(self, reference: Data | Rows, *, seed: int = 0, progress: bool | None = None) -> Self:
         """Learn what known regions look like.
 
         Args:
@@ -194,7 +195,7 @@ class RegionGuard:
         save(self, folder)
 
     @classmethod
-    def load(cls, folder: str | PathLike[str], model: Any) -> RegionGuard:
+    def load(cls, folder: str | PathLike[str], model: ModelLike) -> RegionGuard:
         """Read a guard that was saved.
 
         Args:
@@ -216,7 +217,7 @@ class RegionGuard:
         state = "not fitted" if self.guard is None else f"fitted to {self.guard.fitted.count} pictures"
         return f"RegionGuard({self.classifier.name}; {state})"
 
-    def check(self, x: Any, *, progress: bool | None = None) -> RegionVerdict:
+    def check(self, x: Data | Rows, *, progress: bool | None = None) -> RegionVerdict:
         """Judge pictures and their regions.
 
         Args:
@@ -263,7 +264,7 @@ class RegionGuard:
         rows = self.witness.rows(features.flatten(0, -2))
         return self.witness.measure(known, rows)[:, 0].reshape(features.shape[:-1]).cpu()
 
-    def _read(self, reference: Any, seed: int, half: int) -> Iterator[tuple[list[bytes], Tensor]]:
+    def _read(self, reference: Data | Rows, seed: int, half: int) -> Iterator[tuple[list[bytes], Tensor]]:
         """The content's hash and the features of the pictures of one half."""
         with preserved(self.classifier), predicting(self.classifier):
             for batch, _ in blocks(reference, _AT_ONCE):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from nescio.data.bundles import Bundle
 from nescio.dense.region_guard import Averaged, RegionGuard
 from nescio.guard import Guard
+from nescio.models import ModelLike
 from nescio.posteriors.saving import fingerprint, same
 from nescio.types import InputError
 
@@ -36,7 +36,7 @@ def save(guard: RegionGuard, folder: str | os.PathLike[str]) -> None:
     guard.guard.save(Path(folder) / WHOLE)
 
 
-def load(folder: str | os.PathLike[str], model: Any) -> RegionGuard:
+def load(folder: str | os.PathLike[str], model: ModelLike) -> RegionGuard:
     """Return the guard that was saved in the folder, for the model that it was fitted with."""
     record, tensors = BUNDLE.read(folder)
     try:

@@ -7,7 +7,7 @@ temperature or to measure calibration, and many pictures fit into memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ from nescio import inputs
 from nescio._common.argument_checks import integer
 from nescio._common.chunking import at_once
 from nescio.dense.summaries import counting
-from nescio.inputs import Inputs, describe
-from nescio.models import Classifier
+from nescio.inputs import Data, Inputs, describe
+from nescio.models import Classifier, ModelLike
 from nescio.posteriors import Deterministic
 from nescio.posteriors.base import PosteriorBase
 from nescio.types import InputError
@@ -48,7 +48,7 @@ class Positions(NamedTuple):
 
 
 def labelled_positions(
-    model: Any, data: Any, *, each: int | None = 2000, ignore_index: int | None = None, seed: int = 0
+    model: ModelLike, data: Data, *, each: int | None = 2000, ignore_index: int | None = None, seed: int = 0
 ) -> Positions:
     """Draw labelled positions of held-out inputs, with the logits there.
 
@@ -97,13 +97,13 @@ def labelled_positions(
     return Positions(torch.cat(logits, 1), torch.cat(labels), torch.cat(numbers))
 
 
-def _of(model: Any) -> Classifier:
+def _of(model: ModelLike) -> Classifier:
     if hasattr(model, "predict") and not isinstance(model, nn.Module | Classifier):
         raise InputError(f"expected a model or a posterior of nescio.posteriors, got {describe(model)}")
     return Classifier.of(model, dense=True)
 
 
-def _pairs(data: Any) -> Iterator[tuple[Inputs, Tensor]]:
+def _pairs(data: Data) -> Iterator[tuple[Inputs, Tensor]]:
     """Inputs and labels int64 of every position, batch by batch."""
     pair = isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Tensor | np.ndarray | Mapping)
     for item in [data] if pair else data:

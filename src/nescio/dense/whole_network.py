@@ -26,8 +26,8 @@ from torch import Tensor
 
 from nescio import inputs, trace
 from nescio._common.chunking import at_once, in_chunks
-from nescio.inputs import Inputs, describe
-from nescio.models import Classifier
+from nescio.inputs import Data, Inputs, describe
+from nescio.models import Classifier, ModelLike
 from nescio.models.positions import accepting
 from nescio.modes import predicting, preserved
 from nescio.quantities import GradientNorms
@@ -40,8 +40,8 @@ _BLOCK = 64  # inputs at a time: a table is held for one block
 
 
 def whole_network(
-    model: Any,
-    x: Any,
+    model: ModelLike,
+    x: Data,
     method: str | Method = "regrad",
     *,
     where: Any = None,

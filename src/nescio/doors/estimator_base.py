@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -140,7 +140,7 @@ class NetworkEstimator(BaseEstimator):
             raise InputError(f"expected labels among {self.classes_.tolist()}, got {sorted(map(str, strange))[:5]}")
         return torch.tensor([numbers[label] for label in y.tolist()], dtype=torch.long)
 
-    def _inputs(self, X: Any) -> Tensor:
+    def _inputs(self, X: ArrayLike) -> Tensor:
         """New inputs, checked against those of the fit: as many features, with the same names in a table."""
         check_is_fitted(self)
         return _tensor(validate_data(self, X, reset=False, allow_nd=True, dtype=_NUMBERS))

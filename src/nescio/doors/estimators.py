@@ -16,6 +16,7 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor
@@ -94,7 +95,7 @@ class GuardedClassifier(ClassifierMixin, NetworkEstimator):
         self.hidden, self.epochs, self.batch_size, self.lr = hidden, epochs, batch_size, lr
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Train the network, and fit the guard.
 
         Args:
@@ -122,32 +123,32 @@ class GuardedClassifier(ClassifierMixin, NetworkEstimator):
             self.guard_ = guard.fit(x if codes is None else (x, codes), seed=seed, progress=False)
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: ArrayLike) -> Array:
         """Return the likeliest label of each input, ``[N]``."""
         x = self._inputs(X)
         return self.classes_[self._probabilities(x).argmax(1)]
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each of `classes_`, ``[N, C]``."""
         return self._probabilities(self._inputs(X))
 
-    def check(self, X: Any) -> Verdict:
+    def check(self, X: ArrayLike) -> Verdict:
         """Return all that the guard says of the inputs: p-values, states, and sentences."""
         x = self._inputs(X)
         if self.guard_ is None:
             raise InputError(f"expected a guard, got none: the fit had fewer than {LEAST} inputs for it; give it more")
         return self.guard_.check(x, progress=False)
 
-    def p_value(self, X: Any) -> Any:
+    def p_value(self, X: ArrayLike) -> Any:
         """Return how usual each input is, ``[N]``: of inputs like those of the fit a share α has p ≤ α."""
         return labelled_like(X, self.check(X).p_value.numpy(), "p_value")
 
-    def foreign(self, X: Any, alpha: float | None = None) -> Any:
+    def foreign(self, X: ArrayLike, alpha: float | None = None) -> Any:
         """Return which inputs are foreign, bool ``[N]``; `alpha` as in the constructor."""
         level = self.alpha if alpha is None else alpha
         return labelled_like(X, self.check(X).foreign(level).numpy(), "foreign")
 
-    def predict_or_abstain(self, X: Any, alpha: float | None = None, abstention: Any = None) -> Any:
+    def predict_or_abstain(self, X: ArrayLike, alpha: float | None = None, abstention: Any = None) -> Any:
         """Return the label of each input, and `abstention` in its place where the input is foreign.
 
         Args:
@@ -163,7 +164,7 @@ class GuardedClassifier(ClassifierMixin, NetworkEstimator):
         return labelled_like(X, labels, "prediction")
 
     @available_if(_has_guard)  # type: ignore[untyped-decorator]
-    def score_samples(self, X: Any) -> Array:
+    def score_samples(self, X: ArrayLike) -> Array:
         """Return the score of the guard, negated, ``[N]``: as in scikit-learn, **higher means more normal**."""
         return -self.check(X).score.numpy()
 
@@ -249,7 +250,7 @@ class UncertaintyScorer(NetworkEstimator):
         self.hidden, self.epochs, self.batch_size, self.lr = hidden, epochs, batch_size, lr
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Train the network, fit the method where it needs it, and find the threshold.
 
         Args:
@@ -272,19 +273,19 @@ class UncertaintyScorer(NetworkEstimator):
         self.offset_ = -_threshold(self._scores(x[held_out]), level)
         return self
 
-    def uncertainty(self, X: Any) -> Any:
+    def uncertainty(self, X: ArrayLike) -> Any:
         """Return the score of nescio, float64 ``[N]``: **higher means more uncertain**."""
         return labelled_like(X, self._scores(self._inputs(X)), "uncertainty")
 
-    def score_samples(self, X: Any) -> Array:
+    def score_samples(self, X: ArrayLike) -> Array:
         """Return the uncertainty, negated, ``[N]``: as in scikit-learn, **higher means more normal**."""
         return -self._scores(self._inputs(X))
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Return `score_samples` less `offset_`, ``[N]``: below 0 where an answer is doubtful."""
         return self.score_samples(X) - self.offset_
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: ArrayLike) -> Array:
         """Return 1 where the network is sure, −1 where its answer is doubtful, ``[N]``."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from nescio._common.argument_checks import integer
 from nescio._common.lazy_imports import need
+from nescio.data.sources import Rows
 from nescio.doors.validation import measure
 from nescio.guard import Guard
 from nescio.guard.changes import Nuisances
+from nescio.inputs import Data
 
 
 def _callback_base() -> Any:
@@ -60,10 +62,10 @@ class GuardCallback(_Callback):
 
     def __init__(
         self,
-        reference: Any = None,
-        foreign: Any = None,
+        reference: Data | Rows | None = None,
+        foreign: Data | Rows | None = None,
         *,
-        loader: Any = None,
+        loader: Data | None = None,
         network: str = "",
         every_n_epochs: int = 1,
         prefix: str = "nescio",
@@ -90,7 +92,7 @@ class GuardCallback(_Callback):
             loader, batches = _first(trainer.val_dataloaders), trainer.num_val_batches[0]
         self.guard = Guard(pl_module.get_submodule(self.network), output=self.output)
         self.numbers = measure(
-            None,
+            self.guard.classifier,
             loader,
             batches=None if batches in (None, math.inf) else int(batches),
             reference=self.reference,

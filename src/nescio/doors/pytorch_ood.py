@@ -11,6 +11,7 @@ from torch import Tensor
 from nescio import scores, scoring
 from nescio._common.lazy_imports import need
 from nescio.guard import Guard
+from nescio.models import ModelLike
 from nescio.quantities import Features, Logits
 from nescio.scores import FittedScore, Method
 from nescio.scores.base import must_be_fitted
@@ -35,7 +36,9 @@ class ScoreDetector(Detector):
         torch.Size([5])
     """
 
-    def __init__(self, model: Any, method: str | Method = "regrad", *, output: Any = None, **settings: Any) -> None:
+    def __init__(
+        self, model: ModelLike, method: str | Method = "regrad", *, output: Any = None, **settings: Any
+    ) -> None:
         self.model, self.output = model, output
         self.method = Guard(model, output=output, **settings) if method == "guard" else scores.get(method, **settings)
 

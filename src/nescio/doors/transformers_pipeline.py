@@ -24,7 +24,7 @@ from nescio._common.lazy_imports import need
 from nescio.data.sources import open_data
 from nescio.guard import Guard, joined
 from nescio.guard.promise import check_level
-from nescio.inputs import Inputs, describe
+from nescio.inputs import Data, Inputs, describe
 from nescio.models import Classifier
 from nescio.models.sources import Preprocess, Source, open_model
 from nescio.models.sources.base import Found
@@ -48,7 +48,7 @@ def pipeline(
     *,
     tokenizer: Any = None,
     image_processor: Any = None,
-    reference: Any = None,
+    reference: Data | None = None,
     guard: Any = None,
     level: float = 0.05,
     method: str | Method = "gen",
@@ -139,7 +139,7 @@ class Pipeline:
         config = getattr(self.classifier.module, "config", None)
         self.labels = [str(label) for _, label in sorted(config.id2label.items())] if config is not None else []
 
-    def fit(self, reference: Any) -> Pipeline:
+    def fit(self, reference: Data) -> Pipeline:
         """Fit a guard to inputs of the kind that the model is meant for; see `pipeline`."""
         if isinstance(reference, str | PathLike):
             rows: Any = open_data(reference, preprocess=self.preprocess, classes=self.labels)

@@ -22,10 +22,12 @@ import torch
 from torch import Tensor
 
 from nescio import decide, evaluate, inputs, quantities
+from nescio.data.sources import Rows
 from nescio.guard import Guard, Verdict, split
 from nescio.guard.changes import Nuisances
 from nescio.guard.verdict import joined
-from nescio.inputs import Inputs
+from nescio.inputs import Data, Inputs
+from nescio.models import ModelLike
 from nescio.modes import preserved
 from nescio.quantities import Logits
 from nescio.training.feed import generators
@@ -34,11 +36,11 @@ DRAWS = 199
 
 
 def measure(
-    model: Any,
-    loader: Any,
+    model: ModelLike,
+    loader: Data,
     *,
-    reference: Any = None,
-    foreign: Any = None,
+    reference: Data | Rows | None = None,
+    foreign: Data | Rows | None = None,
     guard: Guard | None = None,
     batches: int | None = None,
     output: str | None = None,
@@ -79,7 +81,8 @@ def measure(
     guard = Guard(model, output=output) if guard is None else guard
     with torch.inference_mode(False), preserved(guard.classifier), _rewound(loader, reference, foreign):
         halves = reference is None
-        guard.fit(_half(loader, batches) if halves else reference, nuisances=nuisances, progress=False)
+        known = _half(loader, batches) if reference is None else reference
+        guard.fit(known, nuisances=nuisances, progress=False)
         p, labels, verdict = _judged(guard, loader, batches, halves)
         numbers = {
             "accuracy": float((p.argmax(1) == labels).double().mean()),
@@ -95,7 +98,7 @@ def measure(
     return numbers
 
 
-def _judged(guard: Guard, loader: Any, batches: int | None, halves: bool) -> tuple[Tensor, Tensor, Verdict]:
+def _judged(guard: Guard, loader: Data, batches: int | None, halves: bool) -> tuple[Tensor, Tensor, Verdict]:
     """Probabilities and labels of all inputs, and the verdict on those that the guard is not fitted to; in one pass."""
     p, labels, verdicts = [], [], []
     for x, y in islice(inputs.labelled(loader), batches):
@@ -107,7 +110,7 @@ def _judged(guard: Guard, loader: Any, batches: int | None, halves: bool) -> tup
     return torch.cat(p), torch.cat(labels), joined(verdicts)
 
 
-def _half(loader: Any, batches: int | None) -> Iterator[tuple[Inputs, Tensor]]:
+def _half(loader: Data, batches: int | None) -> Iterator[tuple[Inputs, Tensor]]:
     """The inputs of the loader that fit the guard, with their labels."""
     for x, y in islice(inputs.labelled(loader), batches):
         fits = _fits(x)

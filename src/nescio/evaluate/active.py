@@ -228,7 +228,7 @@ def diverse(scores: Values, features: Values, count: int, *, among: int = 10, se
     return candidates[taken]
 
 
-def balanced(labels: Values, count: int, seed: int = 0, among: Any = None) -> Indices:
+def balanced(labels: Values, count: int, seed: int = 0, among: Values | None = None) -> Indices:
     """Draw indices at random, the same number of each class.
 
     Args:

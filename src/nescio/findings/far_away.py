@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from torch import Tensor
 
 from nescio.data.sources import Rows
 from nescio.data.sources.table_rows import TableRows
+from nescio.models import ModelOrPosterior
 from nescio.report.findings_types import AuditFacts
 
 ROWS = 128
 """So many at most, spread evenly."""
-Audit = Callable[[Any, Tensor, Sequence[str] | None, int, Sequence[str] | None], AuditFacts]
+Audit = Callable[[ModelOrPosterior, Tensor, Sequence[str] | None, int, Sequence[str] | None], AuditFacts]
 """From a model, inputs ``[N, ...]``, names of features, a seed and names of classes to plain values.
 
 `nescio.limits.reported` does that.
@@ -21,7 +21,12 @@ Audit = Callable[[Any, Tensor, Sequence[str] | None, int, Sequence[str] | None],
 
 
 def audited(
-    audit: Audit | None, model: Any, rows: Rows, places: Sequence[int], seed: int, classes: Sequence[str] | None = None
+    audit: Audit | None,
+    model: ModelOrPosterior,
+    rows: Rows,
+    places: Sequence[int],
+    seed: int,
+    classes: Sequence[str] | None = None,
 ) -> AuditFacts:
     """Audit the model far away from the data.
 

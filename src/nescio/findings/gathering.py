@@ -34,7 +34,7 @@ from nescio.findings.sections import Labels
 from nescio.findings.sentences import summary
 from nescio.guard import Guard
 from nescio.guard.promise import check_level
-from nescio.models import Classifier
+from nescio.models import Classifier, ModelOrPosterior
 from nescio.models.sources import Source
 from nescio.report.findings_types import Example, Findings, FirstScreen, Kind
 from nescio.scores import Method
@@ -292,7 +292,7 @@ def _first(rows: Rows, places: Sequence[int]) -> Any:
     raise InputError(f"expected at least one row that can be used, but got none of {rows.about}{last}")
 
 
-def usual(model: Any, samples: int = 2) -> tuple[list[Method], str]:
+def usual(model: ModelOrPosterior, samples: int = 2) -> tuple[list[Method], str]:
     """Choose the methods where nobody chose any.
 
     Args:

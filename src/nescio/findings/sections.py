@@ -70,7 +70,7 @@ def method_facts(methods: Sequence[Method], keys: Sequence[str], why: str) -> li
     ]
 
 
-def _word(value: Any) -> Any:
+def _word(value: object) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)[:80]
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nescio import inputs, quantities, scores
+from nescio.data.sources import Rows
 from nescio.guard import fitting, split
 from nescio.guard.anatomy import anatomy_of
 from nescio.guard.changes import Changes, Nuisances
@@ -24,8 +25,8 @@ from nescio.guard.input_blocks import block_size, blocks, count, form
 from nescio.guard.promise import at_least
 from nescio.guard.verdict import Verdict, joined
 from nescio.guard.witnesses import Witness, get
-from nescio.inputs import Inputs
-from nescio.models import Classifier
+from nescio.inputs import Data, Inputs
+from nescio.models import Classifier, ModelLike
 from nescio.modes import preserved
 from nescio.posteriors.saving import fingerprint, versions
 from nescio.progress import bar, growing
@@ -58,7 +59,7 @@ class Guard:
 
     def __init__(
         self,
-        model: Any,
+        model: ModelLike,
         *,
         doubt: str | Method = "gen",
         witnesses: Sequence[str | Witness] = ("doubt", "strangeness", "appearance"),
@@ -85,7 +86,7 @@ class Guard:
 
     def fit(
         self,
-        reference: Any,
+        reference: Data | Rows,
         *,
         nuisances: Nuisances = "auto",
         groups: Sequence[Hashable] | None = None,
@@ -126,7 +127,7 @@ class Guard:
         self._versions = versions(self.classifier)
         return self
 
-    def check(self, x: Any, *, progress: bool | None = None, chunk: int | None = None) -> Verdict:
+    def check(self, x: Data | Rows, *, progress: bool | None = None, chunk: int | None = None) -> Verdict:
         """Judge inputs.
 
         Args:
@@ -255,7 +256,7 @@ class Guard:
         guard_saving.save(self, folder)
 
     @classmethod
-    def load(cls, folder: str | PathLike[str], model: Any) -> Guard:
+    def load(cls, folder: str | PathLike[str], model: ModelLike) -> Guard:
         """Read a guard that was saved.
 
         Args:
@@ -289,7 +290,7 @@ class Guard:
         return f"Guard({self.classifier.name}, {names}; {state})"
 
     def _recorded(
-        self, reference: Any, changes: Changes, seed: int, progress: bool | None, chunk: int | None
+        self, reference: Data | Rows, changes: Changes, seed: int, progress: bool | None, chunk: int | None
     ) -> ReferenceRecord:
         """What is kept of the reference."""
         record = ReferenceRecord()

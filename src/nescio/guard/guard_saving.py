@@ -20,6 +20,7 @@ from nescio.guard.guard import Guard
 from nescio.guard.rank_scale import Scale
 from nescio.guard.witnesses import WITNESSES, Anatomy, Doubt, Witness
 from nescio.guard.wrong import Mistakes
+from nescio.models import ModelLike
 from nescio.posteriors.saving import same, versions
 from nescio.quantities import Activations, Features
 from nescio.types import Depth, InputError, NescioError
@@ -48,7 +49,7 @@ def save(guard: Guard, folder: str | os.PathLike[str]) -> None:
     BUNDLE.write(folder, record, _tensors(fitted))
 
 
-def load(folder: str | os.PathLike[str], model: Any) -> Guard:
+def load(folder: str | os.PathLike[str], model: ModelLike) -> Guard:
     """Return the guard that was saved in the folder, for the model that it was fitted with."""
     record, tensors = BUNDLE.read(folder)
     try:

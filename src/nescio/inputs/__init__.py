@@ -7,7 +7,7 @@ one batch, or any iterable of batches; `batches` reads them all, and says what i
 
 from nescio.inputs.batch_changes import apply, concatenate, is_floating, repeat, take, to
 from nescio.inputs.batch_sources import batches, labelled
-from nescio.inputs.conversion import Index, Inputs, as_inputs, columns, describe, plain, size, tensors
+from nescio.inputs.conversion import Data, Index, Inputs, as_inputs, columns, describe, plain, size, tensors
 
-__all__ = ["Inputs", "Index", "as_inputs", "describe", "columns", "plain", "apply", "tensors", "size", "is_floating"]
-__all__ += ["take", "concatenate", "to", "repeat", "batches", "labelled"]
+__all__ = ["Inputs", "Data", "Index", "as_inputs", "describe", "columns", "plain", "apply", "tensors", "size"]
+__all__ += ["is_floating", "take", "concatenate", "to", "repeat", "batches", "labelled"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,8 @@ from torch import Tensor
 from nescio.types import InputError
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
+Data: TypeAlias = Tensor | np.ndarray[Any, Any] | Mapping[str, Any] | Iterable[Any]
+"""What a user gives: one batch (a tensor, an array, a table, names with these), or an iterable of batches."""
 Index: TypeAlias = slice | Tensor | Sequence[int]
 
 EXPECTED = "expected a tensor [N, ...] or a mapping of names to tensors with a common first dimension"

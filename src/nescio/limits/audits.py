@@ -19,19 +19,22 @@ from torch import Tensor
 
 from nescio import inputs
 from nescio._common.argument_checks import integer, number
+from nescio.inputs import Data
 from nescio.limits import words
 from nescio.limits.audit_table import Audit, AuditRow
 from nescio.limits.directions import KINDS
 from nescio.limits.directions import directions as ways_from
-from nescio.limits.members import check_work, members
+from nescio.limits.members import Models, check_work, members
 from nescio.limits.moves import moves, ranges
 from nescio.limits.rays import Ray, ray
 from nescio.limits.settling import SCORES
+from nescio.models import ModelOrPosterior
 from nescio.posteriors import DeepEnsemble
 from nescio.progress import growing
 from nescio.quantities.beside import Beside
 from nescio.scores import get as method
 from nescio.scores.decomposition import decompose
+from nescio.scoring import Output
 from nescio.scoring import score as measure
 from nescio.types import InputError, ModelError, Posterior, refuse_estimator
 
@@ -51,8 +54,8 @@ class _Curves:
 
 
 def audit(
-    model: Any,
-    x: Any,
+    model: Models,
+    x: Data,
     directions: str | Sequence[str] | Mapping[str, Any] = KINDS,
     scores: str | Sequence[str] | None = None,
     *,
@@ -64,10 +67,10 @@ def audit(
     within: float = 0.01,
     radius: float = 1024.0,
     exact: bool | None = None,
-    fit: Any = None,
+    fit: Data | None = None,
     seed: int = 0,
     batch: int = 1024,
-    output: Any = None,
+    output: Output | None = None,
     progress: bool | None = None,
 ) -> Audit:
     """Find along which directions a model becomes certain far away from the data.
@@ -111,8 +114,7 @@ def audit(
         integer(name, value, at_least=1)
     begin = data[torch.linspace(0, len(data) - 1, min(starts, len(data))).long().unique()]
     ways = ways_from(data, begin, directions, names, features, count, seed)
-    source = DeepEnsemble(model, output=output) if isinstance(model, list | tuple) and len(model) > 1 else model
-    source = source[0] if isinstance(source, list | tuple) and source else source
+    source = _joined(model, output)
     refuse_estimator(source)
     single = not isinstance(source, Posterior) or callable(source)
     chosen = _chosen(scores, single)
@@ -140,7 +142,7 @@ def audit(
     )  # fmt: skip
 
 
-def _checked(x: Any) -> Tensor:
+def _checked(x: Data) -> Tensor:
     """The data in float64 on the CPU, if they are at least two finite inputs."""
     data = inputs.as_inputs(x)
     if not isinstance(data, Tensor) or data.ndim < 2 or len(data) < 2 or not data.is_floating_point():
@@ -151,6 +153,15 @@ def _checked(x: Any) -> Tensor:
     if not bool(data.isfinite().all()):
         raise InputError("expected finite inputs, got NaN or infinite ones; leave those out")
     return data.detach().to("cpu", torch.float64)
+
+
+def _joined(model: Models, output: Output | None) -> ModelOrPosterior:
+    """One thing to ask: several models are an ensemble."""
+    if not isinstance(model, Sequence):
+        return model
+    if not model:
+        raise InputError("expected at least one model, got an empty list")
+    return model[0] if len(model) == 1 else DeepEnsemble(list(model), output=output)
 
 
 def _chosen(scores: str | Sequence[str] | None, single: bool) -> tuple[str, ...]:
@@ -168,7 +179,7 @@ def _chosen(scores: str | Sequence[str] | None, single: bool) -> tuple[str, ...]
 
 
 def _rays(
-    model: Any, x: Tensor, directions: Tensor, exact: bool | None, output: Any, progress: bool | None
+    model: Models, x: Tensor, directions: Tensor, exact: bool | None, output: Output | None, progress: bool | None
 ) -> tuple[Ray | None, str]:
     """The rays where the limits can be proven, else why they are measured."""
     if exact is False:
@@ -222,11 +233,11 @@ def _proven(rays: Ray, name: str, ways: int, within: float, distances: Sequence[
 
 
 def _measured(
-    source: Any,
+    source: ModelOrPosterior,
     batches: list[Tensor],
     names: Sequence[str],
-    fit: Any,
-    output: Any,
+    fit: Data | None,
+    output: Output | None,
     single: bool,
     probabilities: bool,
     progress: bool | None,
@@ -241,6 +252,7 @@ def _measured(
         del values[beside.name]
         p = beside.logits.softmax(-1)[None] if probabilities else None
     else:
+        assert isinstance(source, Posterior)
         p = source.predict(batches, progress=progress) if made or probabilities else None
         other = [name for name in names if name not in made]
         values = measure(source, batches, other, fit=fit, progress=progress) if other else {}

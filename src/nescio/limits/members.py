@@ -5,18 +5,21 @@ The logits of member s are w ⊙ z_s(x) + b, with w = 1/T for a temperature T, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 from torch import Tensor
 
 from nescio.limits.network import Network
 from nescio.limits.walk import Path, walk
+from nescio.models import ModelLike, ModelOrPosterior
 from nescio.posteriors import DeepEnsemble, Deterministic, Temperature
 from nescio.posteriors.base import PosteriorBase
 from nescio.types import InputError, ModelError, Posterior
 
+Models: TypeAlias = ModelOrPosterior | Sequence[ModelLike]
+"""A model, a list of models, or a distribution over models."""
 _MOST_WORK = 2e10  # a minute or two on one core
 
 
@@ -56,9 +59,9 @@ def check_work(networks: list[Member], x: Tensor, d: Tensor) -> None:
         )
 
 
-def members(model: Any, output: str | None = None) -> list[Member]:
+def members(model: Models, output: str | None = None) -> list[Member]:
     """The members; an error for a distribution that is not made of a few piecewise-linear networks."""
-    if isinstance(model, list | tuple):
+    if isinstance(model, Sequence):
         if not model:
             raise InputError("expected at least one model, got an empty list")
         return [Member(Network(one, output)) for one in model]

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio._common.arrays import Values
 from nescio.inputs import describe
 from nescio.limits.pieces import Site
 from nescio.limits.tracked_pass import Pass
-from nescio.models import Classifier
+from nescio.models import Classifier, ModelLike
 from nescio.modes import eager, predicting, preserved
 from nescio.types import InputError, ModelError
 
@@ -24,7 +25,7 @@ from nescio.types import InputError, ModelError
 class Network:
     """A classifier and what passes through it share."""
 
-    def __init__(self, model: Any, output: str | None = None) -> None:
+    def __init__(self, model: ModelLike, output: str | None = None) -> None:
         self.classifier = Classifier.of(model, output)
         self.casts: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -53,7 +54,7 @@ class Network:
             raise InputError(f"expected finite numbers in {what}, got NaN or infinite ones; leave those inputs out")
         return wide
 
-    def along(self, x: Tensor, direction: Any) -> Tensor:
+    def along(self, x: Tensor, direction: Values) -> Tensor:
         """One direction for each input; a single one, with or without the first dimension, holds for all."""
         d = torch.as_tensor(direction) if not isinstance(direction, Tensor) else direction
         if d.shape == x.shape[1:]:

@@ -5,6 +5,7 @@ Behind the last breakpoint the logits are z + α s, s = V d with the V of the la
     p_c → exp(z_c) / Σ_{k in T} exp(z_k)  for c in T,   0 for all others:
 
 one-hot, unless several classes tie. So every uncertainty that is made from probabilities tends to a fixed number, and
+from nescio._common.arrays import Values
 from there on knows nothing of how far away the input is (Ulmer & Cinà 2021, Propositions 1 and 2, Lemmas 4 to 7).
 """
 
@@ -18,7 +19,9 @@ import torch
 from torch import Tensor
 
 from nescio._common.argument_checks import integer
-from nescio.limits.members import members
+from nescio._common.arrays import Values
+from nescio.inputs import Data
+from nescio.limits.members import Models, members
 from nescio.limits.settling import SCORES, settled
 from nescio.limits.walk import Path
 from nescio.progress import bar
@@ -105,9 +108,9 @@ class Ray:
 
 
 def ray(
-    model: Any,
-    x: Any,
-    direction: Any,
+    model: Models,
+    x: Data,
+    direction: Values,
     *,
     most: int = 100_000,
     output: str | None = None,

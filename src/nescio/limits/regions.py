@@ -16,8 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nescio._common.arrays import Values
+from nescio.inputs import Data
 from nescio.limits.network import Network
 from nescio.limits.pieces import Site
+from nescio.models import ModelLike
 from nescio.types import InputError
 
 _MOST_BYTES = 2**32  # of half-spaces that are written down
@@ -69,7 +72,7 @@ class Region:
         normals = torch.cat(parts, 2) if parts else self.V.new_zeros(len(self.x), 0, self.V.shape[2])
         return normals, margins - (normals @ self.x.flatten(1)[:, :, None]).squeeze(2)
 
-    def reach(self, direction: Any) -> Tensor:
+    def reach(self, direction: Values) -> Tensor:
         """How far x + α·direction stays in the region: the largest α, ``[N]``; infinite where it never leaves it."""
         d = self.network.along(self.x, direction)
         margins, rates = self._margins(), []
@@ -79,7 +82,7 @@ class Region:
         steps = torch.where(r < 0, margins / -r, torch.inf)
         return steps.amin(1).cpu() if steps.shape[1] else torch.full((len(d),), torch.inf, dtype=torch.float64)
 
-    def unbounded(self, direction: Any) -> Tensor:
+    def unbounded(self, direction: Values) -> Tensor:
         """Whether the region goes on for ever along the direction, bool ``[N]``."""
         return self.reach(direction).isinf()
 
@@ -90,7 +93,7 @@ class Region:
         return torch.cat(margins, 1).clamp(min=0.0) if margins else self.x.new_zeros(len(self.x), 0)
 
 
-def region(model: Any, x: Any, *, output: str | None = None) -> Region:
+def region(model: ModelLike, x: Data, *, output: str | None = None) -> Region:
     """Find the affine map and the polytope around each input of a piecewise-linear classifier.
 
     Everything is in float64 and exact but for round-off, whatever the type of the model.

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from nescio.limits.audits import audit
+from nescio.models import ModelOrPosterior
 from nescio.report.findings_types import AuditFacts
 from nescio.types import NescioError
 
@@ -18,7 +19,11 @@ SMALL = 64
 
 
 def reported(
-    model: Any, x: Tensor, names: Sequence[str] | None = None, seed: int = 0, classes: Sequence[str] | None = None
+    model: ModelOrPosterior,
+    x: Tensor,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+    classes: Sequence[str] | None = None,
 ) -> AuditFacts:
     """Along which directions the model is certain far away from x ``[N, ...]``; or in `left_out` why nobody can say."""
     kinds = ("features", "random", "towards", "away") if x[0].numel() <= SMALL else ("random", "towards", "away")

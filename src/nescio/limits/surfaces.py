@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from nescio._common.argument_checks import integer
+from nescio._common.arrays import Values
 from nescio.inputs import describe
 from nescio.limits.settling import SCORES
-from nescio.models import Classifier
+from nescio.models import Classifier, ModelLike
 from nescio.modes import preserved, tracing
 from nescio.posteriors import DeepEnsemble, Deterministic
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
@@ -57,7 +58,7 @@ def surface(
     ylim: tuple[float, float],
     n: int = 100,
     *,
-    points: Any = None,
+    points: Values | None = None,
     batch: int = 4096,
     dtype: torch.dtype = torch.float64,
 ) -> Surface:
@@ -110,7 +111,7 @@ def surface(
     return Surface(u, v, torch.cat(values).view(n, n), torch.cat(slopes).view(n, n), exact)
 
 
-def uncertainty(model: Any, score: str = "entropy", *, output: str | None = None) -> Callable[[Tensor], Tensor]:
+def uncertainty(model: ModelLike, score: str = "entropy", *, output: str | None = None) -> Callable[[Tensor], Tensor]:
     """Return a score of a model as a differentiable function of the input.
 
     Args:
@@ -151,7 +152,7 @@ def uncertainty(model: Any, score: str = "entropy", *, output: str | None = None
     return value
 
 
-def _plane(points: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _plane(points: Values | None) -> tuple[Tensor, Tensor, Tensor]:
     if points is None:
         return torch.zeros(2).double(), torch.tensor([1.0, 0.0]).double(), torch.tensor([0.0, 1.0]).double()
     plane = torch.as_tensor(points).detach().to("cpu", torch.float64)

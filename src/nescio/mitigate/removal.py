@@ -29,9 +29,10 @@ from nescio.attribution.blur import blurred
 from nescio.attribution.sampled_members import distribution
 from nescio.attribution.uncertainty import KINDS, Of
 from nescio.evaluate.metric_inputs import classes
-from nescio.inputs import describe
+from nescio.inputs import Data, describe
 from nescio.mitigate.inpainting import check_mask, check_numbers, inpaint, put
 from nescio.mitigate.map_attention import as_maps, check_pictures
+from nescio.models import ModelOrPosterior
 from nescio.scores.decomposition import decompose
 from nescio.types import Decomposition, InputError
 
@@ -181,7 +182,7 @@ class Without:
 
 
 def without(
-    posterior: Any,
+    posterior: ModelOrPosterior,
     x: Tensor,
     maps: Any,
     *,
@@ -189,7 +190,7 @@ def without(
     threshold: float | None = None,
     by: By = "inpaint",
     sigma: float = 1.5,
-    data: Any = None,
+    data: Data | None = None,
     output: str | None = None,
     progress: bool | None = None,
 ) -> Without:

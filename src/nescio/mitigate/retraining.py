@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from nescio import inputs, training
 from nescio._common.argument_checks import integer
 from nescio.attribution import Attribution, explain
-from nescio.inputs import Inputs, describe
+from nescio.inputs import Data, Inputs, describe
 from nescio.mitigate.map_attention import ALPHA, Attended, Normalise, Where, as_maps, attention, check_pictures
 from nescio.mitigate.moving import OnPictures, together
 from nescio.models import Classifier
@@ -62,7 +62,7 @@ class Mitigated(PosteriorBase):
         self.history = history
         self.classifiers = (Classifier(network, preprocess=None if transform is None else OnPictures(transform)),)
 
-    def predict(self, x: Any, maps: Any = "own", *, progress: bool | None = None) -> Tensor:
+    def predict(self, x: Data, maps: Any = "own", *, progress: bool | None = None) -> Tensor:
         """Predict the class probabilities of pictures.
 
         Args:
@@ -78,7 +78,7 @@ class Mitigated(PosteriorBase):
             return super().predict(x, progress=progress)
         return super().predict(self._joined(x, maps), progress=progress)
 
-    def _joined(self, x: Any, maps: Any) -> Iterator[Inputs]:
+    def _joined(self, x: Data, maps: Any) -> Iterator[Inputs]:
         """The batches with their attention."""
         whole = None if maps is None or _makes(maps) else attention(maps, self.normalise)
         done = 0
@@ -206,7 +206,7 @@ def _makes(maps: Any) -> bool:
     return not isinstance(maps, Attribution) and (callable(maps) or isinstance(maps, Posterior))
 
 
-def _pair(data: Any, what: Literal["data", "validation"]) -> tuple[Tensor, Any]:
+def _pair(data: Data, what: Literal["data", "validation"]) -> tuple[Tensor, Any]:
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise InputError(f"expected {what}= to be a pair of pictures [N, C, H, W] and labels, got {describe(data)}")
     return check_pictures(data[0], f"{what}= with pictures"), data[1]

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from nescio.models.outputs import Closing, listed
 from nescio.models.structure import compiled_call, parameter_places, refuse_coupled, refuse_unready, replaced, unwrap
 from nescio.modes import eager
 from nescio.modes.stopping import stop_where_wanted
-from nescio.types import InputError, ModelError, refuse_estimator
+from nescio.types import InputError, ModelError, Posterior, refuse_estimator
 
 TWICE = {
     "logits": "every row lies in [0, 1] and sums to 1. If the model ends in a softmax say output='probabilities', for "
@@ -276,6 +276,12 @@ class Classifier:
                 "other classes cannot be compared: give the model one list of classes"
             )
         self._count = count
+
+
+ModelLike: TypeAlias = Classifier | Callable[..., Any]
+"""What a user gives as a model: a PyTorch module, any callable that gives logits, or a `Classifier`."""
+ModelOrPosterior: TypeAlias = ModelLike | Posterior
+"""A model, or a distribution over predictions in its place."""
 
 
 def _check_model(model: object) -> None:

@@ -160,7 +160,7 @@ def _empty(value: Any) -> bool:
     return kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value)))
 
 
-def _containers(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
+def _containers(value: object, depth: int = _DEPTH) -> Iterator[Any]:
     if isinstance(value, dict | list):
         yield value
     if depth and isinstance(value, dict | list | tuple):
@@ -168,7 +168,7 @@ def _containers(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
             yield from _containers(held, depth - 1)
 
 
-def _tensors(value: Any, depth: int = _DEPTH) -> Iterator[Tensor]:
+def _tensors(value: object, depth: int = _DEPTH) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif depth and isinstance(value, dict | list | tuple):
@@ -176,7 +176,7 @@ def _tensors(value: Any, depth: int = _DEPTH) -> Iterator[Tensor]:
             yield from _tensors(held, depth - 1)
 
 
-def _holds(value: Any) -> bool:
+def _holds(value: object) -> bool:
     return next(_tensors(value), None) is not None
 
 

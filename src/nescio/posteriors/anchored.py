@@ -16,6 +16,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from nescio.inputs import Data
 from nescio.models import Classifier
 from nescio.posteriors.ensemble import DeepEnsemble, chosen
 from nescio.posteriors.prior import prior
@@ -47,8 +48,8 @@ class AnchoredEnsemble(DeepEnsemble):
     def train(
         cls,
         factory: Callable[[], nn.Module],
-        data: Any,
-        validation: Any = None,
+        data: Data,
+        validation: Data | None = None,
         *,
         members: int = 5,
         prior_std: float | None = None,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Self
@@ -28,8 +28,8 @@ from torch.utils.data import DataLoader
 
 from nescio import inputs
 from nescio._common.chunking import at_once, in_chunks
-from nescio.inputs import Inputs
-from nescio.models import Classifier
+from nescio.inputs import Data, Inputs
+from nescio.models import Classifier, ModelLike
 from nescio.models.positions import accepting
 from nescio.modes import predicting, preserved
 from nescio.posteriors import saving
@@ -64,7 +64,7 @@ class PosteriorBase(ABC):
         """The modules whose state matters, for `nescio.modes`."""
         return tuple(root for classifier in self.classifiers for root in classifier.roots)
 
-    def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
+    def predict(self, x: Data, *, progress: bool | None = None) -> Tensor:
         """Predict the class probabilities of each sample.
 
         Args:
@@ -77,7 +77,7 @@ class PosteriorBase(ABC):
         """
         return self._over(x, progress, lambda z: z.softmax(-1))
 
-    def logits(self, x: Any, *, progress: bool | None = None) -> Tensor:
+    def logits(self, x: Data, *, progress: bool | None = None) -> Tensor:
         """Compute the logits of each sample, float64 ``[S, N, C]`` on the CPU: `predict` before the softmax."""
         return self._over(x, progress, lambda z: z)
 
@@ -86,7 +86,7 @@ class PosteriorBase(ABC):
         saving.save(self, folder)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], model: Any) -> Self:
+    def load(cls, folder: str | os.PathLike[str], model: ModelLike | Sequence[ModelLike]) -> Self:
         """Read what `save` wrote, where it is of this class; see `nescio.posteriors.load`."""
         posterior = saving.load(folder, model)
         if not isinstance(posterior, cls):
@@ -117,7 +117,7 @@ class PosteriorBase(ABC):
         """The distribution again from what `_state` gave; `model` is what the user gave to `load`."""
         raise InputError(f"expected a distribution that can be loaded, got {cls.__name__}, which cannot")
 
-    def _over(self, data: Any, progress: bool | None, finish: Callable[[Tensor], Tensor]) -> Tensor:
+    def _over(self, data: Data, progress: bool | None, finish: Callable[[Tensor], Tensor]) -> Tensor:
         parts: list[Tensor] = []
         shows = bar(total(data), show=progress, description="predicting")
         with preserved(self), predicting(self), self._running(), shows as shown:

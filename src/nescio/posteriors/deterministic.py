@@ -8,7 +8,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from nescio.inputs import Inputs
-from nescio.models import Classifier
+from nescio.models import Classifier, ModelLike
 from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.saving import about, check_tensors, same, saved
 
@@ -36,6 +36,6 @@ class Deterministic(PosteriorBase):
         return about(self.classifiers[0]), {}
 
     @classmethod
-    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+    def _from_state(cls, model: ModelLike, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         check_tensors(tensors, {})
         return cls(same(model, settings))

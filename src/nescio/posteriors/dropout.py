@@ -20,7 +20,7 @@ from torch import Tensor
 from nescio import inputs
 from nescio._common.argument_checks import integer
 from nescio.inputs import Inputs
-from nescio.models import Classifier
+from nescio.models import Classifier, ModelLike
 from nescio.models.batch_axis import Unit, axes_from_shapes
 from nescio.modes import eager, without_cudnn
 from nescio.posteriors.base import PosteriorBase
@@ -99,6 +99,6 @@ class MCDropout(PosteriorBase):
         return {"samples": self.samples, "seed": self.seed, "model": about(self.classifiers[0])}, {}
 
     @classmethod
-    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+    def _from_state(cls, model: ModelLike, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         check_tensors(tensors, {})
         return cls(same(model, settings["model"]), settings["samples"], settings["seed"])

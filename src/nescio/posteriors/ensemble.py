@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from nescio import training
 from nescio._common import memory
 from nescio._common.argument_checks import integer
-from nescio.inputs import Inputs, describe
-from nescio.models import Classifier
+from nescio.inputs import Data, Inputs, describe
+from nescio.models import Classifier, ModelLike
 from nescio.posteriors.base import PosteriorBase, chunked
 from nescio.posteriors.sampled import made
 from nescio.posteriors.saving import refilled, saved, weights
@@ -77,8 +77,8 @@ class DeepEnsemble(PosteriorBase):
     def train(
         cls,
         factory: Callable[[], nn.Module],
-        data: Any,
-        validation: Any = None,
+        data: Data,
+        validation: Data | None = None,
         *,
         members: int = 5,
         seed: int = 0,
@@ -110,8 +110,8 @@ class DeepEnsemble(PosteriorBase):
     def _trained(
         cls,
         factory: Callable[[], nn.Module],
-        data: Any,
-        validation: Any,
+        data: Data,
+        validation: Data | None,
         recipe: training.Recipe,
         loss: Callable[[nn.Module, int], training.Loss | None],
         members: int,
@@ -185,7 +185,7 @@ class DeepEnsemble(PosteriorBase):
         return {"outputs": [member.output for member in self.classifiers]}, tensors
 
     @classmethod
-    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+    def _from_state(cls, model: ModelLike, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         outputs = settings["outputs"]
         models = list(model) if isinstance(model, list | tuple | nn.ModuleList) else [model] * len(outputs)
         if len(models) != len(outputs):

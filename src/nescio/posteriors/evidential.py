@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from nescio._common.argument_checks import choice, integer, number
-from nescio.inputs import Inputs
-from nescio.models import Classifier
+from nescio.inputs import Data, Inputs
+from nescio.models import Classifier, ModelLike
 from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.deterministic import Deterministic
 from nescio.posteriors.dirichlet import decomposed, divergence_from_flat, sampled
@@ -77,8 +77,8 @@ class Evidential(PosteriorBase):
     def train(
         cls,
         model: Callable[..., Any],
-        data: Any,
-        validation: Any = None,
+        data: Data,
+        validation: Data | None = None,
         *,
         evidence: Evidence = "exp",
         loss: Fit = "digamma",
@@ -120,16 +120,16 @@ class Evidential(PosteriorBase):
         fitted.history = history
         return fitted
 
-    def dirichlet(self, x: Any, *, progress: bool | None = None) -> Tensor:
+    def dirichlet(self, x: Data, *, progress: bool | None = None) -> Tensor:
         """The parameters α of each input's Dirichlet, float64 ``[N, C]``, all at least 1."""
         return concentration(Deterministic(self.classifiers[0]).logits(x, progress=progress)[0], self.evidence)
 
-    def vacuity(self, x: Any, *, progress: bool | None = None) -> Tensor:
+    def vacuity(self, x: Data, *, progress: bool | None = None) -> Tensor:
         """C/α₀, float64 ``[N]``: from near 0 (much evidence) to 1 (none)."""
         alpha = self.dirichlet(x, progress=progress)
         return alpha.shape[1] / alpha.sum(1)
 
-    def decompose(self, x: Any, *, progress: bool | None = None) -> Decomposition:
+    def decompose(self, x: Data, *, progress: bool | None = None) -> Decomposition:
         """The kinds of doubt in closed form, without samples; epistemic is the distributional uncertainty."""
         return decomposed(self.dirichlet(x, progress=progress))
 
@@ -143,7 +143,7 @@ class Evidential(PosteriorBase):
         return settings, weights(self.classifiers[0])
 
     @classmethod
-    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+    def _from_state(cls, model: ModelLike, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         more: Any = {key: settings[key] for key in ("evidence", "samples", "seed")}
         return cls(refilled(model, tensors, output="logits"), **more)
 

@@ -21,7 +21,7 @@ from nescio import inputs
 from nescio._common.argument_checks import integer, number
 from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
-from nescio.models import Classifier, named_modules
+from nescio.models import Classifier, ModelLike, named_modules
 from nescio.modes import eager, predicting
 from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.saving import about, check_tensors, same, saved
@@ -74,7 +74,7 @@ class InsertedDropout(PosteriorBase):
         return own | {"model": about(self.classifiers[0])}, {}
 
     @classmethod
-    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+    def _from_state(cls, model: ModelLike, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         check_tensors(tensors, {})
         own = {name: value for name, value in settings.items() if name != "model"}
         return cls(same(model, settings["model"]), **own)

@@ -27,8 +27,8 @@ from nescio import inputs
 from nescio._common.argument_checks import choice, integer, number
 from nescio._common.chunking import at_once, in_chunks
 from nescio._common.seeds import derived_seed
-from nescio.inputs import Inputs, describe
-from nescio.models import Classifier, named_modules
+from nescio.inputs import Data, Inputs, describe
+from nescio.models import Classifier, ModelLike, named_modules
 from nescio.modes import predicting, preserved
 from nescio.posteriors.base import PosteriorBase, chunked, total
 from nescio.posteriors.laplace_curvature import Curvature, Kind, Sums, chosen, lowest
@@ -93,7 +93,7 @@ class Laplace(PosteriorBase):
         self._total = 0.0
         self._weights: tuple[tuple[float, int, int], Tensor] | None = None
 
-    def fit(self, data: Any, validation: Any = None, *, progress: bool | None = None) -> Self:
+    def fit(self, data: Data, validation: Data | None = None, *, progress: bool | None = None) -> Self:
         """Fit to labelled training data; the model stays as it is.
 
         Args:
@@ -128,7 +128,7 @@ class Laplace(PosteriorBase):
 
         self._each(x, y, step)
 
-    def finish(self, validation: Any = None) -> Self:
+    def finish(self, validation: Data | None = None) -> Self:
         """Compute the posterior of all that was absorbed, and return it."""
         self._check_validation(validation)
         sums, self._sums = self._sums, None
@@ -157,7 +157,7 @@ class Laplace(PosteriorBase):
             )
         return curvature.covariance(self.precision, self._bias)
 
-    def variance(self, x: Any) -> Tensor:
+    def variance(self, x: Data) -> Tensor:
         """The variance of each logit, float64 ``[N, C]``; the predicted logits are those of the model."""
         curvature, delta = self._fitted(), torch.tensor([self.precision], dtype=torch.float64)
 
@@ -230,17 +230,17 @@ class Laplace(PosteriorBase):
             raise InputError("expected a fitted Laplace, got one that was not; call .fit((x, y)) or .fit(loader) first")
         return self._curvature
 
-    def _check_validation(self, validation: Any) -> None:
+    def _check_validation(self, validation: Data | None) -> None:
         if (self.prior == "validation") != (validation is not None):
             raise InputError(
                 f"expected validation data with prior='validation', and only then, got prior={self.prior!r} and "
                 f"{describe(validation)}"
             )
 
-    def _chosen_precision(self, curvature: Curvature, square_norm: float, validation: Any) -> float:
+    def _chosen_precision(self, curvature: Curvature, square_norm: float, validation: Data | None) -> float:
         if not isinstance(self.prior, str):
             return self.prior
-        if self.prior == "validation":
+        if self.prior == "validation" and validation is not None:
             return self._validated(curvature, validation)
         if not (square_norm > 0 and float(curvature.values.sum()) > 0):
             raise ModelError(
@@ -249,7 +249,7 @@ class Laplace(PosteriorBase):
             )
         return curvature.evidence_precision(square_norm)
 
-    def _validated(self, curvature: Curvature, validation: Any) -> float:
+    def _validated(self, curvature: Curvature, validation: Data) -> float:
         """The precision with the smallest negative log-likelihood, by a grid."""
         loss, count = torch.zeros_like(_GRID), 0
 
@@ -283,7 +283,7 @@ class Laplace(PosteriorBase):
         return {"model": about(self.classifiers[0]), "own": own, "found": fitted}, held
 
     @classmethod
-    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+    def _from_state(cls, model: ModelLike, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         posterior, fitted = cls(same(model, settings["model"]), **settings["own"]), settings["found"]
         outputs, width = fitted["shape"]
         sizes = {"inner": width, "outer": outputs, "joint": outputs * width}

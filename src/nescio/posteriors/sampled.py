@@ -75,7 +75,7 @@ class SampledWeights(PosteriorBase):
         return torch.stack(logits)
 
 
-def copied(model: Any, seed: int) -> nn.Module:
+def copied(model: Callable[..., Any], seed: int) -> nn.Module:
     """A network to train: a deep copy of a module, or what a function without arguments makes from the seed."""
     if isinstance(model, nn.Module):
         return deepcopy(model)

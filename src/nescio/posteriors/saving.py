@@ -9,19 +9,19 @@ import copy
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from nescio.data.bundles import Bundle
 from nescio.inputs import describe
-from nescio.models import Classifier
+from nescio.models import Classifier, ModelLike
 from nescio.models.structure import listing
 from nescio.models.weights import fill
 from nescio.modes.state import modules_of
 from nescio.training import seeded
-from nescio.types import InputError, ModelError, NescioError
+from nescio.types import InputError, ModelError, NescioError, Posterior
 
 if TYPE_CHECKING:
     from nescio.posteriors.base import PosteriorBase
@@ -49,7 +49,7 @@ def save(posterior: PosteriorBase, folder: str | os.PathLike[str]) -> None:
     BUNDLE.write(folder, *pack(posterior))
 
 
-def load(folder: str | os.PathLike[str], model: Any) -> Any:
+def load(folder: str | os.PathLike[str], model: ModelLike | Sequence[ModelLike]) -> Any:
     """Load a distribution that was saved in a folder.
 
     Args:
@@ -77,18 +77,19 @@ def load(folder: str | os.PathLike[str], model: Any) -> Any:
     return unpack(*BUNDLE.read(folder), model)
 
 
-def pack(posterior: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def pack(posterior: Posterior) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Class and settings of the distribution, and its tensors."""
     name = next((name for name, cls in _classes.items() if type(posterior) is cls), None)
     if name is None:
         raise InputError(
             f"expected a distribution that can be saved ({listing(list(_classes))}), got {describe(posterior)}"
         )
-    settings, tensors = posterior._state()
-    return {"class": name, "settings": settings, "preprocess": _preprocessed(posterior)}, tensors
+    own = cast("PosteriorBase", posterior)
+    settings, tensors = own._state()
+    return {"class": name, "settings": settings, "preprocess": _preprocessed(own)}, tensors
 
 
-def unpack(record: Any, tensors: dict[str, Tensor], model: Any) -> Any:
+def unpack(record: Any, tensors: dict[str, Tensor], model: ModelLike | Sequence[ModelLike]) -> Any:
     """The opposite of `pack`."""
     if not isinstance(record, Mapping):
         raise InputError(f"expected the record of a saved distribution, got {describe(record)}; save it again")
@@ -135,7 +136,7 @@ def about(classifier: Classifier) -> dict[str, Any]:
     return {"output": classifier.output, "weights": fingerprint(classifier)}
 
 
-def same(model: Any, settings: Mapping[str, Any]) -> Classifier:
+def same(model: ModelLike, settings: Mapping[str, Any]) -> Classifier:
     """The model as a Classifier; a ModelError where its weights are not those that `about` saw."""
     classifier = Classifier.of(model, settings["output"], dense=True)
     own = fingerprint(classifier)
@@ -176,7 +177,9 @@ def weights(classifier: Classifier, prefix: str = "") -> dict[str, Tensor]:
     return {prefix + name: t for name, t in classifier.module.state_dict().items() if isinstance(t, Tensor)}
 
 
-def refilled(model: Any, tensors: Mapping[str, Tensor], prefix: str = "", output: str | None = None) -> Classifier:
+def refilled(
+    model: ModelLike, tensors: Mapping[str, Tensor], prefix: str = "", output: str | None = None
+) -> Classifier:
     """A new Classifier like `model` with those of the tensors whose name begins with the prefix as weights.
 
     model: a module or Classifier, which is copied, or a function without arguments that makes one.

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from nescio._common.argument_checks import integer, number
-from nescio.models import Classifier, named_modules
+from nescio.inputs import Data
+from nescio.models import Classifier, ModelLike, named_modules
 from nescio.models.structure import replaced
 from nescio.modes import predicting, preserved
 from nescio.posteriors.sampled import SampledWeights, copied
@@ -88,7 +89,7 @@ class SWAG(SampledWeights):
     def train(
         cls,
         model: nn.Module,
-        data: Any,
+        data: Data,
         *,
         rank: int = 20,
         samples: int = 30,
@@ -139,7 +140,7 @@ class SWAG(SampledWeights):
         fitted.fit_statistics(data, batch_size=recipe.batch_size, progress=progress)
         return fitted
 
-    def fit_statistics(self, data: Any, *, batch_size: int = 128, progress: bool | None = None) -> None:
+    def fit_statistics(self, data: Data, *, batch_size: int = 128, progress: bool | None = None) -> None:
         """Compute the statistics of batch-norm layers for every sample: the mean over the batches of the data."""
         buffers, module = self._buffers(), self.classifiers[0].module
         norms = [part for _, part in named_modules(module) if isinstance(part, _BatchNorm)]  # type: ignore[arg-type]
@@ -213,7 +214,7 @@ class SWAG(SampledWeights):
         return settings, weights(classifier, "model.") | tensors
 
     @classmethod
-    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+    def _from_state(cls, model: ModelLike, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         def kind(prefix: str) -> dict[str, Tensor]:
             return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 

@@ -26,8 +26,9 @@ import torch
 from torch import Tensor, nn
 
 from nescio._common.argument_checks import choice, number
-from nescio.inputs import Inputs, describe, labelled
-from nescio.models import Classifier
+from nescio._common.arrays import Values
+from nescio.inputs import Data, Inputs, describe, labelled
+from nescio.models import Classifier, ModelLike
 from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.deterministic import Deterministic
 from nescio.posteriors.saving import check_tensors, pack, saved, unpack
@@ -70,7 +71,7 @@ class Temperature(PosteriorBase):
         self.scale: Tensor | None = None
         self.shift: Tensor | None = None
 
-    def fit(self, data: Any, *, progress: bool | None = None) -> Self:
+    def fit(self, data: Data, *, progress: bool | None = None) -> Self:
         """Fit on held-out data, and return the distribution itself.
 
         Args:
@@ -87,7 +88,7 @@ class Temperature(PosteriorBase):
         logits = self.base.logits(only_inputs(), progress=progress)
         return self.fit_logits(logits, torch.cat(labels))
 
-    def fit_logits(self, logits: Any, labels: Any) -> Self:
+    def fit_logits(self, logits: Values, labels: Values) -> Self:
         """Fit on held-out logits, and return the distribution itself.
 
         Args:
@@ -132,7 +133,7 @@ class Temperature(PosteriorBase):
         return {"kind": self.kind, "temperature": self.temperature, "base": record}, tensors
 
     @classmethod
-    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+    def _from_state(cls, model: ModelLike, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         held = {name.removeprefix("base."): tensor for name, tensor in tensors.items() if name.startswith("base.")}
         own = {name: tensor for name, tensor in tensors.items() if not name.startswith("base.")}
         posterior = cls(unpack(settings["base"], held, model), settings["kind"])
@@ -167,7 +168,7 @@ def _distribution(base: Any, output: str | None) -> PosteriorBase:
     return base if isinstance(base, PosteriorBase) else _Foreign(base)
 
 
-def _checked(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
+def _checked(logits: Values, labels: Values) -> tuple[Tensor, Tensor]:
     """Logits float64 [S, N, C] and labels [N] on the CPU."""
     z, y = (torch.as_tensor(a) if isinstance(a, np.ndarray | list) else a for a in (logits, labels))
     if not isinstance(z, Tensor) or not z.is_floating_point() or z.ndim not in (2, 3) or z.shape[-1] < 2:

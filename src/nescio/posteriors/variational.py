@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from nescio._common.argument_checks import integer, number
-from nescio.models import Classifier
+from nescio.inputs import Data
+from nescio.models import Classifier, ModelLike
 from nescio.models.structure import replaced
 from nescio.posteriors.prior import prior
 from nescio.posteriors.sampled import SampledWeights, copied
@@ -62,8 +63,8 @@ class Variational(SampledWeights):
     def train(
         cls,
         model: Callable[..., Any],
-        data: Any,
-        validation: Any = None,
+        data: Data,
+        validation: Data | None = None,
         *,
         samples: int = 30,
         prior_std: float | None = None,
@@ -120,7 +121,7 @@ class Variational(SampledWeights):
         return settings, weights(self.classifiers[0], "model.") | {f"std.{n}": std for n, std in self.stds.items()}
 
     @classmethod
-    def _from_state(cls, model: Any, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+    def _from_state(cls, model: ModelLike, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         classifier = refilled(model, tensors, "model.", settings["output"])
         stds = {name.removeprefix("std."): std for name, std in tensors.items() if name.startswith("std.")}
         return cls(classifier, stds, samples=settings["samples"], seed=settings["seed"])

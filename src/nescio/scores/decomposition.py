@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nescio._common.arrays import Values
 from nescio.scores.information import divergence
 from nescio.types import Decomposition, InputError
 
@@ -30,7 +31,7 @@ _AT_ONCE = 2**22  # probabilities that are worked on at a time
 _ZERO = -800.0  # stands for log 0: exp of it is 0, and products with 0 stay 0
 
 
-def decompose(probabilities: Any) -> Decomposition:
+def decompose(probabilities: Values) -> Decomposition:
     """Compute the kinds of uncertainty of each input: total, aleatoric and epistemic.
 
     Args:
@@ -89,7 +90,7 @@ def _logs(p: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return p / total, log_p.masked_fill(p == 0, _ZERO), (others / total).squeeze(-1), is_top
 
 
-def _checked(given: Any) -> Tensor:
+def _checked(given: Values) -> Tensor:
     """Probabilities [S, N, C] as they came, checked."""
     wanted = "expected probabilities [S, N, C] of S samples, N inputs and C >= 2 classes"
     p = _tensor(given, wanted)

@@ -31,7 +31,7 @@ from nescio.decide import ConformalPolicy, Policy
 from nescio.dense import RegionGuard, RegionVerdict
 from nescio.guard import Verdict, joined
 from nescio.guard.promise import usual_level
-from nescio.inputs import Inputs
+from nescio.inputs import Data, Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.posteriors import Deterministic
@@ -44,7 +44,7 @@ from nescio.scoring import score
 from nescio.serve import everywhere
 from nescio.serve.networks import guarded, networks
 from nescio.specs import AnyGuard
-from nescio.types import InputError, ModelError
+from nescio.types import InputError, ModelError, Posterior
 
 ROWS = 8
 """Inputs of a pass on a CPU: a lone request pays for so many, and more at once would gain little."""
@@ -117,7 +117,7 @@ class Engine:
         source: Source,
         methods: Sequence[str | Method] | None = None,
         *,
-        posterior: Any = None,
+        posterior: Posterior | None = None,
         policy: Policy | ConformalPolicy | None = None,
         guard: AnyGuard | None = None,
         rows: int | None = None,
@@ -270,7 +270,7 @@ class Engine:
         try:
             if self.posterior is None or guard is not None:
                 wanted.append(beside)
-            values = score(self.network, batch, wanted, progress=False) if wanted else {}
+            values = score(self.network, batch, wanted, progress=False) if wanted and self.network is not None else {}
             if self.posterior is None:
                 each = beside.logits.softmax(-1).unsqueeze(0).split(1, dim=1)[: len(rows)]
             else:
@@ -322,8 +322,8 @@ class _Given:
     def __init__(self, p: Tensor) -> None:
         self._p = p
 
-    def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
-        """Those."""
+    def predict(self, x: Data, *, progress: bool | None = None) -> Tensor:
+        """Return the probabilities, whatever the input."""
         return self._p
 
 

@@ -270,7 +270,7 @@ def _posterior(folder: Path, spec: ModelSpec) -> Source:
     if (Path(base.name) / RECORD).is_file():
         raise InputError(f"expected a model under the posterior in {folder}, got another posterior, {base.name}")
     under = _opened(base)
-    posterior = posteriors.load(folder, under.model)
+    posterior = posteriors.load(folder, only_network(under))
     about = f"{type(posterior).__name__} of {folder} over {under.about}"
     return Source(posterior, under.preprocess, about, under.classes)
 

@@ -9,12 +9,13 @@ and entries of the table that are not computed are completed and checked (`estim
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
 from nescio import inputs, modes
-from nescio.models import Classifier
+from nescio.inputs import Data
+from nescio.models import Classifier, ModelLike
 from nescio.trace.backward.cotangents import Smoothing
 from nescio.trace.estimate.error_check import enforced
 from nescio.trace.estimate.small_work import by_loop, may_be_small
@@ -27,8 +28,8 @@ from nescio.types import ClassGradients, InputError, NormSettings, NormTable
 
 
 def class_gradients(
-    model: Any,
-    x: Any,
+    model: ModelLike,
+    x: Data,
     *,
     layers: str = "module",
     norm: int = 2,
@@ -91,7 +92,7 @@ def class_gradients(
 
 def gradient_norms(
     classifier: Classifier,
-    x: Any,
+    x: Data,
     request: NormSettings = NormSettings("classes"),  # noqa: B008 (it is frozen)
     rows: Sequence[str] = (),
     chunk: int | None = None,

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
 from nescio import modes
-from nescio.models import Classifier
+from nescio.inputs import Data, Inputs
+from nescio.models import Classifier, ModelLike
 from nescio.trace.backward.pull import pull
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
 from nescio.trace.probe.leaves import leaf
@@ -46,7 +47,7 @@ class Trace:
     calls: tuple[ModuleTrace, ...]
 
 
-def input_gradients(model: Any, x: Any, cotangents: Vectors) -> Any:
+def input_gradients(model: ModelLike, x: Data, cotangents: Vectors) -> Any:
     """Compute the gradients of ``Σ cotangent·logits`` at the input. The model stays as it was.
 
     Args:
@@ -71,7 +72,7 @@ def input_gradients(model: Any, x: Any, cotangents: Vectors) -> Any:
     return output_gradients(model, x, cotangents, modules=()).inputs
 
 
-def output_gradients(model: Any, x: Any, cotangents: Vectors, modules: Sequence[str] | None = None) -> Trace:
+def output_gradients(model: ModelLike, x: Data, cotangents: Vectors, modules: Sequence[str] | None = None) -> Trace:
     """Compute values and gradients at the outputs of modules, and gradients at the input. The model stays as it was.
 
     A module that is called more than once gives one entry a call; one whose output does not reach the logits gets
@@ -153,7 +154,7 @@ def _chosen(classifier: Classifier, names: Sequence[str] | None) -> list[tuple[s
     return [(name, known[name]) for name in names]
 
 
-def _like(x: Any, grads: list[Tensor]) -> Any:
+def _like(x: Inputs, grads: list[Tensor]) -> Any:
     if isinstance(x, torch.Tensor):
         return grads[0] if grads else None
     names = [name for name, t in x.items() if t.is_floating_point()]

@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.utils.checkpoint import CheckpointError
 
 from nescio import inputs, modes
-from nescio.models import Classifier
+from nescio.inputs import Data
+from nescio.models import Classifier, ModelLike
 from nescio.trace.backward.substitutes.corrected import CorrectedOps, doubled
 from nescio.trace.probe.cached_tensors import forget
 from nescio.trace.probe.graph import Graph
@@ -26,7 +27,7 @@ from nescio.types import ClassGradients
 
 
 def class_gradients(
-    model: Any, x: Any, *, output: str | None = None, chunk: int | None = None, **settings: Any
+    model: ModelLike, x: Data, *, output: str | None = None, chunk: int | None = None, **settings: Any
 ) -> ClassGradients:
     """Compute the norms of ``∂ log p_c/∂θ_l`` by the loop.
 
@@ -54,7 +55,7 @@ def class_gradients(
 
 def gradient_norms(
     classifier: Classifier,
-    x: Any,
+    x: Data,
     *,
     rows: Sequence[str] = ("classes",),
     norm: int = 2,

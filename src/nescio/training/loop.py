@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nescio import inputs
 from nescio._common.argument_checks import integer
+from nescio.inputs import Data
 from nescio.models.outputs import check_shape
 from nescio.models.structure import refuse_unready
 from nescio.modes import predicting, preserved
@@ -29,8 +29,8 @@ from nescio.types import InputError, ModelError
 
 def train(
     model: nn.Module,
-    data: Any,
-    validation: Any = None,
+    data: Data,
+    validation: Data | None = None,
     *,
     recipe: Recipe | None = None,
     loss: Loss | None = None,

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nescio._common.lazy_imports import need
 from nescio.types import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 ENDINGS = (
     *(".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".avif"),
@@ -27,7 +31,7 @@ ORIENTATION = 0x0112
 """The tag of EXIF that tells how the camera was held."""
 
 
-def decode(source: str | Path | bytes) -> Any:
+def decode(source: str | Path | bytes) -> Image:
     """The picture in the file, or in these bytes; of an animation the first."""
     image = need("PIL.Image", "data")
     if not isinstance(source, bytes) and (path := Path(source)).exists() and not (path.is_file() or path.is_dir()):
@@ -42,16 +46,16 @@ def decode(source: str | Path | bytes) -> Any:
         raise InputError(f"it has too many pixels ({error})") from error
 
 
-def _upright(picture: Any, image: Any) -> Any:
+def _upright(picture: Image, image: ModuleType) -> Image:
     """As the camera noted it; `PIL.ImageOps.exif_transpose` also writes the notes anew, which may take minutes."""
     turn = image.Transpose
     turns = [turn.FLIP_LEFT_RIGHT, turn.ROTATE_180, turn.FLIP_TOP_BOTTOM, turn.TRANSPOSE]
     turns += [turn.ROTATE_270, turn.TRANSVERSE, turn.ROTATE_90]
-    noted = picture.getexif().get(ORIENTATION)
+    noted: Any = picture.getexif().get(ORIENTATION)
     return picture.transpose(turns[noted - 2]) if noted in range(2, 9) else picture
 
 
-def _plain(picture: Any, image: Any) -> Any:
+def _plain(picture: Image, image: ModuleType) -> Image:
     if picture.has_transparency_data:
         return _on_white(picture, image).convert("L" if picture.mode in ("L", "LA", "La") else "RGB")
     if picture.mode in ("L", "RGB"):
@@ -62,13 +66,15 @@ def _plain(picture: Any, image: Any) -> Any:
         values = np.asarray(picture)
         if values.size and (int(values.min()) < 0 or int(values.max()) > 65535):
             raise InputError("it has 32 bits to a pixel, whose range is not known; save it with 8 or 16")
-        return image.fromarray(np.round(values / 257).astype(np.uint8))
+        grey: Image = image.fromarray(np.round(values / 257).astype(np.uint8))
+        return grey
     if picture.mode == "F":
         raise InputError("it has floating-point pixels, whose range is not known; save it with 8 or 16 bits")
     return picture.convert("RGB")
 
 
-def _on_white(picture: Any, image: Any) -> Any:
+def _on_white(picture: Image, image: ModuleType) -> Image:
     """The picture on a white ground, without transparency."""
     clear = picture.convert("RGBA")
-    return image.alpha_composite(image.new("RGBA", clear.size, "white"), clear).convert("RGB")
+    laid: Image = image.alpha_composite(image.new("RGBA", clear.size, "white"), clear)
+    return laid.convert("RGB")

@@ -84,11 +84,11 @@ def _index(value: int | None, place: list[int] | None) -> int:
     return place[value] if value < len(place) else -1
 
 
-def _missing(value: Any) -> bool:
+def _missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and value != value) or (isinstance(value, str) and not value)
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     """The value as a whole number, also where it is written as text; None for other values."""
     if isinstance(value, str):
         return int(value.partition(".")[0]) if _WHOLE.fullmatch(value) else None

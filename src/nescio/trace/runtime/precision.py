@@ -6,7 +6,7 @@ So the forward pass is made in both types side by side, and what the narrow one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -80,7 +80,11 @@ class _Beside(TorchFunctionMode):
         return low.float() if isinstance(low, Tensor) and low.dtype == self.narrow else low
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
@@ -108,7 +112,7 @@ class _Beside(TorchFunctionMode):
         return result
 
 
-def _writes(func: Any, kwargs: Mapping[str, Any]) -> bool:
+def _writes(func: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a function writes into what it is given."""
     name = getattr(func, "__name__", "")
     return bool(kwargs.get("inplace")) or name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))

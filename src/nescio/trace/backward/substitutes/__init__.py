@@ -11,7 +11,7 @@ A context manager sends the model's own calls there. A call that a substitute is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -36,7 +36,11 @@ class _Folding(TorchFunctionMode):
         self._picker = Picker() if picks else None
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if func is F.batch_norm and (call := batch_norm.arguments(*args, **kwargs)) is not None:

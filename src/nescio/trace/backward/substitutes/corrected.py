@@ -12,7 +12,7 @@ Inside of `CorrectedOps` a network's own calls go through these, in the oracle t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -34,7 +34,11 @@ class CorrectedOps(TorchFunctionMode):
     """Inside, calls of these operations have the right gradient."""
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         substitute = _SUBSTITUTES.get(func)
         result = None if substitute is None else substitute(*args, **(kwargs or {}))

@@ -12,6 +12,7 @@ On a GPU `backward.substitutes.folding` has kernels for these.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -34,7 +35,11 @@ class OnCPU(TorchFunctionMode):
     """Inside, the calls that have such a form go through it."""
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         x = args[0] if args else kwargs.get("input")

@@ -6,6 +6,7 @@ PyTorch's own backward reads the saved tensor through slow broadcasting.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ class Pointwise(torch.autograd.Function):
         return *folded(deltas[0], lambda g: (kernels(d).times(g, d),)), None, None, None
 
 
-def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """The activation's value, or None for a call that is left to PyTorch."""
     x = args[0] if args else kwargs.get("input")
     if not isinstance(x, Tensor) or not (x.requires_grad and torch.is_grad_enabled()) or kernels(x) is None:
