@@ -52,11 +52,12 @@ COMPLETE = (
     "dense",
     "doors.estimator_base",
     "doors.estimator_saving",
-    "doors.estimators",
+    "doors.guarded_classifier",
     "doors.lightning_callback",
     "doors.openood",
     "doors.pytorch_ood",
     "doors.transformers_pipeline",
+    "doors.uncertainty_scorer",
     "doors.validation",
     "evaluate",
     "findings",
@@ -85,7 +86,7 @@ COMPLETE = (
     "types",
     "zoo",
 )
-"""The rooms whose public names all have a summary, the sections Args and Returns, and an example.
+"""The rooms whose public names all have a summary, the sections Args and Returns, and an example; methods need none.
 
 What `__all__` names is public; without one, the functions and classes of a file whose names have no underscore before
 them.
@@ -134,12 +135,39 @@ def public(module: ModuleType) -> dict[str, Any]:
     return {name: value for name, value in values.items() if isinstance(value, type) or inspect.isroutine(value)}
 
 
+def methods(value: type) -> dict[str, Any]:
+    """Return the public methods that a class adds to those of its bases, by name."""
+    known = {name for base in value.__mro__[1:] for name in vars(base)}
+    own = {name: getattr(each, "__func__", each) for name, each in vars(value).items()}
+    return {
+        f"{value.__name__}.{name}": each
+        for name, each in own.items()
+        if inspect.isfunction(each) and each.__name__ == name and not name.startswith("_") and name not in known
+    }
+
+
+def missing_in_method(value: Any) -> Iterator[str]:
+    """Gives what the docstring of a method lacks: a summary, and of one with arguments Args, and Returns."""
+    text, signature = inspect.getdoc(value) or "", inspect.signature(value)
+    summary = text.partition("\n")[0]
+    if not summary.endswith("."):
+        yield "a summary of one line"
+    if set(signature.parameters) - {"self", "cls"}:
+        if "Args:" not in text:
+            yield "Args"
+        if signature.return_annotation not in ("None", None) and "Returns:" not in text:
+            yield "Returns"
+
+
 @pytest.mark.parametrize("room", COMPLETE)
 def test_public_names_say_what_they_do_take_and_give(room: str) -> None:
     if room.startswith("doors."):
         pytest.importorskip(f"nescio.{room}", reason="needs the library that the door leads to", exc_type=ImportError)
     described = public(import_module(f"nescio.{room}"))
     lacks = {name: absent for name, value in described.items() if (absent := list(missing(value)))}
+    for value in described.values():
+        if isinstance(value, type):
+            lacks |= {name: absent for name, one in methods(value).items() if (absent := list(missing_in_method(one)))}
     assert described and not lacks
 
 
@@ -160,5 +188,13 @@ def test_an_incomplete_docstring_is_found() -> None:
             2
         """
 
+    class Silent:
+        def say(self, word: str) -> str: ...
+
+        def quiet(self) -> None:
+            """Do nothing."""
+
     assert list(missing(bare)) == ["a summary of one line", "an example", "Args", "Returns"]
+    described = {name: list(missing_in_method(one)) for name, one in methods(Silent).items()}
+    assert described == {"Silent.say": ["a summary of one line", "Args", "Returns"], "Silent.quiet": []}
     assert list(missing(complete)) == []

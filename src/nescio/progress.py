@@ -39,7 +39,14 @@ class Bar(Protocol):
     """
 
     def update(self, n: int, /) -> object:
-        """Move on by n steps."""
+        """Move on by n steps.
+
+        Args:
+            n: How many.
+
+        Returns:
+            Nothing that is used.
+        """
 
 
 class _Speech:

@@ -12,20 +12,8 @@ from torch import Tensor
 
 from nescio import notebook
 
-__all__ = [
-    "NescioError",
-    "InputError",
-    "ModelError",
-    "MissingExtra",
-    "ClassGradients",
-    "Scored",
-    "Check",
-    "Decomposition",
-    "NormSettings",
-    "NormTable",
-    "Depth",
-    "Posterior",
-]
+__all__ = ["NescioError", "InputError", "ModelError", "MissingExtra", "ClassGradients", "Scored", "Check"]
+__all__ += ["Decomposition", "NormSettings", "NormTable", "Depth", "Posterior"]
 
 
 class NescioError(Exception):
@@ -314,7 +302,15 @@ class Posterior(Protocol):
     """
 
     def predict(self, x: Any, *, progress: bool | None = None) -> Tensor:
-        """Predict probabilities, float64 ``[S, N, C]`` on the CPU; x is a batch or an iterable of batches."""
+        """Predict probabilities.
+
+        Args:
+            x: A batch or an iterable of batches.
+            progress: As in `nescio.score`.
+
+        Returns:
+            The probabilities, float64 ``[S, N, C]`` on the CPU.
+        """
 
 
 def refuse_estimator(model: object) -> None:

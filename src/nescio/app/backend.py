@@ -67,7 +67,14 @@ class Desk:
         return Policies(self.engine, self.scale, self.policy)
 
     def of_picture(self, path: str | Path | None) -> Iterator[Opinion]:
-        """Yield opinions of a picture file, see `of_row`."""
+        """Yield opinions of a picture file, see `of_row`.
+
+        Args:
+            path: The file; None where nothing was given.
+
+        Returns:
+            The opinions, first without maps.
+        """
         if path is None:
             raise InputError("expected a picture, got none; drop one here, or choose an example")
         try:
@@ -85,7 +92,14 @@ class Desk:
         return self.of_row(row)
 
     def of_text(self, text: str | None) -> Iterator[Opinion]:
-        """Yield opinions of a text, or of numbers with commas, see `of_row`."""
+        """Yield opinions of a text, or of numbers with commas, see `of_row`.
+
+        Args:
+            text: What was written; None where nothing was given.
+
+        Returns:
+            The opinions, first without maps.
+        """
         if not text or not text.strip():
             raise InputError("expected a text, got none; write something, or choose an example")
         if len(text) > MAX_TEXT:
@@ -99,7 +113,14 @@ class Desk:
         return self.of_row(self.engine.source.preprocess(text))
 
     def of_example(self, place: int) -> Iterator[Opinion]:
-        """Yield opinions of one of the examples, see `of_row`; what was made once is kept, and comes at once."""
+        """Yield opinions of one of the examples, see `of_row`; what was made once is kept, and comes at once.
+
+        Args:
+            place: Which of the examples.
+
+        Returns:
+            The opinions, first without maps.
+        """
         if not 0 <= place < len(self.examples):
             raise InputError(
                 f"expected an example from 0 to {len(self.examples) - 1}, got {place}; load the page again"
@@ -113,7 +134,14 @@ class Desk:
                 self._kept[place] = one
 
     def of_row(self, row: Inputs) -> Iterator[Opinion]:
-        """Yield the opinion without maps first, then, when they are made, with them."""
+        """Yield the opinion without maps first, then, when they are made, with them.
+
+        Args:
+            row: The input, as the model takes it.
+
+        Returns:
+            The opinions.
+        """
         with self._lock:
             first = opinion(self.engine, row, self.scale)
         yield first
@@ -137,7 +165,14 @@ class Desk:
         return {f"{percent(level)} of known {NOUNS[self.kind]}": level for level in dict.fromkeys((usual, *possible))}
 
     def level(self, name: str | None) -> float | None:
-        """Return the level of that name, or the usual one; None without a guard."""
+        """Return the level of that name, or the usual one; None without a guard.
+
+        Args:
+            name: The name of the level; None for the usual one.
+
+        Returns:
+            The share of false alarms, or None.
+        """
         return self.levels.get(str(name), self.engine.level)
 
     def ruling(self, opinion: Opinion, level: str | None, policy: str | None, by: str | None) -> Ruling | None:
@@ -148,6 +183,9 @@ class Desk:
             level: The name of the level of the guard.
             policy: The name of the policy.
             by: The method that the policy judges by.
+
+        Returns:
+            The ruling; None without a guard and without a policy.
         """
         chosen, judge = self.policies.chosen(policy, by)
         share = self.level(level)

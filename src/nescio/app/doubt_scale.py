@@ -70,21 +70,52 @@ class Scale:
         return None if self.labels is None else self.probabilities.argmax(1) == self.labels
 
     def place(self, name: str, value: float) -> float:
-        """Return the share of known inputs with a lower value."""
+        """Return the share of known inputs with a lower value.
+
+        Args:
+            name: A kind of doubt or a method.
+            value: The value of an input.
+
+        Returns:
+            A share from 0 to 1.
+        """
         return float((self.values[name] < value).mean())
 
     def limit(self, name: str) -> float:
-        """Return the value above which an input is flagged."""
+        """Return the value above which an input is flagged.
+
+        Args:
+            name: A kind of doubt or a method.
+
+        Returns:
+            The limit.
+        """
         n = len(self)
         above = int(ALARM * (n + 1) * (1 + 1e-12)) - 1  # so many known inputs may have at least the value
         return float(np.sort(self.values[name])[n - above - 1])
 
     def flagged(self, name: str, value: float) -> bool:
-        """Return whether this happens to a known input with a probability of at most one in twenty."""
+        """Return whether this happens to a known input with a probability of at most one in twenty.
+
+        Args:
+            name: A kind of doubt or a method.
+            value: The value of an input.
+
+        Returns:
+            True where the input is flagged.
+        """
         return value > self.limit(name)
 
     def words(self, name: str, value: float) -> str:
-        """Return where the value lies, in a phrase that never says more than is so."""
+        """Return where the value lies, in a phrase that never says more than is so.
+
+        Args:
+            name: A kind of doubt or a method.
+            value: The value of an input.
+
+        Returns:
+            The phrase.
+        """
         doubtful, n = ADJECTIVES.get(name, "doubtful"), len(self)
         below = int((self.values[name] < value).sum())
         if below == n:

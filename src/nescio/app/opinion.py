@@ -28,7 +28,8 @@ from nescio.guard import Verdict
 from nescio.inputs import Inputs
 from nescio.serve import everywhere
 from nescio.serve.drawing import places
-from nescio.serve.engine import Engine, stacked
+from nescio.serve.engine import Engine
+from nescio.serve.row_batches import stacked
 from nescio.types import InputError, NescioError
 
 ABOUT = {
@@ -116,7 +117,14 @@ class Opinion:
     verdict: Verdict | None = None
 
     def value(self, name: str) -> float:
-        """Return a doubt or a score by its name."""
+        """Return a doubt or a score by its name.
+
+        Args:
+            name: A kind of doubt or a method.
+
+        Returns:
+            The number.
+        """
         return next(one.value for one in (*self.doubts, *self.methods) if one.name == name)
 
     @property

@@ -59,7 +59,14 @@ class CLUE:
         return f"CLUE: the change to a less uncertain input, {self.steps} steps in the latent space of a VAE"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Maps, float64 [1, N, *places]."""
+        """Compute the maps.
+
+        Args:
+            problem: The members, the inputs and the kind of uncertainty.
+
+        Returns:
+            Maps, float64 ``[1, N, *places]``.
+        """
         assert self.vae is not None
         search = _Search(problem, self.vae, self.steps, self.lr)
         return search.change(search.least_uncertain(search.origin, self.weight))
@@ -106,7 +113,14 @@ class DeltaCLUE:
         return f"delta-CLUE: the mean change to {self.starts} less uncertain inputs within {self.delta:g} in a VAE"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Maps, float64 [1, N, *places]."""
+        """Compute the maps.
+
+        Args:
+            problem: The members, the inputs and the kind of uncertainty.
+
+        Returns:
+            Maps, float64 ``[1, N, *places]``.
+        """
         assert self.vae is not None
         search = _Search(problem, self.vae, self.steps, self.lr)
         origin = search.origin

@@ -48,7 +48,14 @@ class Gradient:
     words = "the magnitude of the gradient"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Maps, float64 [1, N, *places]."""
+        """Compute the maps.
+
+        Args:
+            problem: The members, the inputs and the kind of uncertainty.
+
+        Returns:
+            Maps, float64 ``[1, N, *places]``.
+        """
         return _magnitude(problem.gradient(), problem.places)
 
 
@@ -84,7 +91,14 @@ class SmoothGrad:
         return f"the mean gradient of {self.copies} noisy copies (noise {self.noise:g} of the range)"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Maps, float64 [1, N, *places]."""
+        """Compute the maps.
+
+        Args:
+            problem: The members, the inputs and the kind of uncertainty.
+
+        Returns:
+            Maps, float64 ``[1, N, *places]``.
+        """
         copies = [problem.gradient(noisy(self.noise, self.seed, copy)) for copy in range(self.copies)]
         return _magnitude([mean(list(parts)) for parts in zip(*copies, strict=True)], problem.places)
 
@@ -103,7 +117,14 @@ class FullGrad:
     words = "FullGrad: gradients at the input and at the biases"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Maps, float64 [1, N, *places]."""
+        """Compute the maps.
+
+        Args:
+            problem: The members, the inputs and the kind of uncertainty.
+
+        Returns:
+            Maps, float64 ``[1, N, *places]``.
+        """
         places, bias_maps, inner = problem.places, [], []
         for slope in problem.gradients(keep=logit_maps.bias_of):
             maps: list[Tensor] = []
@@ -157,7 +178,14 @@ class IntegratedGradients:
         return f"integrated gradients in {self.steps} steps from the baseline {start}"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Maps, float64 [1, N, *places]."""
+        """Compute the maps.
+
+        Args:
+            problem: The members, the inputs and the kind of uncertainty.
+
+        Returns:
+            Maps, float64 ``[1, N, *places]``.
+        """
         nodes, weights = np.polynomial.legendre.leggauss(self.steps)
 
         def start(value: Tensor) -> Tensor:
@@ -209,7 +237,14 @@ class BlurIG:
         return f"blur integrated gradients in {self.steps} steps"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Maps, float64 [1, N, H, W]."""
+        """Compute the maps.
+
+        Args:
+            problem: The members, the inputs and the kind of uncertainty.
+
+        Returns:
+            Maps, float64 ``[1, N, H, W]``.
+        """
         places = _to_blur(problem)
         most = max(places.shape) / 2 if self.sigma is None else self.sigma
         # denser towards 0, where a picture changes most
@@ -253,7 +288,14 @@ class BlurGradient:
         return f"the gradient times what a blur of {self.sigma:g} pixels changes"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Maps, float64 [1, N, H, W]."""
+        """Compute the maps.
+
+        Args:
+            problem: The members, the inputs and the kind of uncertainty.
+
+        Returns:
+            Maps, float64 ``[1, N, H, W]``.
+        """
         places = _to_blur(problem)
         return _integral(
             problem, [(lambda value: value, lambda value: value - blurred(value, self.sigma, places.features))]

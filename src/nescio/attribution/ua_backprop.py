@@ -95,11 +95,28 @@ class UABackprop:
         return f"UA-Backprop over {self.path} (tau1 = {self.tau1:g}, tau2 = {self.tau2:g}{signs})"
 
     def rows(self, classes: int, draws: int = 1, samples: int = 1) -> int:
-        """How many maps of logits a member needs that gives so many of all samples."""
+        """Return how many maps of logits a member needs that gives so many of all samples.
+
+        Args:
+            classes: How many classes there are.
+            draws: How many samples the member gives.
+            samples: How many samples there are in all.
+
+        Returns:
+            The number of maps.
+        """
         return drawn_logits.count(self.classes, classes, draws, samples) or draws * classes
 
     def several(self, problem: Problem, kinds: Sequence[str]) -> Several:
-        """What each member gives for these kinds of uncertainty. The maps of the logits serve all kinds."""
+        """Return what each member gives for several kinds of uncertainty; the maps of the logits serve all kinds.
+
+        Args:
+            problem: The members and the inputs.
+            kinds: The kinds of uncertainty.
+
+        Returns:
+            The maps of each kind, and how far they may be off.
+        """
         shares, q = self._shares(problem.logits, kinds)
         by_member, variance, n = [], torch.zeros(()), 0
         _, batch = problem.members[0].batch(problem.x)  # where the network is

@@ -127,12 +127,26 @@ class VAE(nn.Module):
         return vae.requires_grad_(False)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """μ(x) and log σ²(x), each ``[N, latent]``."""
+        """Compute μ(x) and log σ²(x).
+
+        Args:
+            x: Inputs ``[N, ...]``.
+
+        Returns:
+            The two, each ``[N, latent]``.
+        """
         mean, log_variance = self.down((x - self.center) / self.spread).chunk(2, dim=1)
         return mean, log_variance.clamp(-20.0, 20.0)
 
     def decode(self, w: Tensor) -> Tensor:
-        """f(w) in the units of the inputs, ``[N, ...]``."""
+        """Compute f(w) in the units of the inputs.
+
+        Args:
+            w: Latent vectors ``[N, latent]``.
+
+        Returns:
+            Inputs ``[N, ...]``.
+        """
         result: Tensor = self.up(self.start(w)) * self.spread + self.center
         return result
 
@@ -146,14 +160,25 @@ class VAE(nn.Module):
         return torch.stack([fit, divergence], dim=1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, whole or not at all; `VAE.load` reads it."""
+        """Write it to a file, whole or not at all; `VAE.load` reads it.
+
+        Args:
+            path: The file.
+        """
         state = {name: value.detach().cpu() for name, value in self.state_dict().items()}
         with replacing(os.fspath(path)) as part:
             torch.save({"format": _FORMAT, "shape": asdict(self.shape), "state": state}, part)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """What `save` wrote, on the CPU."""
+        """Read what `save` wrote.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The network, on the CPU.
+        """
         try:
             held = torch.load(os.fspath(path), map_location="cpu", weights_only=True)
         except (OSError, RuntimeError, ValueError, EOFError, KeyError) as error:

@@ -89,7 +89,11 @@ class Gathered:
             _check_names(self.named, ready.guard.fitted.classes)
 
     def take(self, read: Read) -> None:
-        """Score a batch that was read."""
+        """Score a batch that was read.
+
+        Args:
+            read: The batch, and what was wrong with its rows.
+        """
         self.problems += read.problems
         if read.batch is None:
             return

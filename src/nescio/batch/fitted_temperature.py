@@ -77,7 +77,11 @@ class Calibration:
     nll: dict[str, float]
 
     def draw(self, file: Path) -> None:
-        """Draw the reliability before and after it, as a PNG file."""
+        """Draw the reliability before and after it, as a PNG file.
+
+        Args:
+            file: Where to write.
+        """
         figure = plots.reliability(self.reliability)
         with replacing(file) as part:
             figure.savefig(part, format="png", dpi=150)

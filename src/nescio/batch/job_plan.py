@@ -126,13 +126,27 @@ class Crew:
     readers: int | None = None
 
     def reading(self, costs: Costs) -> int:
-        """Return how many threads read in a worker."""
+        """Return how many threads read in a worker.
+
+        Args:
+            costs: What a row costs.
+
+        Returns:
+            The number of threads.
+        """
         if self.readers is not None:
             return self.readers
         return 1 if costs.numbers else self.threads(costs) if self.engine == "ray" else min(8, self.cores)
 
     def threads(self, costs: Costs) -> int:
-        """Return how many threads torch has in a worker."""
+        """Return how many threads torch has in a worker.
+
+        Args:
+            costs: What a row costs.
+
+        Returns:
+            The number of threads.
+        """
         return max(1, min(costs.threads, self.cores // self.workers))
 
 

@@ -93,7 +93,14 @@ class Job:
     maps: str | None = None
 
     def batches(self, places: range) -> Iterator[range]:
-        """Cut the places into batches; the first place is one where a batch begins."""
+        """Cut the places into batches; the first place is one where a batch begins.
+
+        Args:
+            places: Places of rows.
+
+        Returns:
+            The batches, as ranges of places.
+        """
         return batches(places, self.batch, RAMP if self.ramp else ())
 
     def open(self, tell: Callable[[Source, Rows], object] = lambda source, rows: None) -> Ready:
@@ -101,6 +108,9 @@ class Job:
 
         Args:
             tell: Called with the model and the rows before the fitting begins.
+
+        Returns:
+            The job with its model and its rows.
         """
         source = open_source(self.model)
         rows = open_rows(self.data, source)

@@ -87,7 +87,15 @@ class MapFiles:
         return self.wanted[0] if self.wanted is not None and len(self.wanted) == 1 else "total"
 
     def explain(self, names: Sequence[str], batch: Inputs) -> Iterator[None]:
-        """Explain the inputs of these names; yield after each whose files are written."""
+        """Explain the inputs of these names; yield after each whose files are written.
+
+        Args:
+            names: A name for each input.
+            batch: The inputs.
+
+        Returns:
+            Nothing, once for each input.
+        """
         p = self.posterior.predict(batch, progress=False)
         if self.class_names is not None and len(self.class_names) != p.shape[2]:
             raise InputError(

@@ -103,7 +103,17 @@ class Worker:
         return {"done": [pickle.dumps(self.done(start, stop, attempts, table))]}
 
     def done(self, start: int, stop: int, attempts: int, table: bytes = b"") -> Done:
-        """The scores of a part, or why there are none; table: its rows, where they were read already."""
+        """Return the scores of a part, or why there are none.
+
+        Args:
+            start: The first row.
+            stop: The row behind the last.
+            attempts: How often the part was tried before.
+            table: Its rows, where they were read already.
+
+        Returns:
+            The scores, or the error.
+        """
         began = time.perf_counter()
         if attempts > ATTEMPTS:
             lost = ModelError(f"{ATTEMPTS} workers were lost at the rows {start} to {stop - 1}; was memory short?")

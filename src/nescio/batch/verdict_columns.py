@@ -66,7 +66,14 @@ class Flagged:
 
     @classmethod
     def of_columns(cls, table: Columns) -> Flagged:
-        """Read the columns of a part."""
+        """Read the columns of a part.
+
+        Args:
+            table: The columns of a part.
+
+        Returns:
+            What is known of it.
+        """
         foreign, oddness = np.flatnonzero(table["foreign"]), _oddness(table)
         order = sorted(foreign.tolist(), key=lambda i: (table["p_value"][i], -oddness[i]))[:WORST]
         names, words = table.get("name", table["index"]), table["words"]
@@ -75,7 +82,14 @@ class Flagged:
 
     @classmethod
     def of_note(cls, note: Mapping[str, Any]) -> Flagged:
-        """Read what `as_note` gave, after a way through JSON."""
+        """Read what `as_note` gave, after a way through JSON.
+
+        Args:
+            note: What `as_note` gave.
+
+        Returns:
+            What is known of the part.
+        """
         return cls(note["foreign"], [Worst(*one) for one in note["worst"]], note["unsure"])
 
     def as_note(self) -> dict[str, Any]:
@@ -84,7 +98,14 @@ class Flagged:
 
     @classmethod
     def together(cls, parts: Iterable[Flagged]) -> Flagged:
-        """Join what is known of several parts."""
+        """Join what is known of several parts.
+
+        Args:
+            parts: What is known of each part.
+
+        Returns:
+            What is known of all.
+        """
         every = list(parts)
         worst = sorted((one for part in every for one in part.worst), key=lambda one: (one.p_value, -one.oddness))
         return cls(sum(part.foreign for part in every), worst[:WORST], sum(part.unsure for part in every))

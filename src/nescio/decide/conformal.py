@@ -64,7 +64,14 @@ class ConformalPolicy(SavedPolicy):
     _form = "nescio prediction sets"
 
     def sets(self, probabilities: Values) -> Tensor:
-        """Return True for each class that is in an input's set, bool ``[N, C]``."""
+        """Return the sets of classes.
+
+        Args:
+            probabilities: Probabilities ``[N, C]``.
+
+        Returns:
+            True for each class that is in an input's set, bool ``[N, C]``.
+        """
         p = probabilities_of(probabilities, classes=self.classes)
         return torch.from_numpy(_sets(p, self.kind, self.threshold))
 

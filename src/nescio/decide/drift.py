@@ -146,7 +146,14 @@ class DriftMonitor:
         self._kept = KeptState(path, FORM, settings, owner, _State(), _parsed)
 
     def update(self, p_values: Values) -> DriftVerdict:
-        """Take the next p-values; with a path they count once this returns, whatever happens to the process then."""
+        """Take the next p-values; with a path they count once this returns, whatever happens to the process then.
+
+        Args:
+            p_values: The p-values of the next inputs.
+
+        Returns:
+            What is known after them.
+        """
         losses = -np.log(self._bounds[_places(p_values, self.reference, empty=True) - 1])
         self._kept.check_alone()
         state = self._kept.state

@@ -123,7 +123,14 @@ class Monitor:
         self._kept = KeptState(path, FORM, settings, owner, _State(), self._parsed)
 
     def update(self, scores: Values) -> Verdict:
-        """Take the next scores; with a path they count once this returns, whatever happens to the process then."""
+        """Take the next scores; with a path they count once this returns, whatever happens to the process then.
+
+        Args:
+            scores: Scores of the next inputs.
+
+        Returns:
+            What is known after them.
+        """
         refused = ~self.policy.accept(scores).numpy()
         self._kept.check_alone()
         self._kept.keep(self._after(refused))

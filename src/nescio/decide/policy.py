@@ -62,7 +62,14 @@ class Policy(SavedPolicy):
         return self.accepted / self.n
 
     def accept(self, scores: Values) -> Tensor:
-        """Return True for each input that is accepted, bool ``[N]``; scores may be infinite but not NaN."""
+        """Return which inputs are accepted.
+
+        Args:
+            scores: Scores ``[N]``; they may be infinite but not NaN.
+
+        Returns:
+            True for each input that is accepted, bool ``[N]``.
+        """
         values = torch.from_numpy(scores_of(scores, empty=True))
         return torch.zeros(len(values), dtype=torch.bool) if self.threshold is None else values <= self.threshold
 

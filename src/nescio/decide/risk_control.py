@@ -69,13 +69,27 @@ class RiskPolicy(SavedPolicy):
     _form = "nescio risk control"
 
     def sets(self, probabilities: Values) -> Tensor:
-        """Return True for each class in the set of a position, bool ``[N, *positions, C]``; for "miscoverage"."""
+        """Return the set of classes at each position; for "miscoverage".
+
+        Args:
+            probabilities: Probabilities ``[N, *positions, C]``.
+
+        Returns:
+            True for each class in the set, bool ``[N, *positions, C]``.
+        """
         self._only("miscoverage", "found")
         p = _image(probabilities, self.classes)
         return torch.from_numpy(_sets(p.reshape(-1, self.classes), self.threshold).reshape(p.shape))
 
     def found(self, probabilities: Values) -> Tensor:
-        """Return True where a sought class may be, bool ``[N, *positions]``; for "misses"."""
+        """Return where a sought class may be; for "misses".
+
+        Args:
+            probabilities: Probabilities ``[N, *positions, C]``.
+
+        Returns:
+            True where it may be, bool ``[N, *positions]``.
+        """
         self._only("misses", "sets")
         p = _image(probabilities, self.classes)
         if self.threshold is None:

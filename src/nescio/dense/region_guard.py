@@ -168,7 +168,11 @@ class RegionGuard:
         return FittedRegions(whole.count, ranks, (*whole.names, PART), whole.classes, whole.form)
 
     def check_model(self, classifier: Classifier) -> None:
-        """Raise a ModelError for another model than the guard's own, or one with other weights."""
+        """Raise a ModelError for another model than the guard's own, or one with other weights.
+
+        Args:
+            classifier: The model.
+        """
         own = self.classifier
         if classifier.model is not own.model and fingerprint(classifier) != fingerprint(own):
             raise ModelError(

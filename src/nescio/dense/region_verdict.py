@@ -66,16 +66,37 @@ class RegionVerdict:
         return flags if size is None else _enlarged(flags.double(), size) > 0.5
 
     def unknown(self, alpha: float = 0.05) -> Tensor:
-        """Return which pictures have a part that the model does not know, bool ``[N]``; a share `alpha` by mistake."""
+        """Return which pictures have a part that the model does not know.
+
+        Args:
+            alpha: The share of known pictures that are named by mistake.
+
+        Returns:
+            True for each such picture, bool ``[N]``.
+        """
         self._check(alpha)
         return self.largest <= alpha
 
     def map(self, size: tuple[int, int]) -> Tensor:
-        """Return the p-values as a map of this height and width, float64 ``[N, *size]``, to lay over the picture."""
+        """Return the p-values as a map, to lay over the picture.
+
+        Args:
+            size: Height and width in pixels.
+
+        Returns:
+            The maps, float64 ``[N, *size]``.
+        """
         return _enlarged(self.p_value, size)
 
     def foreignness(self, size: tuple[int, int]) -> Tensor:
-        """Return −log₁₀ p as a map of this height and width, float64 ``[N, *size]``, higher = more foreign."""
+        """Return −log₁₀ p as a map.
+
+        Args:
+            size: Height and width in pixels.
+
+        Returns:
+            The maps, float64 ``[N, *size]``, higher = more foreign.
+        """
         return -self.map(size).log10()
 
     def words(self, alpha: float = 0.05) -> list[str]:

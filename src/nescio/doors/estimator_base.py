@@ -35,7 +35,7 @@ class NetworkEstimator(BaseEstimator):
     label of each of its outputs.
 
     Examples:
-        >>> from nescio.doors.estimators import GuardedClassifier
+        >>> from nescio.doors.guarded_classifier import GuardedClassifier
         >>> issubclass(GuardedClassifier, NetworkEstimator)
         True
     """

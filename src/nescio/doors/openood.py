@@ -62,7 +62,15 @@ class ScorePostprocessor:
         self.fitted = method
 
     def postprocess(self, net: Any, data: Any) -> tuple[Tensor, Tensor]:
-        """Return the class and the confidence of each input, on the CPU; higher = less foreign."""
+        """Return the class and the confidence of each input; OpenOOD calls it.
+
+        Args:
+            net: The network.
+            data: A batch.
+
+        Returns:
+            The two, on the CPU; higher = less foreign.
+        """
         if self.fitted is None:
             raise InputError("expected setup(net, id_loader_dict, ood_loader_dict) before inputs, got none")
         results = scoring.score(net, data, [self.fitted, _PredictedClass()], progress=False)
@@ -72,7 +80,16 @@ class ScorePostprocessor:
     def inference(
         self, net: Any, data_loader: Any, progress: bool = True
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """Return class, confidence and label of all inputs of a loader, as arrays."""
+        """Return class, confidence and label of all inputs of a loader.
+
+        Args:
+            net: The network.
+            data_loader: The loader.
+            progress: Whether a bar is shown.
+
+        Returns:
+            The three, as arrays.
+        """
         batches = [(*self.postprocess(net, batch["data"]), torch.as_tensor(batch["label"])) for batch in data_loader]
         predicted, confidence, labels = (torch.cat(column).cpu().numpy() for column in zip(*batches, strict=True))
         return predicted, confidence, labels

@@ -69,15 +69,37 @@ class ScoreDetector(Detector):
         return scoring.score(self.model, x, self.method, output=self.output, progress=False).to(x.device)
 
     def predict_logits(self, logits: Tensor) -> Tensor:
-        """Return the scores from logits ``[N, C]``, for a method that needs nothing else."""
+        """Compute the scores from logits, for a method that needs nothing else.
+
+        Args:
+            logits: Logits ``[N, C]``.
+
+        Returns:
+            The scores ``[N]``.
+        """
         return self._from(logits, Logits)
 
     def predict_features(self, features: Tensor) -> Tensor:
-        """Return the scores from features ``[N, D]``, for a method that needs nothing else."""
+        """Compute the scores from features, for a method that needs nothing else.
+
+        Args:
+            features: Features ``[N, D]``.
+
+        Returns:
+            The scores ``[N]``.
+        """
         return self._from(features, Features)
 
     def fit_features(self, features: Tensor, labels: Tensor) -> Self:
-        """Fit the method to features ``[N, D]`` and labels ``[N]``, where it needs nothing else."""
+        """Fit the method to features, where it needs nothing else.
+
+        Args:
+            features: Features ``[N, D]``.
+            labels: Class indices ``[N]``.
+
+        Returns:
+            The detector itself.
+        """
         self._check_needs(Features)
         if not isinstance(self.method, FittedScore):
             return self

@@ -140,7 +140,14 @@ class Pipeline:
         self.labels = [str(label) for _, label in sorted(config.id2label.items())] if config is not None else []
 
     def fit(self, reference: Data) -> Pipeline:
-        """Fit a guard to inputs of the kind that the model is meant for; see `pipeline`."""
+        """Fit a guard.
+
+        Args:
+            reference: Inputs of the kind that the model is meant for; see `pipeline`.
+
+        Returns:
+            The pipeline itself.
+        """
         if isinstance(reference, str | PathLike):
             rows: Any = open_data(reference, preprocess=self.preprocess, classes=self.labels)
         elif isinstance(reference, Iterable) and not isinstance(reference, Mapping | Tensor | np.ndarray):
@@ -154,7 +161,11 @@ class Pipeline:
         return self
 
     def use(self, guard: Guard) -> None:
-        """Take a guard that is fitted to this model."""
+        """Take a guard that is fitted to this model.
+
+        Args:
+            guard: The guard.
+        """
         check_level(self.level, guard.fitted.ranks)
         guard.check_model(self.classifier)
         self.guard = guard

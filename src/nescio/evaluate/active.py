@@ -48,7 +48,14 @@ class ActiveLearning:
     chosen: tuple[Indices, ...]
 
     def mean(self, name: str) -> float:
-        """The mean over the cycles, which is what the paper's table has."""
+        """Return the mean over the cycles, which is what the paper's table has.
+
+        Args:
+            name: The name of the metric.
+
+        Returns:
+            The mean.
+        """
         return float(self.measured[name].mean())
 
 

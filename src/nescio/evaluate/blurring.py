@@ -62,7 +62,14 @@ class Blurring:
     reductions: Floats
 
     def at(self, share: float) -> Blurring:
-        """The same test for a smaller share of the pixels, without another pass: the beginning of the curve."""
+        """Return the same test for a smaller share of the pixels, without another pass: the beginning of the curve.
+
+        Args:
+            share: The share of the pixels.
+
+        Returns:
+            The test.
+        """
         pixels = _pixels(share, self.of)
         if pixels not in self.counts:
             raise InputError(

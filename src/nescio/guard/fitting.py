@@ -10,16 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nescio import quantities, scores
+from nescio import inputs, quantities, scores
+from nescio.data.sources import Rows as DataRows
 from nescio.guard import split
+from nescio.guard.anatomy import anatomy_of
 from nescio.guard.changes import Changes
 from nescio.guard.fitted_witnesses import FittedWitnesses, RowsByWitness, take
-from nescio.guard.input_blocks import form
+from nescio.guard.input_blocks import block_size, blocks, count, form
 from nescio.guard.witnesses import Anatomy, Rows, Witness
 from nescio.guard.wrong import Mistakes
-from nescio.inputs import Inputs, describe
+from nescio.inputs import Data, Inputs, describe
 from nescio.models import Classifier
+from nescio.modes import preserved
 from nescio.posteriors.saving import fingerprint
+from nescio.progress import bar, growing
 from nescio.quantities import Logits, Request
 from nescio.types import InputError, ModelError
 
@@ -126,6 +130,33 @@ class ReferenceRecord:
         same_answer = (of_copies[Logits()].argmax(1) == answers[Logits()].argmax(1)).nonzero().flatten()
         self.changed.append(take(rows_of(self.witnesses, self.anatomy, of_copies), same_answer))
         self.originals.append(first + same_answer)
+
+
+def read(
+    classifier: Classifier,
+    witnesses: tuple[Witness, ...],
+    reference: Data | DataRows,
+    changes: Changes,
+    seed: int,
+    progress: bool | None,
+    chunk: int | None,
+) -> ReferenceRecord:
+    """Read the reference, and keep of each input what the witnesses look at."""
+    record = ReferenceRecord()
+    with preserved(classifier), bar(count(reference), show=progress, description="guard") as shown:
+        for block, labels in blocks(reference, chunk or block_size(classifier)):
+            size = inputs.size(block)
+            pieces: Iterable[range] = [range(size)]
+            if record.anatomy is None:
+                record.start(anatomy_of(classifier, block), witnesses, form(block))
+                classifier.prepare(block)  # an input that cannot be used is named by its place in the block
+                pieces = growing(size, size)  # the first rows tell how long all will take
+            for some in pieces:
+                at = slice(some.start, some.stop)
+                x, y = inputs.take(block, at), None if labels is None else labels[at]
+                record.add(classifier, x, y, split.digests(x, seed), changes, chunk)
+                shown.update(len(some))
+    return record
 
 
 def requests_of(witnesses: Iterable[Witness], anatomy: Anatomy) -> tuple[Request, ...]:

@@ -7,7 +7,7 @@ check   one forward pass ─► what the witnesses measure ─► their votes �
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -16,11 +16,10 @@ from torch import Tensor
 
 from nescio import inputs, quantities, scores
 from nescio.data.sources import Rows
-from nescio.guard import fitting, split
-from nescio.guard.anatomy import anatomy_of
+from nescio.guard import fitting
 from nescio.guard.changes import Changes, Nuisances
 from nescio.guard.fitted_witnesses import FittedWitnesses, Opinions
-from nescio.guard.fitting import Fitted, ReferenceRecord
+from nescio.guard.fitting import Fitted
 from nescio.guard.input_blocks import block_size, blocks, count, form
 from nescio.guard.promise import at_least
 from nescio.guard.verdict import Verdict, joined
@@ -29,7 +28,7 @@ from nescio.inputs import Data, Inputs
 from nescio.models import Classifier, ModelLike
 from nescio.modes import preserved
 from nescio.posteriors.saving import fingerprint, versions
-from nescio.progress import bar, growing
+from nescio.progress import bar
 from nescio.quantities import Logits, Request
 from nescio.scores import Method
 from nescio.types import InputError, ModelError
@@ -122,7 +121,7 @@ class Guard:
             Guard(Linear, doubt, strangeness, appearance; fitted to 400 inputs)
         """
         changes = Changes.of(nuisances)
-        record = self._recorded(reference, changes, seed, progress, chunk)
+        record = fitting.read(self.classifier, self.witnesses, reference, changes, seed, progress, chunk)
         self._fitted = fitting.fit(self.classifier, record, groups)
         self._versions = versions(self.classifier)
         return self
@@ -224,7 +223,11 @@ class Guard:
         return self.judge(dict(zip(self.requests, values, strict=True))).score
 
     def check_model(self, classifier: Classifier) -> None:
-        """Raise a ModelError for another model than the guard's own, or one with other weights."""
+        """Raise a ModelError for another model than the guard's own, or one with other weights.
+
+        Args:
+            classifier: The model.
+        """
         own = self.classifier
         same = classifier.model is own.model or (
             classifier.module is not None and fingerprint(classifier) == self.fitted.weights
@@ -275,7 +278,11 @@ class Guard:
         return guard_saving.load(folder, model)
 
     def refuse_another_form(self, x: Inputs) -> None:
-        """Raise an InputError for inputs of another kind or shape than those of the reference."""
+        """Raise an InputError for inputs of another kind or shape than those of the reference.
+
+        Args:
+            x: The inputs.
+        """
         expected = self.fitted.form
         if expected is not None and form(x) != expected:
             raise InputError(
@@ -288,26 +295,6 @@ class Guard:
         names = ", ".join(witness.name for witness in used)
         state = "not fitted" if self._fitted is None else f"fitted to {self._fitted.count} inputs"
         return f"Guard({self.classifier.name}, {names}; {state})"
-
-    def _recorded(
-        self, reference: Data | Rows, changes: Changes, seed: int, progress: bool | None, chunk: int | None
-    ) -> ReferenceRecord:
-        """What is kept of the reference."""
-        record = ReferenceRecord()
-        with preserved(self.classifier), bar(count(reference), show=progress, description="guard") as shown:
-            for block, labels in blocks(reference, chunk or block_size(self.classifier)):
-                size = inputs.size(block)
-                pieces: Iterable[range] = [range(size)]
-                if record.anatomy is None:
-                    record.start(anatomy_of(self.classifier, block), self.witnesses, form(block))
-                    self.classifier.prepare(block)  # an input that cannot be used is named by its place in the block
-                    pieces = growing(size, size)  # the first rows tell how long all will take
-                for some in pieces:
-                    at = slice(some.start, some.stop)
-                    x, y = inputs.take(block, at), None if labels is None else labels[at]
-                    record.add(self.classifier, x, y, split.digests(x, seed), changes, chunk)
-                    shown.update(len(some))
-        return record
 
     def _verdict(self, x: Inputs, requests: Sequence[Request], chunk: int | None) -> Verdict:
         """The verdict on a batch."""

@@ -65,7 +65,14 @@ class Verdict:
         return len(self.p_value)
 
     def ranks_of(self, witness: str) -> int:
-        """Return how many inputs of the reference a witness compared each input with."""
+        """Return how many inputs of the reference a witness compared each input with.
+
+        Args:
+            witness: The name of the witness.
+
+        Returns:
+            The number.
+        """
         return self.ranks
 
     def foreign(self, alpha: float = 0.05, *, fdr: float | None = None) -> Tensor:

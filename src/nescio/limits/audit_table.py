@@ -102,7 +102,14 @@ class Audit:
         return words.sentences(self.rows, self.starts, not self.reason, self.classes)
 
     def nearest(self, most: int = 10) -> list[AuditRow]:
-        """The directions along which it is certain from most starts, those first along which it is so soonest."""
+        """Return the directions along which the model is certain from most starts, those first where it is so soonest.
+
+        Args:
+            most: How many rows at most.
+
+        Returns:
+            The rows.
+        """
         first = {row.direction: row for row in reversed(self.rows)}
         return [first[way] for way in self.sentences() if first[way].certain >= words.MOST_STARTS][:most]
 
@@ -115,7 +122,14 @@ class Audit:
         return words.summary(self.rows, self.starts, self.radius, self.reason)
 
     def text(self, most: int | None = None) -> str:
-        """The table in plain words; most: of so many directions, those first along which it is the most certain."""
+        """Write the table in plain words.
+
+        Args:
+            most: Of how many directions, those first along which the model is the most certain; None for all.
+
+        Returns:
+            The text.
+        """
         sentences = self.sentences()
         shown = list(sentences.items())[:most]
         width = max(len(name) for name, _ in shown)

@@ -79,16 +79,28 @@ class Ray:
         return torch.stack([torch.stack([path.slope for path in paths]) for paths in self.paths])
 
     def logits(self, alpha: Any) -> Tensor:
-        """Logits at x + α d for each α of a list, ``[S, N, A, C]``, read from the paths."""
+        """Compute the logits at x + α d, read from the paths.
+
+        Args:
+            alpha: One α or several.
+
+        Returns:
+            The logits ``[S, N, A, C]``.
+        """
         a = torch.as_tensor(alpha, dtype=torch.float64).reshape(-1)
         if not bool((a >= 0).all()) or not bool(a.isfinite().all()):
             raise InputError("expected finite α of at least 0, got others; for what lies behind give -direction")
         return torch.stack([torch.stack([path.at(a) for path in paths]) for paths in self.paths])
 
     def settles(self, score: str = "max_probability", within: float = 0.01) -> Tensor:
-        """The α behind which the score stays within so much of its limit, ``[N]``; 0 where it never leaves that.
+        """Return the α behind which the score stays near its limit.
 
-        score: max_probability, entropy, mutual_information, variance or aleatoric.
+        Args:
+            score: max_probability, entropy, mutual_information, variance or aleatoric.
+            within: How near.
+
+        Returns:
+            The α of each ray, ``[N]``; 0 where the score never leaves its limit.
         """
         if score not in SCORES:
             raise InputError(f"expected a score among {', '.join(SCORES)}, got {score!r}")

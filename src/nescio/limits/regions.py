@@ -73,7 +73,14 @@ class Region:
         return normals, margins - (normals @ self.x.flatten(1)[:, :, None]).squeeze(2)
 
     def reach(self, direction: Values) -> Tensor:
-        """How far x + α·direction stays in the region: the largest α, ``[N]``; infinite where it never leaves it."""
+        """Compute how far x + α·direction stays in the region.
+
+        Args:
+            direction: One for all inputs, or one for each.
+
+        Returns:
+            The largest α, ``[N]``; infinite where it never leaves the region.
+        """
         d = self.network.along(self.x, direction)
         margins, rates = self._margins(), []
         with self.network.working():
@@ -83,7 +90,14 @@ class Region:
         return steps.amin(1).cpu() if steps.shape[1] else torch.full((len(d),), torch.inf, dtype=torch.float64)
 
     def unbounded(self, direction: Values) -> Tensor:
-        """Whether the region goes on for ever along the direction, bool ``[N]``."""
+        """Return whether the region goes on for ever along the direction.
+
+        Args:
+            direction: One for all inputs, or one for each.
+
+        Returns:
+            True where it does, bool ``[N]``.
+        """
         return self.reach(direction).isinf()
 
     def _margins(self) -> Tensor:

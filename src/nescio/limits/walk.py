@@ -47,7 +47,14 @@ class Path:
     slope: Tensor
 
     def at(self, alpha: Tensor) -> Tensor:
-        """Logits ``[A, C]`` at each α ≥ 0."""
+        """Compute the logits along the path.
+
+        Args:
+            alpha: Values of α ≥ 0, ``[A]``.
+
+        Returns:
+            The logits ``[A, C]``.
+        """
         knots = torch.cat([self.breakpoints.new_zeros(1), self.breakpoints])
         slopes = torch.cat([(self.logits[1:] - self.logits[:-1]) / knots.diff()[:, None], self.slope[None]])
         place = (torch.searchsorted(knots, alpha, right=True) - 1).clamp(min=0)

@@ -149,7 +149,14 @@ class Attended(nn.Module):
         return output
 
     def prepare(self, x: Tensor) -> Attended:
-        """Find the features by a pass over one of the pictures, where that was not done yet; returns itself."""
+        """Find the features by a pass over one of the pictures, where that was not done yet.
+
+        Args:
+            x: Pictures ``[N, C, H, W]``.
+
+        Returns:
+            The network itself.
+        """
         if self.where == "features" and self._call is None:
             self.layer, self._call = _features(self.network, x[:1], self.layer)
         return self

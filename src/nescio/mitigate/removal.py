@@ -149,12 +149,27 @@ class Without:
         return self.before.classes != self.after.classes
 
     def reduction(self, of: Of = "epistemic") -> Tensor:
-        """1 − U(after)/U(before), float64 [N]: below 0 where it grew; 0 where there was none and is none."""
+        """Compute 1 − U(after)/U(before).
+
+        Args:
+            of: The kind of uncertainty.
+
+        Returns:
+            The reductions, float64 ``[N]``: below 0 where it grew; 0 where there was none and is none.
+        """
         before, after = self._uncertainties(of)
         return torch.where(before == after, 0.0, 1.0 - after / before)
 
     def improved(self, labels: Values | None = None, of: Of = "epistemic") -> Improvement:
-        """The summary; with labels [N] also what became of accuracy and NLL."""
+        """Sum up what the removal did.
+
+        Args:
+            labels: The true classes ``[N]``; with them also what became of accuracy and NLL.
+            of: The kind of uncertainty.
+
+        Returns:
+            The summary.
+        """
         before, after = self._uncertainties(of)
         summary: dict[str, Any] = {
             "of": of,

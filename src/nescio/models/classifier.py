@@ -100,6 +100,9 @@ class Classifier:
             model: The model.
             output: What it returns; None for logits.
             dense: Whether answers at every position are fine; otherwise a ModelError is raised for them.
+
+        Returns:
+            The Classifier.
         """
         given = model if isinstance(model, Classifier) else cls(model, output="logits" if output is None else output)
         if output is not None and output != given.output:
@@ -157,7 +160,14 @@ class Classifier:
         return {name: p for name, p in named.items() if p is not None and p.is_floating_point()}
 
     def prepare(self, x: object) -> Inputs:
-        """Return the batch on the model's device, checked to be finite, with floats in the model's type."""
+        """Return the batch on the model's device, checked to be finite, with floats in the model's type.
+
+        Args:
+            x: The batch, as the user gave it.
+
+        Returns:
+            The batch, as `logits` takes it.
+        """
         converted = inputs.as_inputs(x)
         if any(value.is_meta for value in inputs.tensors(converted)):
             raise InputError(f"expected inputs with values, got {describe(converted)} on the meta device")
@@ -175,6 +185,9 @@ class Classifier:
         Args:
             x: What `prepare` gave.
             look: Whether to raise a ModelError for logits that are not finite. A GPU is waited for then.
+
+        Returns:
+            The logits.
         """
         count = inputs.size(x)
         if count == 0:  # many models fail on no input at all; one of zeros shows how many classes there are
@@ -194,7 +207,15 @@ class Classifier:
         return z
 
     def functional(self, params: Mapping[str, Tensor], x: Inputs) -> Tensor:
-        """Compute the logits with some parameters replaced. It looks at no values, and so works under `torch.func`."""
+        """Compute the logits with some parameters replaced. It looks at no values, and so works under `torch.func`.
+
+        Args:
+            params: Parameters by their names.
+            x: What `prepare` gave.
+
+        Returns:
+            The logits.
+        """
         if self.module is None:
             raise ModelError(
                 f"expected a torch.nn.Module, whose parameters can be replaced, got {describe(self.model)}"

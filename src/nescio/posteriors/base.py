@@ -78,16 +78,36 @@ class PosteriorBase(ABC):
         return self._over(x, progress, lambda z: z.softmax(-1))
 
     def logits(self, x: Data, *, progress: bool | None = None) -> Tensor:
-        """Compute the logits of each sample, float64 ``[S, N, C]`` on the CPU: `predict` before the softmax."""
+        """Compute the logits of each sample, float64 ``[S, N, C]`` on the CPU: `predict` before the softmax.
+
+        Args:
+            x: As in `predict`.
+            progress: As in `nescio.score`.
+
+        Returns:
+            The logits.
+        """
         return self._over(x, progress, lambda z: z)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted state to the folder; `nescio.posteriors.load` reads it."""
+        """Write the fitted state to the folder; `nescio.posteriors.load` reads it.
+
+        Args:
+            folder: Where to write.
+        """
         saving.save(self, folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], model: ModelLike | Sequence[ModelLike]) -> Self:
-        """Read what `save` wrote, where it is of this class; see `nescio.posteriors.load`."""
+        """Read what `save` wrote, where it is of this class; see `nescio.posteriors.load`.
+
+        Args:
+            folder: What `save` wrote.
+            model: As in `nescio.posteriors.load`.
+
+        Returns:
+            The distribution.
+        """
         posterior = saving.load(folder, model)
         if not isinstance(posterior, cls):
             raise InputError(

@@ -121,16 +121,40 @@ class Evidential(PosteriorBase):
         return fitted
 
     def dirichlet(self, x: Data, *, progress: bool | None = None) -> Tensor:
-        """The parameters α of each input's Dirichlet, float64 ``[N, C]``, all at least 1."""
+        """Compute the parameters α of each input's Dirichlet.
+
+        Args:
+            x: As in `predict`.
+            progress: As in `nescio.score`.
+
+        Returns:
+            The parameters, float64 ``[N, C]``, all at least 1.
+        """
         return concentration(Deterministic(self.classifiers[0]).logits(x, progress=progress)[0], self.evidence)
 
     def vacuity(self, x: Data, *, progress: bool | None = None) -> Tensor:
-        """C/α₀, float64 ``[N]``: from near 0 (much evidence) to 1 (none)."""
+        """Compute C/α₀.
+
+        Args:
+            x: As in `predict`.
+            progress: As in `nescio.score`.
+
+        Returns:
+            The values, float64 ``[N]``: from near 0 (much evidence) to 1 (none).
+        """
         alpha = self.dirichlet(x, progress=progress)
         return alpha.shape[1] / alpha.sum(1)
 
     def decompose(self, x: Data, *, progress: bool | None = None) -> Decomposition:
-        """The kinds of doubt in closed form, without samples; epistemic is the distributional uncertainty."""
+        """Compute the kinds of doubt in closed form, without samples.
+
+        Args:
+            x: As in `predict`.
+            progress: As in `nescio.score`.
+
+        Returns:
+            The kinds; epistemic is the distributional uncertainty.
+        """
         return decomposed(self.dirichlet(x, progress=progress))
 
     def _logits(self, x: Inputs) -> Tensor:

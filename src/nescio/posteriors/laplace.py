@@ -114,7 +114,12 @@ class Laplace(PosteriorBase):
             return self.finish(validation)
 
     def absorb(self, x: Inputs, y: Tensor) -> None:
-        """Take in one batch of the training data; `finish` follows the last one."""
+        """Take in one batch of the training data; `finish` follows the last one.
+
+        Args:
+            x: Inputs.
+            y: Their class indices ``[N]``.
+        """
 
         def step(h: Tensor, z: Tensor, labels: Tensor) -> None:
             p, rest = probabilities(z)
@@ -129,7 +134,14 @@ class Laplace(PosteriorBase):
         self._each(x, y, step)
 
     def finish(self, validation: Data | None = None) -> Self:
-        """Compute the posterior of all that was absorbed, and return it."""
+        """Compute the posterior of all that was absorbed.
+
+        Args:
+            validation: As in `fit`.
+
+        Returns:
+            The posterior itself.
+        """
         self._check_validation(validation)
         sums, self._sums = self._sums, None
         if sums is None:
@@ -142,7 +154,14 @@ class Laplace(PosteriorBase):
         return self
 
     def log_marginal_likelihood(self, precision: float | None = None) -> float:
-        """Log p(D | δ) of the training data, for another δ where it is given."""
+        """Compute log p(D | δ) of the training data.
+
+        Args:
+            precision: Another δ than the posterior's.
+
+        Returns:
+            The logarithm.
+        """
         delta = self.precision if precision is None else number("precision", precision, above=0.0)
         ratio = self._fitted().log_det_ratio(delta)
         return self.log_likelihood - 0.5 * (ratio + delta * self._square_norm)
@@ -158,7 +177,14 @@ class Laplace(PosteriorBase):
         return curvature.covariance(self.precision, self._bias)
 
     def variance(self, x: Data) -> Tensor:
-        """The variance of each logit, float64 ``[N, C]``; the predicted logits are those of the model."""
+        """Compute the variance of each logit; the predicted logits are those of the model.
+
+        Args:
+            x: As in `predict`.
+
+        Returns:
+            The variances, float64 ``[N, C]``.
+        """
         curvature, delta = self._fitted(), torch.tensor([self.precision], dtype=torch.float64)
 
         def step(part: Inputs) -> Tensor:

@@ -141,7 +141,13 @@ class SWAG(SampledWeights):
         return fitted
 
     def fit_statistics(self, data: Data, *, batch_size: int = 128, progress: bool | None = None) -> None:
-        """Compute the statistics of batch-norm layers for every sample: the mean over the batches of the data."""
+        """Compute the statistics of batch-norm layers for every sample: the mean over the batches of the data.
+
+        Args:
+            data: Training data; labels are not needed.
+            batch_size: Inputs at a time, where the data are one batch.
+            progress: As in `nescio.score`.
+        """
         buffers, module = self._buffers(), self.classifiers[0].module
         norms = [part for _, part in named_modules(module) if isinstance(part, _BatchNorm)]  # type: ignore[arg-type]
         device, dtype = self.classifiers[0].device, self.classifiers[0].dtype

@@ -72,11 +72,14 @@ class Temperature(PosteriorBase):
         self.shift: Tensor | None = None
 
     def fit(self, data: Data, *, progress: bool | None = None) -> Self:
-        """Fit on held-out data, and return the distribution itself.
+        """Fit on held-out data.
 
         Args:
             data: A pair (inputs, labels), or an iterable of such pairs.
             progress: As in `nescio.score`.
+
+        Returns:
+            The distribution itself.
         """
         labels: list[Tensor] = []
 
@@ -89,11 +92,14 @@ class Temperature(PosteriorBase):
         return self.fit_logits(logits, torch.cat(labels))
 
     def fit_logits(self, logits: Values, labels: Values) -> Self:
-        """Fit on held-out logits, and return the distribution itself.
+        """Fit on held-out logits.
 
         Args:
             logits: ``[N, C]``, or ``[S, N, C]`` of S samples.
             labels: Class indices ``[N]``.
+
+        Returns:
+            The distribution itself.
         """
         z, y = _checked(logits, labels)
         if self.kind == "platt" and len(y.unique()) < 2:

@@ -77,7 +77,14 @@ class Request:
         raise NotImplementedError(f"{type(self).__name__} has no `answer`")
 
     def answer_from_predictions(self, p: Tensor) -> Any:
-        """Compute the quantity from the probabilities ``[S, N, C]`` of a posterior; where `of_posterior` is True."""
+        """Compute the quantity from the predictions of a posterior; where `of_posterior` is True.
+
+        Args:
+            p: Probabilities ``[S, N, C]``.
+
+        Returns:
+            The answer.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no `answer_from_predictions`")
 
     @property
@@ -89,15 +96,39 @@ class Request:
     def answer_together(
         cls, requests: Sequence[Any], classifier: Classifier, x: Inputs, budget: Budget
     ) -> Sequence[Any]:
-        """Answer requests with equal `shared_work`, in their order; the arguments are those of `answer`."""
+        """Answer requests with equal `shared_work`.
+
+        Args:
+            requests: The requests.
+            classifier: As in `answer`.
+            x: As in `answer`.
+            budget: As in `answer`.
+
+        Returns:
+            The answers, in the order of the requests.
+        """
         return [request.answer(classifier, x, budget) for request in requests]
 
     def join(self, answers: Sequence[Any]) -> Any:
-        """Join the answers for parts of the inputs, one after another, to the answer for all of them."""
+        """Join the answers for parts of the inputs, one after another, to the answer for all of them.
+
+        Args:
+            answers: The answers for the parts.
+
+        Returns:
+            The answer for all.
+        """
         return torch.cat(list(answers)) if self.per_input else answers[-1]
 
     def start_fit(self, classifier: Classifier) -> Fit:
-        """Begin a pass over the training data; by default the answers are collected and joined."""
+        """Begin a pass over the training data; by default the answers are collected and joined.
+
+        Args:
+            classifier: The model.
+
+        Returns:
+            What takes in the training data.
+        """
         return Fit(self)
 
 
@@ -125,7 +156,13 @@ class Fit:
         self.answers: list[Any] = []
 
     def absorb(self, x: Inputs, labels: Tensor, answer: Any) -> None:
-        """Take in one batch: its inputs, its class indices ``[N]``, and the answer for it."""
+        """Take in one batch.
+
+        Args:
+            x: Its inputs.
+            labels: Its class indices ``[N]``.
+            answer: The answer of the request for it; None where none is needed.
+        """
         if not self.request.per_input:
             self.answers.clear()
         self.answers.append(answer)

@@ -54,7 +54,14 @@ class ForwardPass:
         self._features: dict[str | None, Tensor] = {}
 
     def features(self, layer: str | None) -> Tensor:
-        """Return the features at a layer, float64 ``[N, D]``, averaged over positions and tokens."""
+        """Return the features at a layer, float64 ``[N, D]``, averaged over positions and tokens.
+
+        Args:
+            layer: The name of the layer; None for the input of the last one.
+
+        Returns:
+            The features.
+        """
         if layer not in self._features:
             heard = self.heard[layer]
             self._features[layer] = self.answer(pooled(heard, len(self.logits)), f"features from '{heard.name}'")
@@ -67,6 +74,9 @@ class ForwardPass:
             value: What was read.
             name: What it is, for the message of the ModelError where it is not finite; None does not look. Nor is it
                 looked at on the device, where the host would have to wait for it.
+
+        Returns:
+            The answer.
         """
         if self.on_device:
             return value.to(self.logits.device, torch.float64)
@@ -107,7 +117,14 @@ class ForwardRequest(Request):
         return ()
 
     def read(self, forward: ForwardPass) -> Any:
-        """Return the answer for the inputs of one forward pass, as `ForwardPass.answer` gives it."""
+        """Read the answer from a forward pass.
+
+        Args:
+            forward: The pass.
+
+        Returns:
+            The answer, as `ForwardPass.answer` gives it.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no `read`")
 
     def answer(self, classifier: Classifier, x: Inputs, budget: Budget) -> Any:

@@ -85,7 +85,14 @@ class MethodResult:
         return roc(self.known, self.all_foreign)
 
     def result_of(self, kind: str) -> OODResult:
-        """Separation of one foreign set from the known one."""
+        """Return how well one foreign set is told from the known one.
+
+        Args:
+            kind: The name of the foreign set.
+
+        Returns:
+            The metrics.
+        """
         return ood(self.known, self.foreign[kind], bootstrap=0)
 
 

@@ -160,7 +160,15 @@ class FittedScore(Score):
         return self._state is not None
 
     def fitted(self, values: Sequence[Any], labels: Tensor) -> Self:
-        """This score, fitted to the values of `training` and the class indices ``[N]`` of the training data."""
+        """Return this score, fitted.
+
+        Args:
+            values: The values of `training`.
+            labels: The class indices ``[N]`` of the training data.
+
+        Returns:
+            The fitted score.
+        """
         new = copy.copy(self)
         object.__setattr__(new, "_state", self._fit(*values, labels))
         return new

@@ -14,7 +14,7 @@ from nescio import plots
 from nescio.attribution.source import Source
 from nescio.inputs import Inputs
 from nescio.models import sources
-from nescio.serve.engine import stacked
+from nescio.serve.row_batches import stacked
 
 _one_at_a_time = threading.Lock()  # matplotlib keeps fonts and caches for the whole process
 

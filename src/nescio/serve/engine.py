@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nescio import attribution, inputs, scores
+from nescio import attribution, scores
 from nescio._common.formatting import percent
 from nescio._common.lazy_imports import need
 from nescio.attribution import Attribution
@@ -31,7 +31,7 @@ from nescio.decide import ConformalPolicy, Policy
 from nescio.dense import RegionGuard, RegionVerdict
 from nescio.guard import Verdict, joined
 from nescio.guard.promise import usual_level
-from nescio.inputs import Data, Inputs
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.sources import Source
 from nescio.posteriors import Deterministic
@@ -42,7 +42,9 @@ from nescio.scores.base import settled
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score
 from nescio.serve import everywhere
+from nescio.serve.known_probabilities import KnownProbabilities
 from nescio.serve.networks import guarded, networks
+from nescio.serve.row_batches import Shape, shape_of, stacked
 from nescio.specs import AnyGuard
 from nescio.types import InputError, ModelError, Posterior
 
@@ -53,9 +55,6 @@ MAPS = tuple(name for name in attribution.METHODS if "clue" not in name)
 
 _FOLDERS = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?[/\\](?:[^/\\,;:]+[/\\])*")
 """The folders of a path that begins at a root."""
-
-
-_Shape = tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
 
 
 @dataclass(frozen=True)
@@ -159,12 +158,26 @@ class Engine:
         return _FOLDERS.sub("", self.source.about)
 
     def name(self, place: int) -> str | None:
-        """Return the name of a class, where it is known."""
+        """Return the name of a class, where it is known.
+
+        Args:
+            place: Which class.
+
+        Returns:
+            The name, or None.
+        """
         classes = self.source.classes
         return classes[place] if classes is not None and place < len(classes) else None
 
     def predict(self, batch: Inputs) -> Tensor:
-        """Return probabilities ``[S, N, C]`` of a batch; S = 1 for a single network."""
+        """Return probabilities ``[S, N, C]`` of a batch; S = 1 for a single network.
+
+        Args:
+            batch: The inputs.
+
+        Returns:
+            The probabilities.
+        """
         probabilities: Tensor = self.predicts.predict(batch, progress=False)
         return probabilities
 
@@ -195,9 +208,9 @@ class Engine:
         """
         if rows and self.everywhere(rows[0]):
             return [everywhere.assessed(self, row, methods) for row in rows]
-        groups: dict[_Shape, list[int]] = {}
+        groups: dict[Shape, list[int]] = {}
         for place, row in enumerate(rows):
-            groups.setdefault(_shape(row), []).append(place)
+            groups.setdefault(shape_of(row), []).append(place)
         assessed: dict[int, Assessed] = {}
         for places in groups.values():
             for start in range(0, len(places), self.rows):
@@ -212,6 +225,9 @@ class Engine:
             row: The input.
             of: The kind of doubt; None means epistemic, or total where that is all.
             method: One of `MAPS`.
+
+        Returns:
+            The map and its words.
         """
         if method not in MAPS:
             raise InputError(f"expected method to be one of {', '.join(MAPS)}, got {method!r}")
@@ -232,7 +248,14 @@ class Engine:
         return Explained(known, attribution.explain(self.predicts, stacked([row], 1), method, of=kind, progress=False))
 
     def everywhere(self, row: Inputs) -> bool:
-        """Whether the model answers at every position; found out with the first row that it takes."""
+        """Whether the model answers at every position; found out with the first row that it takes.
+
+        Args:
+            row: An input.
+
+        Returns:
+            True where it does.
+        """
         if isinstance(row, Tensor) and row.ndim < 2 and row.is_floating_point():
             return False  # a row of numbers
         if self._positions is None:
@@ -289,7 +312,7 @@ class Engine:
     def _row(self, p: Tensor, values: dict[str, float], methods: Sequence[str], verdict: Verdict | None) -> Assessed:
         """What follows from the probabilities ``[S, 1, C]`` of one input, with the network's scores of it."""
         own = [self.methods[name] for name in methods if name not in values]
-        others = score(_Given(p), torch.zeros(1, 1), own, progress=False) if own else {}
+        others = score(KnownProbabilities(p), torch.zeros(1, 1), own, progress=False) if own else {}
         values = values | {name: float(one) for name, one in others.items()}
         doubt = decompose(p)
         total, aleatoric, epistemic = (float(part) for part in (doubt.total, doubt.aleatoric, doubt.epistemic))
@@ -300,7 +323,14 @@ class Engine:
         return Assessed(p.mean(0)[0], total, aleatoric, epistemic, samples, scored, verdict)
 
     def whose(self, name: str) -> Any:
-        """What a method scores: the distribution, or the network."""
+        """Return what a method scores: the distribution, or the network.
+
+        Args:
+            name: The name of the method.
+
+        Returns:
+            One of the two.
+        """
         method: Any = self.methods[name]
         if self.posterior is not None and set(method.needs) <= {Logits(), Predictions()} and not method.needs_level:
             return self.posterior
@@ -312,30 +342,3 @@ class Engine:
         if getattr(method, "needs_training_data", False) and not method.is_fitted:
             raise InputError(f"expected '{name}' to be fitted to training data first, got it without")
         return self.network
-
-
-class _Given:
-    """Probabilities that are known, as a distribution."""
-
-    roots = ()
-
-    def __init__(self, p: Tensor) -> None:
-        self._p = p
-
-    def predict(self, x: Data, *, progress: bool | None = None) -> Tensor:
-        """Return the probabilities, whatever the input."""
-        return self._p
-
-
-def stacked(rows: Sequence[Inputs], count: int) -> Inputs:
-    """Join rows of one shape to a batch, filled up to `count` with copies of the last."""
-    full = [*rows, *([rows[-1]] * (count - len(rows)))]
-    first = full[0]
-    if isinstance(first, Tensor):
-        return torch.stack([row for row in full if isinstance(row, Tensor)])
-    return {name: torch.stack([row[name] for row in full if isinstance(row, Mapping)]) for name in first}
-
-
-def _shape(row: Inputs) -> _Shape:
-    names = [""] if isinstance(row, Tensor) else list(row)
-    return tuple((name, tuple(t.shape), t.dtype) for name, t in zip(names, inputs.tensors(row), strict=True))

@@ -20,6 +20,7 @@ from nescio.dense.averages import averaged, mean
 from nescio.inputs import Inputs
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score
+from nescio.serve.row_batches import stacked
 
 if TYPE_CHECKING:
     from nescio.serve.engine import Assessed, Engine
@@ -38,7 +39,7 @@ def assessed(engine: Engine, row: Inputs, methods: Sequence[str]) -> Assessed:
         row: The input, without a batch dimension.
         methods: The scores that are wanted.
     """
-    from nescio.serve.engine import Assessed, stacked
+    from nescio.serve.engine import Assessed
 
     x, guard = stacked([row], 1), engine.guard
     parts = guard.check(x) if isinstance(guard, RegionGuard) else None
@@ -62,8 +63,6 @@ def doubts(engine: Engine, row: Inputs, kinds: Sequence[Of]) -> dict[Of, Attribu
         row: The input.
         kinds: Which.
     """
-    from nescio.serve.engine import stacked
-
     x = stacked([row], 1)
     parted = decompose(engine.predict(x))
     nothing = torch.full((1,), torch.nan, dtype=torch.float64)  # a mean is no sum

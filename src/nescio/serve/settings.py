@@ -99,6 +99,12 @@ class Settings:
         """Whether a request that names this host may be answered.
 
         On this machine alone: a page of the web that gave its own name the address of this machine is not.
+
+        Args:
+            host: What the request names as its host.
+
+        Returns:
+            True where it may be answered.
         """
         address = host.decode("latin-1").lower()
         name = address.rpartition(":")[0] if address.rpartition(":")[2].isdigit() else address

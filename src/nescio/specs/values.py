@@ -50,7 +50,14 @@ class ModelSpec:
     task: str | None = None
 
     def filled_from(self, other: ModelSpec) -> ModelSpec:
-        """Return this spec with what it leaves open, as the other one says it."""
+        """Return this spec with what it leaves open, as the other one says it.
+
+        Args:
+            other: The other spec.
+
+        Returns:
+            The spec.
+        """
         open_fields = [field.name for field in fields(self) if getattr(self, field.name) is None]
         return replace(self, **{name: getattr(other, name) for name in open_fields})
 

@@ -111,7 +111,15 @@ class Recipe:
             )
 
     def rate(self, step: int, steps: int) -> float:
-        """Return the learning rate of a step, counted from 0, where an epoch has `steps` steps."""
+        """Return the learning rate of a step.
+
+        Args:
+            step: Which step, counted from 0.
+            steps: How many steps an epoch has.
+
+        Returns:
+            The rate.
+        """
         last = self.epochs * steps
         if self.schedule == "one-cycle":
             return self.lr * _one_cycle(step, last, self.warmup / self.epochs or 0.3)

@@ -166,7 +166,14 @@ class Rows:
         return hashlib.sha256(f"{self.store.identity}\n{self.preprocess}".encode()).hexdigest()[:16]
 
     def read(self, index: int) -> Inputs:
-        """What the model takes for one row, without a batch dimension; an InputError where it cannot be used."""
+        """Return what the model takes for one row, without a batch dimension.
+
+        Args:
+            index: Which row.
+
+        Returns:
+            The input. An InputError is raised where the row cannot be used.
+        """
         if not 0 <= index < len(self):
             raise InputError(f"expected a row from 0 to {len(self) - 1}, got {index}")
         row = self.attempt(index)
@@ -175,7 +182,14 @@ class Rows:
         return row
 
     def attempt(self, index: int) -> Inputs | Problem:
-        """`read`, but gives the problem in place of raising it; may be called from several threads."""
+        """Return what `read` does, or the problem in place of raising it; several threads may call it.
+
+        Args:
+            index: Which row.
+
+        Returns:
+            The input or the problem.
+        """
         if (fault := self._labelled.faults.get(index)) is not None:
             return Problem(index, self.names[index], fault)
         try:
@@ -197,9 +211,15 @@ class Rows:
         attempts: Iterable[Inputs | Problem],
         collate: Callable[[list[Inputs]], Inputs] | None = None,
     ) -> Batch | None:
-        """A batch of what `attempt` gave; problems are noted, or raised with on_error="stop".
+        """Put together what `attempt` gave; problems are noted, or raised with on_error="stop".
 
-        collate: what puts the rows together; None: the pre-processing.
+        Args:
+            indices: Which rows.
+            attempts: What `attempt` gave for each.
+            collate: What puts the rows together; None takes the pre-processing.
+
+        Returns:
+            The batch; None where no row can be used.
         """
         places, good = [], []
         for index, row in zip(indices, attempts, strict=True):
@@ -223,7 +243,17 @@ class Rows:
         stop: int | None = None,
         mapper: Callable[[Callable[[int], Inputs | Problem], Iterable[int]], Iterable[Inputs | Problem]] = map,
     ) -> Iterator[Batch]:
-        """The rows from `start` on in batches of at most `size`; those with problems are left out, as on_error says."""
+        """Read the rows in batches; those with problems are left out, as on_error says.
+
+        Args:
+            size: The largest number of rows in a batch.
+            start: The first row.
+            stop: The row behind the last; None for the last of all.
+            mapper: What calls `attempt` for each row of a batch, as `map` does.
+
+        Returns:
+            The batches.
+        """
         last = len(self) if stop is None else min(stop, len(self))
         if size < 1 or start < 0:
             raise InputError(f"expected batches of at least 1 row from a row >= 0 on, got {size} from {start} on")

@@ -77,31 +77,81 @@ class Witness:
     name: ClassVar[str]
 
     def needs(self, anatomy: Anatomy) -> tuple[Request, ...]:
-        """Return the quantities that it looks at; none where it cannot work with such a model."""
+        """Return the quantities that it looks at.
+
+        Args:
+            anatomy: What the model is made of.
+
+        Returns:
+            The quantities; none where it cannot work with such a model.
+        """
         raise NotImplementedError
 
     def rows(self, *answers: Any) -> Rows:
-        """Return what is kept of each input, from the answers to `needs`."""
+        """Return what is kept of each input.
+
+        Args:
+            answers: The answers to `needs`.
+
+        Returns:
+            Tensors with a row for each input.
+        """
         return answers
 
     def fit(self, rows: Rows) -> State:
-        """Return what is learnt from the rows of the reference."""
+        """Learn from the reference.
+
+        Args:
+            rows: The rows of the reference.
+
+        Returns:
+            What was learnt, as tensors.
+        """
         raise NotImplementedError
 
     def measure(self, state: State, rows: Rows) -> Tensor:
-        """Return how unusual each input is, ``[N, M]``."""
+        """Measure how unusual each input is.
+
+        Args:
+            state: What was learnt.
+            rows: The rows of the inputs.
+
+        Returns:
+            The measures ``[N, M]``, higher = more unusual.
+        """
         raise NotImplementedError
 
     def summary(self, z: Tensor) -> Tensor:
-        """Return one z for each input, ``[N]``, from the M of ``[N, M]``."""
+        """Return one z for each input.
+
+        Args:
+            z: The measures on the scale of z, ``[N, M]``.
+
+        Returns:
+            One each, ``[N]``.
+        """
         return z[:, 0]
 
     def vote(self, z: Tensor) -> Tensor:
-        """Return what it adds to the score of each input, ``[N]``, from z ``[N, M]``."""
+        """Return what it adds to the score of each input.
+
+        Args:
+            z: The measures on the scale of z, ``[N, M]``.
+
+        Returns:
+            The votes ``[N]``.
+        """
         raise NotImplementedError
 
     def words(self, kind: Kind) -> str:
-        """Return the beginning of a sentence that ends in "unlike anything in the reference"; kind: of the inputs."""
+        """Return the beginning of a sentence that ends in "unlike anything in the reference".
+
+        Args:
+            kind: What the inputs are.
+
+        Returns:
+            The words.
+        """
         raise NotImplementedError
 
 

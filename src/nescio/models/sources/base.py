@@ -43,7 +43,14 @@ class Preprocess(ABC):
         """One line for people."""
 
     def collate(self, rows: Sequence[Inputs]) -> Inputs:
-        """A batch of rows."""
+        """Put rows together.
+
+        Args:
+            rows: What was made of each row.
+
+        Returns:
+            The batch.
+        """
         first = rows[0]
         if isinstance(first, Tensor):
             return torch.stack([row for row in rows if isinstance(row, Tensor)])
@@ -56,7 +63,17 @@ class Preprocess(ABC):
         return None
 
     def changed(self, size: Size | None, crop: Size | None, mean: Channels | None, std: Channels | None) -> Preprocess:
-        """The same with other sizes or another normalisation, as a person asked for."""
+        """Return the same with other sizes or another normalisation; None leaves each as it is.
+
+        Args:
+            size: The size that pictures are brought to.
+            crop: The size of the middle that is cut out.
+            mean: What is taken away from each channel.
+            std: What each channel is divided by.
+
+        Returns:
+            The changed pre-processing.
+        """
         raise InputError(
             f"expected a model of pictures where a size, crop, mean or std is given, got one of {self.kind}; "
             "leave those out"

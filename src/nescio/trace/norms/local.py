@@ -24,9 +24,23 @@ class Local:
     g: Tensor
 
     def power(self, p: int) -> Tensor:
-        """``Σ|g|^p`` for each cotangent and input, [K, N]."""
+        """Compute ``Σ|g|^p``.
+
+        Args:
+            p: 1 or 2.
+
+        Returns:
+            The sums for each cotangent and input, ``[K, N]``.
+        """
         return power_sum(self.g, p)
 
     def merge(self, copies: int) -> Local:
-        """Sum the gradients of ``copies`` adjacent inputs."""
+        """Sum the gradients of ``copies`` adjacent inputs.
+
+        Args:
+            copies: How many inputs belong together.
+
+        Returns:
+            The sums.
+        """
         return self if copies == 1 else Local(self.g.unflatten(1, (-1, copies)).sum(2))

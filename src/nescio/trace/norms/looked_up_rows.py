@@ -27,7 +27,14 @@ class Rows:
     d: Tensor
 
     def power(self, p: int) -> Tensor:
-        """``Σ|g|^p`` for each cotangent and input, [K, N]."""
+        """Compute ``Σ|g|^p``.
+
+        Args:
+            p: 1 or 2.
+
+        Returns:
+            The sums for each cotangent and input, ``[K, N]``.
+        """
         order = self.at.argsort(1)
         ranked = self.at.gather(1, order)
         number = torch.zeros_like(ranked)  # of the row among the input's different rows
@@ -37,7 +44,14 @@ class Rows:
         return power_sum(g, p)
 
     def merge(self, copies: int) -> Rows:
-        """Sum the gradients of ``copies`` adjacent inputs."""
+        """Sum the gradients of ``copies`` adjacent inputs.
+
+        Args:
+            copies: How many inputs belong together.
+
+        Returns:
+            The sums.
+        """
         if copies == 1:
             return self
         return Rows(self.at.unflatten(0, (-1, copies)).flatten(1, 2), self.d.unflatten(1, (-1, copies)).flatten(2, 3))

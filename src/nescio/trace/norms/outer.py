@@ -42,7 +42,14 @@ class Outer:
     d: Tensor
 
     def power(self, p: int) -> Tensor:
-        """``Σ|g|^p`` for each cotangent and input, [K, N], by the cheaper of the two ways."""
+        """Compute ``Σ|g|^p`` by the cheaper of the two ways.
+
+        Args:
+            p: 1 or 2.
+
+        Returns:
+            The sums for each cotangent and input, ``[K, N]``.
+        """
         k, _, _, t, o = self.d.shape
         i = self.a.shape[-1]
         if t == 1:
@@ -52,7 +59,14 @@ class Outer:
         return self._explicit(p)
 
     def merge(self, copies: int) -> Outer:
-        """Sum the gradients of ``copies`` adjacent inputs: their positions are more positions of one gradient."""
+        """Sum the gradients of ``copies`` adjacent inputs: their positions are more positions of one gradient.
+
+        Args:
+            copies: How many inputs belong together.
+
+        Returns:
+            The sums.
+        """
         if copies == 1:
             return self
         a = self.a.unflatten(0, (-1, copies)).movedim(1, 2).flatten(2, 3)
