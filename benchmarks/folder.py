@@ -39,6 +39,7 @@ from nescio.data.prefetch import read_ahead
 from nescio.data.sources.decode import decode
 from nescio.inputs import to
 from nescio.specs import DataSpec, ModelSpec
+from nescio.types import MissingExtra
 
 NETWORKS = ("resnet18", "resnet50")
 REFERENCE = 300
@@ -113,7 +114,10 @@ def command(guard: nescio.Guard, name: str, folder: Path, options: argparse.Name
         weights, out = Path(place, "weights.pth"), Path(place, "verdicts.csv")
         assert guard.classifier.module is not None
         torch.save({key: value.cpu() for key, value in guard.classifier.module.state_dict().items()}, weights)
-        guard.save(Path(place, "guard"))
+        try:
+            guard.save(Path(place, "guard"))
+        except MissingExtra as missing:
+            return {"command": f"left out: {missing}"}
         words = ["check", "--guard", Path(place, "guard"), "--model", f"torchvision:{name}", "--weights", weights]
         words += ["--data", folder, "--device", options.device, "--out", out]
         began = time.perf_counter()
