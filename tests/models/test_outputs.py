@@ -37,7 +37,9 @@ def test_classes_of_each_input_are_refused():
     def own(x):
         return [torch.zeros(3 + i) for i in range(len(x))]
 
-    with pytest.raises(ModelError, match=r"a list of 2 tensors with 3 to 4 numbers.*give the model one list of classes"):
+    with pytest.raises(
+        ModelError, match=r"a list of 2 tensors with 3 to 4 numbers.*give the model one list of classes"
+    ):
         Classifier(own).logits(torch.randn(2, 3))
 
 

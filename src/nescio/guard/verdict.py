@@ -46,7 +46,7 @@ class Verdict:
         >>> verdict.foreign(0.05)
         tensor([False,  True])
         >>> verdict.words()
-        ['It looks like the reference.',
+        ['It looks like the reference, but the model itself gives its answer a chance of only 38 %.',
          'Its values are unlike anything in the reference (further out than 200 of 200).']
     """
 
