@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 from nescio.trace.probe.graph import Graph
 from nescio.trace.probe.layers import Layers
@@ -40,11 +42,10 @@ def memory_shares(graph: Graph, table: Layers) -> tuple[tuple[float, float], ...
     starts = [
         min((graph.order(name) for name in members if name in graph.uses), default=0) for members in table.members
     ]
-    kept = [_bytes_from(graph, start) for start in (0, *starts)]
-    return tuple((total / max(kept[0][0], 1.0), most / max(kept[0][1], 1.0)) for total, most in kept[1:])
-
-
-def _bytes_from(graph: Graph, first: int) -> tuple[float, float]:
-    """Bytes of the operations from the one with this sequence number on, roughly: of all, and of the largest."""
-    late = [graph.output_bytes(i) for i, node in enumerate(graph.nodes) if node._sequence_nr() >= first]
-    return sum(late), max(late, default=0.0)
+    sizes = sorted(((node._sequence_nr(), graph.output_bytes(i)) for i, node in enumerate(graph.nodes)), reverse=True)
+    numbers = [-number for number, _ in sizes]
+    totals = [0.0, *accumulate(size for _, size in sizes)]
+    most = [0.0, *accumulate((size for _, size in sizes), max)]
+    ends = [bisect_right(numbers, -start) for start in starts]  # from each on; the whole is from the first on
+    whole = bisect_right(numbers, 0)
+    return tuple((totals[end] / max(totals[whole], 1.0), most[end] / max(most[whole], 1.0)) for end in ends)
