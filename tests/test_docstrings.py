@@ -93,6 +93,20 @@ them.
 """
 
 
+INNER = {"_common", "cli", "lightning", "sklearn"}
+"""The floor, the commands, and two short names of doors; everything else directly below nescio is for users."""
+
+
+def test_no_public_room_is_left_out() -> None:
+    rooms = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    faces = set()
+    for room in rooms - INNER - {"__init__", "__main__"}:
+        files = [file.stem for file in (PACKAGE / room).glob("*.py") if file.stem != "__init__"]
+        whole = not files or hasattr(import_module(f"nescio.{room}"), "__all__")
+        faces |= {room} if whole else {f"{room}.{file}" for file in files}
+    assert faces <= set(COMPLETE)
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_the_examples_of_a_module_give_what_they_show(module: str) -> None:
     if module.startswith("nescio.doors."):

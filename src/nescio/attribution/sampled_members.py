@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -91,28 +93,48 @@ def distribution(given: ModelOrPosterior, data: Data | None, output: str | None)
     return made, f"a Laplace posterior of the last layer around the single network {classifier.name}"
 
 
+@singledispatch
 def members(posterior: Posterior, x: Inputs) -> list[Member]:
-    """The members of a distribution; x is a batch, of which the first input may be looked at."""
-    if isinstance(posterior, posteriors.Temperature):
-        return [replace(m, finish=_scaled(posterior, m.finish)) for m in members(posterior.base, x)]
-    if isinstance(posterior, posteriors.DeepEnsemble):
-        return [Member(_placed(posterior, at)) for at in range(len(posterior.classifiers))]
-    if isinstance(posterior, posteriors.MCDropout):
-        return _dropout(posterior, x)
-    if isinstance(posterior, posteriors.InsertedDropout):
-        return _inserted(posterior, x)
-    if isinstance(posterior, posteriors.Laplace):
-        return _laplace(posterior)
-    if isinstance(posterior, SampledWeights):
-        return [Member(_own(posterior), _drawn(posterior, sample)) for sample in range(posterior.samples)]
-    classifiers = getattr(posterior, "classifiers", ())
-    known = not isinstance(posterior, PosteriorBase) or isinstance(posterior, posteriors.Deterministic)
-    if not known or not classifiers:
-        raise InputError(
-            "expected a distribution whose samples are networks (an ensemble, dropout, Laplace, SWAG, variational "
-            f"weights), got {describe(posterior)}, whose samples have no gradient at the input; explain one of those"
-        )
-    return [Member(lambda one=one: Classifier.of(one)) for one in classifiers]  # type: ignore[misc]
+    """The members of a distribution; x is a batch, of which the first input may be looked at.
+
+    Each kind of distribution registers how it is done (`members.register`); any other has networks as `classifiers`.
+    """
+    networks = getattr(posterior, "classifiers", ())
+    if not networks:
+        raise _no_networks(posterior)
+    return [Member(lambda one=one: Classifier.of(one)) for one in networks]  # type: ignore[misc]
+
+
+@members.register
+def _of_another_kind(posterior: PosteriorBase, x: Inputs) -> list[Member]:
+    raise _no_networks(posterior)
+
+
+def _no_networks(posterior: object) -> InputError:
+    return InputError(
+        "expected a distribution whose samples are networks (an ensemble, dropout, Laplace, SWAG, variational "
+        f"weights), got {describe(posterior)}, whose samples have no gradient at the input; explain one of those"
+    )
+
+
+@members.register
+def _single(posterior: posteriors.Deterministic, x: Inputs) -> list[Member]:
+    return [Member(_own(posterior))]
+
+
+@members.register
+def _tempered(posterior: posteriors.Temperature, x: Inputs) -> list[Member]:
+    return [replace(m, finish=_scaled(posterior, m.finish)) for m in members(posterior.base, x)]
+
+
+@members.register
+def _ensemble(posterior: posteriors.DeepEnsemble, x: Inputs) -> list[Member]:
+    return [Member(_placed(posterior, at)) for at in range(len(posterior.classifiers))]
+
+
+@members.register
+def _sampled_weights(posterior: SampledWeights, x: Inputs) -> list[Member]:
+    return [Member(_own(posterior), _drawn(posterior, sample)) for sample in range(posterior.samples)]
 
 
 def fans(every: list[Member]) -> list[Member]:
@@ -126,7 +148,12 @@ def fans(every: list[Member]) -> list[Member]:
 def _fan(some: list[Member]) -> Member:
     first, each = some[0], [m.last.gives for m in some if m.last is not None]
     assert first.last is not None
-    layer, finish = first.last.layer, first.finish
+    layer, finish, network = first.last.layer, first.finish, first.network
+
+    def wider() -> Classifier:
+        own = copy(network())
+        own._count = None  # it has other outputs than the network
+        return own
 
     def gives(own: Layer, h: Tensor) -> Tensor:
         return torch.cat([one(own, h) for one in each], 1)
@@ -134,7 +161,9 @@ def _fan(some: list[Member]) -> Member:
     def finished(z: Tensor) -> Tensor:
         return finish(z.unflatten(1, (len(some), -1)).flatten(0, 1)).view_as(z)
 
-    return replace(first, enter=lambda x: _instead(layer, gives), finish=finished, last=None, draws=len(some))
+    return replace(
+        first, network=wider, enter=lambda x: _instead(layer, gives), finish=finished, last=None, draws=len(some)
+    )
 
 
 def running(posterior: Posterior) -> AbstractContextManager[object]:
@@ -175,6 +204,7 @@ def _drawn(posterior: SampledWeights, sample: int) -> Enter:
     return enter
 
 
+@members.register
 def _dropout(posterior: posteriors.MCDropout, x: Inputs) -> list[Member]:
     classifier = posterior.classifiers[0]
     first = inputs.take(classifier.prepare(x), slice(0, 1))
@@ -192,6 +222,7 @@ def _dropout(posterior: posteriors.MCDropout, x: Inputs) -> list[Member]:
     return [Member(_own(posterior), enter(sample), alone=units is None) for sample in range(posterior.samples)]
 
 
+@members.register
 def _inserted(posterior: posteriors.InsertedDropout, x: Inputs) -> list[Member]:
     classifier = posterior.classifiers[0]
     first = inputs.take(classifier.prepare(x), slice(0, 1))
@@ -211,7 +242,8 @@ def _inserted(posterior: posteriors.InsertedDropout, x: Inputs) -> list[Member]:
     return [member(mask) for mask in masks]
 
 
-def _laplace(posterior: posteriors.Laplace) -> list[Member]:
+@members.register
+def _laplace(posterior: posteriors.Laplace, x: Inputs) -> list[Member]:
     """Draws as weights of the last layer: z^s = (W + ΔW^s) h + b + Δb^s."""
     if posterior.link != "sample":
         raise InputError(
