@@ -45,6 +45,15 @@ def test_a_run_has_every_cell_and_says_how_it_came_about(done, tiny, tmp_path):
     reproduce.load(reproduce.save(done, tmp_path / "out"))
 
 
+def test_the_commit_is_that_of_the_start(tiny, tmp_path, models, monkeypatch):
+    def goes_on(line):
+        monkeypatch.setenv("NESCIO_COMMIT", "the next commit")
+
+    monkeypatch.setenv("NESCIO_COMMIT", "the first commit")
+    results = run(tiny, "smoke", work=tmp_path, models=models, device="cpu", seeds=[0], say=goes_on)
+    assert results["git"] == {"commit": "the first commit", "dirty": False}
+
+
 def test_the_numbers_are_those_of_evaluate(done, tmp_path):
     scores = [Cells(tmp_path).read(path).scores for path in (tmp_path / "done" / "scores").rglob("entropy-*.npz")]
     found = {round(evaluate.ood(a, b, bootstrap=0).auroc, 12) for a in scores for b in scores if a is not b}

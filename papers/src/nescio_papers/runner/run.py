@@ -32,9 +32,7 @@ from nescio_papers.runner.scoring import OVER, Scorer, TimeOver, ensemble_method
 from nescio_papers.runner.study import Column, Part, Row, Study
 
 MOST = 10_000  # pictures of a set in detection, so that all pairs are of one size
-
 PROGRAM = {True: "a test of the machinery: the numbers say nothing", False: "its sizes are in the notes"}
-
 Say = Callable[[str], object]
 
 
@@ -67,7 +65,7 @@ def run(
     folder = Path(work)
     parts = Parts(size, data, Path(models) if models is not None else folder / "models", place, progress)
     job = _Run(study, parts, Cells(folder / "scores"), given, minutes, say, _asked(study, sets))
-    began = time.perf_counter()
+    began, git = time.perf_counter(), facts.git_state()  # of the start: a checkout may move on during the run
     started = datetime.now(UTC).isoformat(timespec="seconds")
     job.go()
     extra = job.made
@@ -91,7 +89,7 @@ def run(
             "active": {"cycles": size.cycles, "epochs": size.epochs, "pool": size.pool},
             **({} if extra is None else extra.settings),
         },
-        "git": facts.git_state(),
+        "git": git,
         "machine": facts.machine(place),
         "versions": facts.versions(),
         "models": list(job.models.values()) if extra is None else list(extra.models),
