@@ -5,14 +5,14 @@
 
 The networks are those on which the engine is tested (`tests/trace/subjects.py`), in float32 and float64. Of each are
 asked: every method of the registry, the gradient scores with other settings, the table of classes × layers, maps, and
-the guard. The numbers of an answer are hashed, and the hashes are compared; of what is refused, the class of the error.
+the guard. Answers are the same if their bits are; of what is refused, the class of the error is compared. Of the
+others the result says how far they are: the largest difference in an answer, divided by the largest number in it.
 Each tree runs in a process of its own, one after the other.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib.util
 import json
 import os
@@ -45,16 +45,30 @@ TABLE_SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def digest(answer: Any) -> str:
-    """Return the hash of all numbers of an answer: a tensor, or several under names."""
+Answer = dict[str, Any] | str  # the numbers of an answer by their names, or the class of the error
+
+
+def numbers(answer: Any) -> dict[str, Any]:
+    """Return all numbers of an answer, a tensor or several under names, on the host."""
+    named = answer if isinstance(answer, dict) else {"": answer}
+    return {name: value.detach().cpu() for name, value in named.items()}
+
+
+def distance(before: Answer, now: Answer) -> float | str:
+    """Return how far two answers are: 0.0 for the same bits, a share of the largest number, or words."""
     import torch
 
-    total = hashlib.sha256()
-    for name, value in sorted(answer.items()) if isinstance(answer, dict) else [("", answer)]:
-        numbers = value.detach().cpu().contiguous()
-        total.update(f"{name} {tuple(numbers.shape)} {numbers.dtype}".encode())
-        total.update(numbers.flatten().view(torch.uint8).numpy().tobytes())
-    return total.hexdigest()[:16]
+    if isinstance(before, str) or isinstance(now, str):
+        words = [answer if isinstance(answer, str) else "numbers" for answer in (before, now)]
+        return 0.0 if before == now else " → ".join(words)
+    shapes = [{name: (value.shape, value.dtype) for name, value in answer.items()} for answer in (before, now)]
+    if shapes[0] != shapes[1]:
+        return "other shapes or types"
+    pairs = [(before[name].contiguous(), now[name].contiguous()) for name in before]
+    if all(torch.equal(a.flatten().view(torch.uint8), b.flatten().view(torch.uint8)) for a, b in pairs):
+        return 0.0
+    far = [(a.double() - b.double()).abs().max() / a.double().abs().max().clamp(min=1e-300) for a, b in pairs]
+    return float(f"{max(float(share) for share in far):.1e}")
 
 
 def cases(model: Any, x: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -90,59 +104,72 @@ def cases(model: Any, x: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "guard", lambda: nescio.Guard(model).fit(known).check(x).score
 
 
-def hashes(only: list[str] | None) -> dict[str, str]:
-    """Return the hashes of the tree that Python imports `nescio` from."""
+def answers(only: list[str] | None) -> dict[str, Answer]:
+    """Return the answers of the tree that Python imports `nescio` from."""
     import torch
 
     spec = importlib.util.spec_from_file_location("subjects", SUBJECTS)
     assert spec is not None and spec.loader is not None
+    if importlib.util.find_spec("nescio._common") is None:  # a revision in which the papers are a part of nescio
+        sys.modules["nescio_papers"] = importlib.import_module("nescio")
     subjects = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(subjects)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    found = {}
+    answer_by_case: dict[str, Answer] = {}
     for network in only or subjects.SUBJECTS:
         for dtype in (torch.float32, torch.float64):
             model, x = subjects.make(network)
             model, x = model.to(dtype), x.to(dtype) if x.is_floating_point() else x
             for name, ask in cases(model, x):
                 torch.manual_seed(0)
+                case = f"{network}, {str(dtype).removeprefix('torch.')}, {name}"
                 try:
-                    value = digest(ask())
+                    answer_by_case[case] = numbers(ask())
                 except Exception as error:  # what is refused is to be refused in both trees
-                    value = type(error).__name__
-                found[f"{network}, {str(dtype).removeprefix('torch.')}, {name}"] = value
-        print(f"{network}: {len(found)}", file=sys.stderr, flush=True)
-    return found
+                    answer_by_case[case] = type(error).__name__
+        print(f"{network}: {len(answer_by_case)}", file=sys.stderr, flush=True)
+    return answer_by_case
 
 
-def of_revision(revision: str, only: list[str] | None) -> dict[str, str]:
-    """Return the hashes of a revision, whose files are unpacked in a folder of their own."""
+def of_revision(revision: str, only: list[str] | None) -> dict[str, Answer]:
+    """Return the answers of a revision, whose files are unpacked in a folder of their own."""
     archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
     with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=BytesIO(archive)) as tar:
         tar.extractall(folder, filter="data")
         return of_tree(Path(folder).resolve(), only)
 
 
-def of_tree(tree: Path, only: list[str] | None) -> dict[str, str]:
-    """Return the hashes that a process gives with the sources of a tree first on its path."""
+def of_tree(tree: Path, only: list[str] | None) -> dict[str, Answer]:
+    """Return the answers that a process gives with the sources of a tree first on its path."""
+    import torch
+
     path = os.pathsep.join(str(tree / folder) for folder in ("src", "papers/src"))
-    command = [sys.executable, __file__, "--hashes", *(["--only", *only] if only else [])]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, check=True, stdout=subprocess.PIPE, text=True
-    )
-    answer = json.loads(done.stdout)
-    if not answer["nescio"].startswith(str(tree)):
-        raise SystemExit(f"expected nescio from {tree}, but Python took {answer['nescio']}")
-    return dict(answer["hashes"])
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "answers.pt"
+        command = [sys.executable, __file__, "--answers", str(file), *(["--only", *only] if only else [])]
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
+        kept = torch.load(file)
+    if not kept["nescio"].startswith(str(tree)):
+        raise SystemExit(f"expected nescio from {tree}, but Python took {kept['nescio']}")
+    return dict(kept["answers"])
 
 
-def compared(before: dict[str, str], now: dict[str, str]) -> dict[str, Any]:
-    """Return how many answers there are, how many are the same, and the names of the others."""
-    both = before.keys() | now.keys()
-    other = sorted(name for name in both if before.get(name) != now.get(name))
-    refused = sum(value.endswith("Error") and before.get(name) == value for name, value in now.items())
-    return {"asked": len(both), "same": len(both) - len(other), "of_these_refused": refused, "other": other}
+def compared(before: dict[str, Answer], now: dict[str, Answer]) -> dict[str, Any]:
+    """Return how many answers there are, how many are the same, and how far the others are.
+
+    What one tree alone has been asked, such as a method that was added, is counted and left out.
+    """
+    both = [case for case in now if case in before]
+    far = {case: distance(before[case], now[case]) for case in both}
+    other = {case: share for case, share in far.items() if share != 0.0}
+    return {
+        "in one tree alone": len(before.keys() ^ now.keys()),
+        "asked": len(both),
+        "same": len(both) - len(other),
+        "of_these_refused": sum(isinstance(now[case], str) and case not in other for case in both),
+        "other": other,
+    }
 
 
 def main() -> None:
@@ -150,12 +177,14 @@ def main() -> None:
     parser.add_argument("before", nargs="?", metavar="REVISION", help="the revision to compare with")
     parser.add_argument("--only", nargs="+", metavar="NETWORK", help="these networks alone; nothing is written")
     parser.add_argument("--now", metavar="REVISION", help="the revision that is compared (default: this tree)")
-    parser.add_argument("--hashes", action="store_true", help="print the hashes of the nescio that is imported")
+    parser.add_argument("--answers", metavar="FILE", help="keep the answers of the nescio that is imported")
     args = parser.parse_args()
-    if args.hashes:
+    if args.answers:
+        import torch
+
         import nescio
 
-        print(json.dumps({"nescio": nescio.__file__, "hashes": hashes(args.only)}))
+        torch.save({"nescio": nescio.__file__, "answers": answers(args.only)}, args.answers)
         return
     if not args.before:
         parser.error("expected a revision to compare with, such as 2f8ba4e")
