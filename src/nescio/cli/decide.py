@@ -97,21 +97,21 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.plot)
         need("matplotlib.figure", "demo")
     table = read_table(args.scores)
-    args.column = _score_column(args, table)
-    args.label = _label_column(args, table)
-    predicted = "predicted" if args.label or args.labels else None
-    wanted = (args.column, args.label, args.correct, predicted)
-    check_columns(table, [column for column in wanted if column is not None], args.scores)
-    scores, about = numbers(table, args.column, args.scores), {"score": args.column}
+    column = _score_column(args, table)
+    label = _label_column(args, table)
+    predicted = "predicted" if label or args.labels else None
+    needed = (column, label, args.correct, predicted)
+    check_columns(table, [name for name in needed if name is not None], args.scores)
+    scores, about = numbers(table, column, args.scores), {"score": column}
     if args.keep is not None:
         policy = decide.quantile(scores, args.keep, about=about)
     else:
-        correct = _correct(args, table)
+        correct = _correct(args, table, label)
         promised = {"risk": args.risk, "confidence": args.confidence}
         given = {name: value for name, value in promised.items() if value is not None}
         policy = decide.threshold(scores, correct, **given, about=about)
         if args.plot is not None:
-            figure = plots.risk_coverage({args.column: evaluate.risk_coverage(scores, correct)}, policy)
+            figure = plots.risk_coverage({column: evaluate.risk_coverage(scores, correct)}, policy)
             with replacing(args.plot) as part:
                 figure.savefig(part, format=Path(args.plot).suffix.lower()[1:], dpi=150)
     policy.save(args.out)
@@ -187,8 +187,8 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError(f"--plot: expected a file name that ends in {', '.join(PICTURES)}, but got '{args.plot}'")
 
 
-def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """Whether each answer is right."""
+def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]], label: str | None) -> NDArray[Any]:
+    """Whether each answer is right; `label` is the column of the true classes, where there is one."""
     import numpy as np
 
     from nescio.data import read_class_names
@@ -201,8 +201,10 @@ def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> NDA
     if args.labels is not None:
         truth, name = _labels(args, table, len(predicted)), f"the labels of {args.labels}"
     else:
-        truth, name = table[args.label], f"the column {args.label!r}"
-        _check_named_alike(table, args)
+        assert label is not None  # one of the four is given: `_label_column`
+        truth, name = table[label], f"the column {label!r}"
+        if label == WRITTEN:
+            _check_named_alike(table, args.scores)
     for values, what in ((predicted, "the column 'predicted'"), (truth, name)):
         text = values.dtype.kind == "O"
         empty = any(value is None or value == "" for value in values) if text else np.isnan(values).any()
@@ -210,7 +212,9 @@ def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> NDA
             raise InputError(f"expected a class for each input, but {what} has cells that hold none; leave them out")
     names = None if args.class_names is None else read_class_names(args.class_names)
     if names is not None and (predicted.dtype.kind == "O") != (truth.dtype.kind == "O"):
-        predicted, truth = (one if one.dtype.kind == "O" else named(one, names) for one in (predicted, truth))
+        predicted, truth = (
+            classes if classes.dtype.kind == "O" else named(classes, names) for classes in (predicted, truth)
+        )
     if (predicted.dtype.kind == "O") != (truth.dtype.kind == "O"):
         raise InputError(
             f"expected classes of one kind, but {name} holds {truth[0]!r} and the column 'predicted' {predicted[0]!r}; "
@@ -219,17 +223,17 @@ def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> NDA
     return np.asarray(predicted == truth)
 
 
-def _check_named_alike(table: Mapping[str, NDArray[Any]], args: argparse.Namespace) -> None:
+def _check_named_alike(table: Mapping[str, NDArray[Any]], file: str) -> None:
     """Refuse labels that `nescio score` numbered otherwise than the model's classes: folders that name no classes."""
     from nescio.types import InputError
 
-    if args.label != WRITTEN or not {"predicted_class", "label_class"} <= table.keys():
+    if not {"predicted_class", "label_class"} <= table.keys():
         return
     called = dict(zip(table["predicted"].tolist(), table["predicted_class"].tolist(), strict=True))
     for at, name in zip(table[WRITTEN].tolist(), table["label_class"].tolist(), strict=True):
         if called.get(at, name) != name:
             raise InputError(
-                f"expected labels of the model's classes, but in {args.scores} class {at} is {called[at]!r} to the "
+                f"expected labels of the model's classes, but in {file} class {at} is {called[at]!r} to the "
                 f"model and {name!r} in the labels; give others (--labels, --label), or --keep SHARE without labels"
             )
 
