@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from nescio.zoo import Normalised, small_cnn
-from nescio_papers.runner.stacked import Trainer, logits, put_into, stacked
+from nescio_papers.runner.stacked import Trainer, _halved, logits, put_into, stacked
 from nescio_papers.zoo.plans import SGD, to_floats
 
 
@@ -31,6 +31,22 @@ def test_logits_are_those_of_each_network(networks):
     torch.testing.assert_close(logits(networks[0], state, x), alone, rtol=1e-12, atol=1e-12)
     shared = torch.stack([network(x[0]) for network in networks])
     torch.testing.assert_close(logits(networks[0], state, x[:1]), shared, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [10, 11])
+def test_logits_without_gradients_are_the_same(size):
+    networks = [Normalised(small_cnn(2, size, 4, kernel=3, filters=4, seed=seed), (0.4,), (0.2,)) for seed in range(3)]
+    x = torch.rand(1, 7, 2, size, size, generator=torch.Generator().manual_seed(1))
+    state = stacked(networks)
+    with torch.no_grad():
+        found = logits(networks[0], state, x)
+    torch.testing.assert_close(found, logits(networks[0], state, x).detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [8, 9])
+def test_maxima_of_four_pixels_are_those_of_a_pooling(size):
+    x = torch.randn(3, 4, size, size, generator=torch.Generator().manual_seed(2)).relu()
+    assert torch.equal(_halved(x), torch.nn.MaxPool2d(2)(x))
 
 
 def test_training_is_sgd_of_each_network_alone(networks, pictures):
