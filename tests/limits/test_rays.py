@@ -10,7 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nescio import limits
-from nescio.posteriors import DeepEnsemble, Deterministic, MCDropout, Temperature
+from nescio.inputs import Inputs
+from nescio.models import Classifier
+from nescio.posteriors import DeepEnsemble, Deterministic, MCDropout, PosteriorBase, Temperature
+from nescio.posteriors.base import ScaledNetwork
 from nescio.types import InputError, ModelError
 from tests.limits.networks import SmallResNet, Wrapped, mlp, pattern
 
@@ -284,6 +287,24 @@ def test_ensembles_and_temperatures() -> None:
     dropped = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5), nn.ReLU(), nn.Linear(4, 2))
     with pytest.raises(ModelError, match=r"got a MCDropout.*audit"):
         limits.ray(MCDropout(dropped), x, d)
+
+
+def test_a_distribution_of_ones_own_names_its_networks() -> None:
+    network = mlp(2, 6, 3)
+
+    class Halved(PosteriorBase):
+        classifiers = (Classifier.of(network),)
+
+        def networks(self) -> list[ScaledNetwork]:
+            return [ScaledNetwork(self.classifiers[0], scale=0.5, shift=1.0)]
+
+        def _logits(self, x: Inputs) -> Tensor:
+            return self.classifiers[0].logits(x)[None] / 2 + 1.0
+
+    x, direction = torch.randn(1, 2).double(), torch.randn(2).double()
+    own, plain = limits.ray(Halved(), x, direction), limits.ray(network, x, direction)
+    assert torch.equal(own.paths[0][0].logits, plain.paths[0][0].logits / 2 + 1.0)
+    assert torch.equal(own.paths[0][0].slope, plain.paths[0][0].slope / 2)
 
 
 def test_errors() -> None:

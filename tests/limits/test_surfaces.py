@@ -44,6 +44,18 @@ def test_uncertainties_are_those_of_the_decomposition(name: str) -> None:
     assert all(p.grad is None and p.requires_grad for model in models for p in model.parameters())
 
 
+@pytest.mark.parametrize("kind", ["temperature", "platt"])
+def test_the_uncertainty_of_a_temperature_is_that_of_what_it_predicts(kind: str) -> None:
+    ensemble = nescio.posteriors.DeepEnsemble([mlp(2, 6, 4, seed=at) for at in range(2)])
+    rows = torch.randn(400, 2, generator=torch.Generator().manual_seed(0)).double()
+    labels = torch.multinomial(ensemble.predict(3 * rows).mean(0), 1, generator=torch.Generator().manual_seed(1))[:, 0]
+    scaled = nescio.posteriors.Temperature(ensemble, kind).fit((rows, labels))
+    x = torch.randn(5, 2).double()
+    expected = nescio.decompose(scaled.predict(x)).epistemic
+    value = limits.uncertainty(scaled, "mutual_information")(x)
+    torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-9)
+
+
 def test_any_score_and_errors() -> None:
     model = mlp(2, 6, 3)
     found = limits.surface(lambda x: nescio.score(model, x.detach(), "regrad"), (-2, 2), (-2, 2), n=4)

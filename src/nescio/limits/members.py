@@ -6,7 +6,7 @@ The logits of member s are w ⊙ z_s(x) + b, with w = 1/T for a temperature T, a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from torch import Tensor
@@ -14,7 +14,6 @@ from torch import Tensor
 from nescio.limits.network import Network
 from nescio.limits.walk import Path, walk
 from nescio.models import ModelLike, ModelOrPosterior
-from nescio.posteriors import DeepEnsemble, Deterministic, Temperature
 from nescio.posteriors.base import PosteriorBase
 from nescio.types import InputError, ModelError, Posterior
 
@@ -65,15 +64,9 @@ def members(model: Models, output: str | None = None) -> list[Member]:
         if not model:
             raise InputError("expected at least one model, got an empty list")
         return [Member(Network(one, output)) for one in model]
-    if isinstance(model, Temperature):
-        base = members(model.base)
-        if model.scale is not None and model.shift is not None:
-            scale, shift = model.scale.double(), model.shift.double()
-            return [replace(m, scale=m.scale * scale, shift=m.shift * scale + shift) for m in base]
-        t = model._fitted()
-        return [replace(m, scale=m.scale / t, shift=m.shift / t) for m in base]
-    if isinstance(model, DeepEnsemble | Deterministic):
-        return [Member(Network(one)) for one in model.classifiers]
+    networks = model.networks() if isinstance(model, PosteriorBase) else None
+    if networks is not None:
+        return [Member(Network(one.classifier), one.scale, one.shift) for one in networks]
     if isinstance(model, PosteriorBase) or (isinstance(model, Posterior) and not callable(model)):
         raise ModelError(
             f"expected a model, a list of models, an ensemble or a temperature on one, got a {type(model).__name__}, "

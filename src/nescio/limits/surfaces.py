@@ -22,7 +22,7 @@ from nescio.inputs import describe
 from nescio.limits.settling import SCORES
 from nescio.models import Classifier, ModelLike
 from nescio.modes import preserved, tracing
-from nescio.posteriors import DeepEnsemble, Deterministic
+from nescio.posteriors.base import PosteriorBase, ScaledNetwork
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
 from nescio.types import InputError
 
@@ -115,7 +115,7 @@ def uncertainty(model: ModelLike, score: str = "entropy", *, output: str | None 
     """Return a score of a model as a differentiable function of the input.
 
     Args:
-        model: A model, a list of models, or a `DeepEnsemble`.
+        model: A model, a list of models, or a distribution that is made of networks, such as a `DeepEnsemble`.
         score: "max_probability", "entropy", "mutual_information", "variance" or "aleatoric".
         output: What the model returns, as in `nescio.score`.
 
@@ -130,14 +130,17 @@ def uncertainty(model: ModelLike, score: str = "entropy", *, output: str | None 
     """
     if score not in SCORES:
         raise InputError(f"expected a score among {', '.join(SCORES)}, got {score!r}")
-    members = model.classifiers if isinstance(model, DeepEnsemble | Deterministic) else model
-    models = [Classifier.of(one, output) for one in (members if isinstance(members, list | tuple) else [members])]
+    networks = model.networks() if isinstance(model, PosteriorBase) else None
+    if networks is None:
+        models = model if isinstance(model, list | tuple) else [model]
+        networks = [ScaledNetwork(Classifier.of(one, output)) for one in models]
 
     def value(x: Tensor) -> Tensor:
         logits = []
-        for one in models:
-            with preserved(one), tracing(one), CorrectedOps():
-                logits.append(one.logits(x.to(one.device, one.dtype)).double())
+        for network in networks:
+            own = network.classifier
+            with preserved(own), tracing(own), CorrectedOps():
+                logits.append(network.scaled(own.logits(x.to(own.device, own.dtype)).double()))
         log_p = torch.stack(logits).log_softmax(-1)
         p = log_p.exp()
         mean = p.mean(0)

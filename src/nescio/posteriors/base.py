@@ -18,6 +18,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -35,6 +36,38 @@ from nescio.modes import predicting, preserved
 from nescio.posteriors import saving
 from nescio.progress import bar
 from nescio.types import InputError, ModelError
+
+
+@dataclass(frozen=True)
+class ScaledNetwork:
+    """Hold a whole network that is one sample of a distribution, and what is done to its logits: z ↦ scale ⊙ z + shift.
+
+    Attributes:
+        classifier: The network.
+        scale: A number, or one for each class ``[C]``.
+        shift: The same.
+
+    Examples:
+        >>> network = ScaledNetwork(nescio.Classifier.of(torch.nn.Linear(4, 3)), scale=0.5)
+        >>> network.scaled(torch.tensor([[2.0, 4.0, 6.0]]))
+        tensor([[1., 2., 3.]])
+    """
+
+    classifier: Classifier
+    scale: Tensor | float = 1.0
+    shift: Tensor | float = 0.0
+
+    def scaled(self, logits: Tensor) -> Tensor:
+        """Scale and shift the network's logits.
+
+        Args:
+            logits: ``[N, C]``, on any device.
+
+        Returns:
+            The logits of the sample.
+        """
+        scale, shift = (v.to(logits.device) if isinstance(v, Tensor) else v for v in (self.scale, self.shift))
+        return logits * scale + shift
 
 
 class PosteriorBase(ABC):
@@ -115,6 +148,14 @@ class PosteriorBase(ABC):
                 "nescio.posteriors.load takes either"
             )
         return posterior
+
+    def networks(self) -> list[ScaledNetwork] | None:
+        """Return the networks of which the samples are made, one for each; None where they are made in another way.
+
+        Returns:
+            The networks.
+        """
+        return None
 
     @abstractmethod
     def _logits(self, x: Inputs) -> Tensor:

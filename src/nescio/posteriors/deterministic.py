@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nescio.inputs import Inputs
 from nescio.models import Classifier, ModelLike
-from nescio.posteriors.base import PosteriorBase
+from nescio.posteriors.base import PosteriorBase, ScaledNetwork
 from nescio.posteriors.saving import about, check_tensors, same, saved
 
 
@@ -28,6 +28,14 @@ class Deterministic(PosteriorBase):
 
     def __init__(self, model: Classifier | Callable[..., Any], *, output: str | None = None) -> None:
         self.classifiers = (Classifier.of(model, output, dense=True),)
+
+    def networks(self) -> list[ScaledNetwork]:
+        """Return the network.
+
+        Returns:
+            A list of one.
+        """
+        return [ScaledNetwork(self.classifiers[0])]
 
     def _logits(self, x: Inputs) -> Tensor:
         return self.classifiers[0].logits(x)[None]

@@ -22,7 +22,7 @@ from nescio._common import memory
 from nescio._common.argument_checks import integer
 from nescio.inputs import Data, Inputs, describe
 from nescio.models import Classifier, ModelLike
-from nescio.posteriors.base import PosteriorBase, chunked
+from nescio.posteriors.base import PosteriorBase, ScaledNetwork, chunked
 from nescio.posteriors.sampled import made
 from nescio.posteriors.saving import refilled, saved, weights
 from nescio.types import InputError, ModelError
@@ -72,6 +72,14 @@ class DeepEnsemble(PosteriorBase):
             raise InputError(f"expected a device such as 'cuda' or 'cpu', got {device!r} ({error})") from error
         self.one_at_a_time = one_at_a_time
         self._copies: dict[int, Classifier] | None = None
+
+    def networks(self) -> list[ScaledNetwork]:
+        """Return the members.
+
+        Returns:
+            One for each sample.
+        """
+        return [ScaledNetwork(member) for member in self.classifiers]
 
     @classmethod
     def train(

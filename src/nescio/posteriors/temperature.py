@@ -19,6 +19,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -29,7 +30,7 @@ from nescio._common.argument_checks import choice, number
 from nescio._common.arrays import Values
 from nescio.inputs import Data, Inputs, describe, labelled
 from nescio.models import Classifier, ModelLike
-from nescio.posteriors.base import PosteriorBase
+from nescio.posteriors.base import PosteriorBase, ScaledNetwork
 from nescio.posteriors.deterministic import Deterministic
 from nescio.posteriors.saving import check_tensors, pack, saved, unpack
 from nescio.types import InputError, Posterior
@@ -109,6 +110,21 @@ class Temperature(PosteriorBase):
             self.scale, self.shift = _best_scales(z, y, self.temperature)
             self.temperature = None
         return self
+
+    def networks(self) -> list[ScaledNetwork] | None:
+        """Return the networks of the base, with their logits scaled.
+
+        Returns:
+            The networks; None where the base is not made of whole networks.
+        """
+        base = self.base.networks()
+        if base is None:
+            return None
+        if self.scale is not None and self.shift is not None:
+            scale, shift = self.scale.double(), self.shift.double()
+            return [replace(one, scale=one.scale * scale, shift=one.shift * scale + shift) for one in base]
+        t = self._fitted()
+        return [replace(one, scale=one.scale / t, shift=one.shift / t) for one in base]
 
     def _logits(self, x: Inputs) -> Tensor:
         return self._scaled(self.base._logits(x))
