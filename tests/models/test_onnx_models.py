@@ -266,17 +266,15 @@ class Rough(nn.Module):
         return (2e3 * self.body(x)).sin()
 
 
-def test_round_off_of_onnxruntime_itself_is_no_difference(file, monkeypatch):
+def test_round_off_is_no_difference(file, monkeypatch):
     export(ready(Rough()), torch.randn(2, 2, 8, 8), file)
-    x = {"x": normal(3, 2, 8, 8)}
-    whole, plain = (onnxruntime_comparison._session(str(file), rewrites).run(None, x)[0] for rewrites in (True, False))
-    assert 1e-4 < abs(whole - plain).max() < 1e-2
     assert from_onnx(file).output == "logits"
+    monkeypatch.setattr(onnxruntime_comparison, "TOLERANCE", {"float32": 1e-9})
     monkeypatch.setattr(onnxruntime_comparison, "SELF", 0.0)
-    with pytest.raises(ModelError, match=r"differ by 0\.00\d+ where"):
+    with pytest.raises(ModelError, match="differ by"):
         from_onnx(file)
     monkeypatch.undo()
-    monkeypatch.setitem(OPERATORS, "Sin", lambda attributes: lambda x: 1.01 * x.sin())
+    monkeypatch.setitem(OPERATORS, "Sin", lambda attributes: lambda x: 1.05 * x.sin())
     with pytest.raises(ModelError, match=r"differ by 0\.0\d+ where"):
         from_onnx(file)
 
