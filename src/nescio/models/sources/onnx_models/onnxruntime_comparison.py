@@ -22,7 +22,7 @@ SIDES = (8, 32, 64, 224)
 TOLERANCE = {"float64": 1e-8, "float32": 1e-4, "float16": 2e-2}
 """The largest difference, as a share of the largest output (at least 1)."""
 SELF, LOOSEST = 3.0, 1e-2
-"""So many times the difference between two right ways to compute an output is round-off; how large it may be beside it."""
+"""So many times the difference of two right ways to an output is round-off; how large that may be beside the output."""
 MOVED = VIEWS | {"Expand", "Transpose"}
 """What leaves integers as they are."""
 MASKED = 1e30
