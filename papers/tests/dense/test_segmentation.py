@@ -89,15 +89,17 @@ def test_a_training_that_was_cut_off_goes_on(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), rest.parameters(), strict=True))
 
 
-def test_a_training_is_ready_in_time(monkeypatch):
+@pytest.mark.parametrize("bfloat16", [False, True])
+def test_a_training_is_ready_in_time(bfloat16, monkeypatch):
     data = scenes.scenes(16, [background() * 0.2], "all", Shapes(SQUARE[None], np.array([7])), 0)
     size = samples.Size(0, 50, 4, 0, 0, (0,), 8)
     clock = iter(range(1000))  # a second a look
-    monkeypatch.setattr(training.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(training.time, "process_time", lambda: float(next(clock)))
     rates: list[float] = []
     rate = training.Recipe.rate
     monkeypatch.setattr(training.Recipe, "rate", lambda *a: rates.append(rate(*a)) or rates[-1])
-    made = training.train("unet", data, size, 0, print, seconds=10.0)
+    made = training.train("unet", data, size, 0, print, seconds=10.0, bfloat16=bfloat16)
+    assert {value.dtype for value in made.parameters()} == {torch.float32}
     assert training.steps(made) == len(rates) == 9
     assert max(rates) > 0.9 * training.RATE and rates[-1] < 0.1 * training.RATE  # the whole cycle in this time
 

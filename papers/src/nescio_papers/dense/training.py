@@ -42,6 +42,7 @@ def trained(
     say: Callable[[str], object],
     check: Callable[[], None] = lambda: None,
     seconds: float | None = None,
+    bfloat16: bool = False,
 ) -> tuple[nn.Module, float]:
     """Return a trained network on the CPU and the seconds it took; it is read where it was trained before.
 
@@ -53,6 +54,7 @@ def trained(
         say: Is told how it goes.
         check: Raises when the time is over.
         seconds: As in `train`.
+        bfloat16: As in `train`.
     """
     size = size_of(SIZES[kind], parts.scale)
     file = folder(kind, parts, work) / f"{kind}-{seed}.pt"
@@ -60,7 +62,7 @@ def trained(
     def make() -> State:
         pictures = samples.training(parts, size, seed)
         part = file.with_suffix(".part")
-        return train(kind, pictures, size, seed, say, parts.device, part, seconds).state_dict()
+        return train(kind, pictures, size, seed, say, parts.device, part, seconds, bfloat16).state_dict()
 
     state, took = kept_tensors(file, make, check)
     file.with_suffix(".part").unlink(missing_ok=True)
@@ -89,6 +91,7 @@ def train(
     device: str = "cpu",
     part: Path | None = None,
     seconds: float | None = None,
+    bfloat16: bool = False,
 ) -> nn.Module:
     """Train a network.
 
@@ -101,8 +104,11 @@ def train(
         device: Where it is trained.
         part: A file in which the state after each epoch is kept; None keeps nothing.
         seconds: After which it has to be ready: the cycle of learning rates goes by the time where that is further on
-            than the steps. None: it takes the time that it takes.
+            than the steps; on a processor these are seconds of its own time, which others do not take away. None: it
+            takes the time that it takes.
+        bfloat16: Whether convolutions are rounded to bfloat16, which some processors multiply several times faster.
     """
+    now = time.perf_counter if torch.device(device).type == "cuda" else time.process_time
     with torch.random.fork_rng(devices=[device] if torch.device(device).type == "cuda" else []):
         torch.manual_seed(seed)
         model = network.made(kind, size.width).train().to(device).to(memory_format=torch.channels_last)
@@ -118,18 +124,20 @@ def train(
                 parts[name].load_state_dict(state)
         x = data.x.to(device).contiguous(memory_format=torch.channels_last)
         y = data.y.to(torch.uint8).to(device)  # classes and 255
-        began = time.perf_counter() - before
+        began = now() - before
         for epoch in range(begin, size.epochs):
             order = torch.randperm(len(data), generator=torch.Generator().manual_seed(1000 * seed + epoch))
             total, made = torch.zeros((), device=device), 0
             for rows in order.to(device).split(size.batch)[:of_epoch]:
-                share = 0.0 if seconds is None else (time.perf_counter() - began) / seconds
+                share = 0.0 if seconds is None else (now() - began) / seconds
                 if share >= 1.0:
                     break
                 at = max(epoch * of_epoch + made, int(share * size.epochs * of_epoch))
                 for group in optimizer.param_groups:
                     group["lr"] = recipe.rate(at, of_epoch)
-                loss = F.cross_entropy(model(x[rows].float() / 255), y[rows].long(), ignore_index=EDGE)
+                with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=bfloat16):
+                    logits = model(x[rows].float() / 255)
+                loss = F.cross_entropy(logits.float(), y[rows].long(), ignore_index=EDGE)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -142,7 +150,7 @@ def train(
                 part.parent.mkdir(parents=True, exist_ok=True)
                 states = {name: one.state_dict() for name, one in parts.items()}
                 with replacing(part) as file:
-                    torch.save({"epochs": epoch + 1, "seconds": time.perf_counter() - began, **states}, file)
+                    torch.save({"epochs": epoch + 1, "seconds": now() - began, **states}, file)
     return model.eval()
 
 
@@ -156,11 +164,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--work", required=True, help="where networks are kept")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seconds", type=float, help="when a network has to be ready (default: no limit)")
+    parser.add_argument("--bfloat16", action="store_true", help="convolutions in bfloat16")
     args = parser.parse_args(arguments)
     parts = Parts(get(args.scale), args.data, Path(args.work), args.device, False)
     for seed in args.seeds:
         made, took = trained(
-            args.kind, parts, Path(args.work), seed, lambda line: print(line, file=sys.stderr), seconds=args.seconds
+            args.kind,
+            parts,
+            Path(args.work),
+            seed,
+            lambda line: print(line, file=sys.stderr),
+            seconds=args.seconds,
+            bfloat16=args.bfloat16,
         )
         print(f"{args.kind} {seed}: {steps(made):,} steps, {took:.1f} s", flush=True)
 
