@@ -1,13 +1,14 @@
-"""The same scores and maps bit for bit, in this tree and in an earlier revision: what a change of the house must keep.
+"""The same scores and maps bit for bit, in this tree and in earlier revisions: what a change of the house must keep.
 
-    OMP_NUM_THREADS=1 python benchmarks/same_scores.py 2f8ba4e             # half an hour; results/same-scores.json
+    OMP_NUM_THREADS=1 python benchmarks/same_scores.py 744b0e4 1e46412     # results/same-scores.json
     OMP_NUM_THREADS=1 python benchmarks/same_scores.py 2f8ba4e --only mlp gru
 
 The networks are those on which the engine is tested (`tests/trace/subjects.py`), in float32 and float64. Of each are
 asked: every method of the registry, the gradient scores with other settings, the table of classes × layers, maps, and
 the guard. Answers are the same if their bits are; of what is refused, the class of the error is compared. Of the
 others the result says how far they are: the largest difference in an answer, divided by the largest number in it.
-Each tree runs in a process of its own, one after the other.
+Each tree runs in a process of its own, one after the other, for a quarter of an hour; with `--keep FOLDER` what a
+revision has answered is read from there the next time.
 """
 
 from __future__ import annotations
@@ -132,12 +133,30 @@ def answers(only: list[str] | None) -> dict[str, Answer]:
     return answer_by_case
 
 
-def of_revision(revision: str, only: list[str] | None) -> dict[str, Answer]:
-    """Return the answers of a revision, whose files are unpacked in a folder of their own."""
+def of_revision(revision: str, only: list[str] | None, keep: Path | None) -> dict[str, Answer]:
+    """Return the answers of a revision, whose files are unpacked in a folder of their own.
+
+    Args:
+        revision: A name that git knows.
+        only: The networks, or None for all.
+        keep: A folder in which the answers are kept for the next time.
+
+    Returns:
+        The answers by their cases.
+    """
+    import torch
+
+    kept = keep / f"{'-'.join([revision, *(only or [])])}.pt" if keep else None
+    if kept is not None and kept.exists():
+        return dict(torch.load(kept))
     archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
     with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=BytesIO(archive)) as tar:
         tar.extractall(folder, filter="data")
-        return of_tree(Path(folder).resolve(), only)
+        answer_by_case = of_tree(Path(folder).resolve(), only)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(answer_by_case, kept)
+    return answer_by_case
 
 
 def of_tree(tree: Path, only: list[str] | None) -> dict[str, Answer]:
@@ -174,10 +193,11 @@ def compared(before: dict[str, Answer], now: dict[str, Answer]) -> dict[str, Any
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("before", nargs="?", metavar="REVISION", help="the revision to compare with")
+    parser.add_argument("before", nargs="*", metavar="REVISION", help="the revisions to compare with")
     parser.add_argument("--only", nargs="+", metavar="NETWORK", help="these networks alone; nothing is written")
     parser.add_argument("--now", metavar="REVISION", help="the revision that is compared (default: this tree)")
-    parser.add_argument("--answers", metavar="FILE", help="keep the answers of the nescio that is imported")
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="keep the answers of revisions for the next time")
+    parser.add_argument("--answers", metavar="FILE", help="write the answers of the nescio that is imported")
     args = parser.parse_args()
     if args.answers:
         import torch
@@ -191,14 +211,14 @@ def main() -> None:
     import torch
     from measure import machine, save
 
-    before = of_revision(args.before, args.only)
-    now = of_revision(args.now, args.only) if args.now else of_tree(ROOT, args.only)
-    result = compared(before, now)
+    before = {revision: of_revision(revision, args.only, args.keep) for revision in args.before}
+    now = of_revision(args.now, args.only, args.keep) if args.now else of_tree(ROOT, args.only)
+    result = {f"since {revision}": compared(answers, now) for revision, answers in before.items()}
     print(json.dumps(result, indent=1))
     if not args.only:
         save(
             "same-scores",
-            {"before": args.before, "now": args.now or "this tree", "machine": machine(torch.device("cpu")), **result},
+            {"now": args.now or "this tree", "machine": machine(torch.device("cpu")), **result},
         )
 
 
