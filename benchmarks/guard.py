@@ -94,7 +94,7 @@ def main() -> None:
             f"   fit {shown['fit_seconds']:.1f} s",
             flush=True,
         )
-    save(f"guard-{device.type}", {"machine": machine(device), "rows": rows})
+        save(f"guard-{device.type}", {"machine": machine(device), "rows": rows})
 
 
 if __name__ == "__main__":
