@@ -24,8 +24,9 @@ from nescio.progress import bar
 from nescio.quantities import Request, compute
 from nescio.scores import Method, Score
 from nescio.scores.base import must_be_fitted
+from nescio.scores.collected_scores import CollectedScores
 from nescio.scores.registry import choose
-from nescio.types import Check, InputError, ModelError, NormTable, Posterior, Scored, refuse_estimator
+from nescio.types import InputError, ModelError, NormTable, Posterior, Scored, refuse_estimator
 
 Output = Literal["logits", "probabilities", "binary", "dense"]
 MethodLike = str | Method | type[Score]
@@ -117,7 +118,7 @@ def score(
         methods = _fitted(source, methods, fit, progress, chunk)
     if not isinstance(source, Classifier) or recall(source) or source.dense:
         methods = mapped(methods, posterior=not isinstance(source, Classifier))
-    collected = {key: _Collected() for key in methods}
+    collected = {key: CollectedScores() for key in methods}
     with preserved(source), bar(total(x), show=progress, description="scoring") as shown:
         done = 0
         for block in _blocks(x, chunk or _block_size(source)):
@@ -292,41 +293,6 @@ def _on_one_device(values: list[Any]) -> list[Any]:
     if all(isinstance(value, NormTable) for value in values):
         return values
     return [value.cpu() if isinstance(value, NormTable) else value for value in values]
-
-
-class _Collected:
-    """The scores of one method, block by block, with what is known of their error."""
-
-    def __init__(self) -> None:
-        self.scores = [torch.empty(0, dtype=torch.float64)]
-        self.errors: list[Tensor | None] = []
-        self.checks: list[Check] = []
-
-    def add(self, method: Method, values: list[Any], block_scores: Tensor) -> None:
-        """Take in the scores of a block, and the values that they were made from; none: their error is not wanted."""
-        self.scores.append(block_scores.cpu())
-        estimate_error = getattr(method, "error", None) if values else None
-        error = estimate_error(*values) if callable(estimate_error) else None
-        self.errors.append(None if error is None else error.cpu())
-        self.checks += [value.check for value in values if isinstance(value, NormTable) and value.check is not None]
-
-    def whole(self) -> Scored:
-        """All blocks together."""
-        if len({block.shape[1:] for block in self.scores[1:]}) > 1:
-            sizes = " and ".join(str(list(shape)) for shape in sorted({tuple(b.shape[1:]) for b in self.scores[1:]}))
-            raise InputError(
-                f"expected inputs with equally many positions in all batches, got maps of {sizes}; bring the inputs to "
-                "one size, or score the batches one by one"
-            )
-        error = check = None
-        if any(e is not None for e in self.errors):
-            blocks = zip(self.errors, self.scores[1:], strict=True)
-            error = torch.cat([torch.zeros_like(s) if e is None else e for e, s in blocks])
-        if self.checks:
-            check = Check(
-                sum(c.inputs for c in self.checks), max(c.worst for c in self.checks), sum(c.exact for c in self.checks)
-            )
-        return Scored(torch.cat(self.scores), error, check)
 
 
 def _blocks(data: Data, most: int) -> Iterator[Inputs]:

@@ -46,6 +46,7 @@ def refused(model: nn.Module, x: Tensor) -> None:
     nescio.Guard(model).fit(model)  # type: ignore[arg-type]
     nescio.Guard(model).check(5)  # type: ignore[arg-type]
     nescio.explain(3, x)  # type: ignore[call-overload]
+    nescio.explain(model, x, 7)  # type: ignore[call-overload]
     nescio.limits.audit(3, x)  # type: ignore[arg-type]
     nescio.limits.ray(model, 3, x)  # type: ignore[arg-type]
     nescio.trace.class_gradients("resnet18", x)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields
 from itertools import chain
 from typing import Any, NamedTuple, overload
 
@@ -31,6 +31,7 @@ from nescio._common.argument_checks import integer
 from nescio._common.chunking import at_once, in_chunks
 from nescio._common.formatting import percent
 from nescio.attribution import uncertainty
+from nescio.attribution.base import MapMethod
 from nescio.attribution.clue import CLUE, DeltaCLUE
 from nescio.attribution.direct import BlurGradient, BlurIG, FullGrad, Gradient, IntegratedGradients, SmoothGrad
 from nescio.attribution.problem import Problem
@@ -48,7 +49,7 @@ from nescio.posteriors.masks import Unshared
 from nescio.progress import bar
 from nescio.types import InputError, ModelError
 
-METHODS: dict[str, Any] = {
+METHODS: dict[str, type[MapMethod]] = {
     m.name: m
     for m in (UABackprop, Gradient, SmoothGrad, FullGrad, IntegratedGradients, BlurIG, BlurGradient, CLUE, DeltaCLUE)
 }
@@ -66,18 +67,18 @@ class _Chunk(NamedTuple):
 
 @overload
 def explain(
-    posterior: ModelOrPosterior, x: Data, method: Any = ..., *, of: uncertainty.Of = ..., **more: Any
+    posterior: ModelOrPosterior, x: Data, method: str | MapMethod = ..., *, of: uncertainty.Of = ..., **more: Any
 ) -> Attribution: ...  # one kind
 @overload
 def explain(
-    posterior: ModelOrPosterior, x: Data, method: Any = ..., *, of: Sequence[uncertainty.Of], **more: Any
+    posterior: ModelOrPosterior, x: Data, method: str | MapMethod = ..., *, of: Sequence[uncertainty.Of], **more: Any
 ) -> dict[str, Attribution]: ...  # several
 
 
 def explain(
     posterior: ModelOrPosterior,
     x: Data,
-    method: Any = "ua_backprop",
+    method: str | MapMethod = "ua_backprop",
     *,
     of: uncertainty.Of | Sequence[uncertainty.Of] = "epistemic",
     parts: bool = False,
@@ -120,7 +121,7 @@ def explain(
         >>> nescio.explain(nescio.posteriors.InsertedDropout(model, samples=5), torch.rand(2, 4)).maps.shape
         torch.Size([2, 4])
     """
-    chosen = _method(method, settings)
+    chosen = with_settings(method, settings)
     if parts and not isinstance(chosen, UABackprop):
         raise InputError(f"expected parts=True with method='ua_backprop' only, got it with {chosen.name!r}")
     if chunk is not None:
@@ -174,14 +175,10 @@ def _ordinary(value: Tensor) -> Tensor:
     return value.clone() if value.is_inference() else value
 
 
-def _attributed(method: Any, problem: Problem, kinds: tuple[str, ...], parts: bool) -> dict[str, _Chunk]:
+def _attributed(method: MapMethod, problem: Problem, kinds: tuple[str, ...], parts: bool) -> dict[str, _Chunk]:
     """What is found for each kind, with the uncertainty that was attributed."""
     logits = problem.logits
-    if isinstance(method, UABackprop):
-        maps, error, drawn = method.several(problem, kinds)
-    else:
-        maps = torch.stack([method.attribute(replace(problem, of=kind)) for kind in kinds])
-        error, drawn = None, 0
+    maps, error, drawn = method.several(problem, kinds)
     return {
         kind: _Chunk(
             own.sum(0).cpu(),
@@ -194,7 +191,7 @@ def _attributed(method: Any, problem: Problem, kinds: tuple[str, ...], parts: bo
     }
 
 
-def _result(chunks: list[_Chunk], of: str, method: Any, about: str, parts: bool) -> Attribution:
+def _result(chunks: list[_Chunk], of: str, method: MapMethod, about: str, parts: bool) -> Attribution:
     _check_shapes([one.maps for one in chunks])
     maps, value = torch.cat([one.maps for one in chunks]), torch.cat([one.uncertainty for one in chunks])
     drawn, logits = chunks[0].drawn
@@ -223,7 +220,9 @@ def _result(chunks: list[_Chunk], of: str, method: Any, about: str, parts: bool)
     )
 
 
-def _shared(method: Any, own: list[Member], source: Source, batch: Inputs, apart: bool) -> tuple[list[Member], int]:
+def _shared(
+    method: MapMethod, own: list[Member], source: Source, batch: Inputs, apart: bool
+) -> tuple[list[Member], int]:
     """The members whose passes are made, which may share one (unless `apart`), and how many inputs go at a time.
 
     With UA-Backprop each input becomes as many rows as there are logits in a backward pass.
@@ -254,15 +253,15 @@ def _check_shapes(maps: list[Tensor]) -> None:
         raise InputError(f"expected batches of inputs of one shape, got maps of {listing}; explain them one by one")
 
 
-def _method(method: Any, settings: dict[str, Any]) -> Any:
-    """The method with its settings, checked."""
-    if type(method) in METHODS.values():
+def with_settings(method: str | MapMethod, settings: dict[str, Any]) -> MapMethod:
+    """Return the method with its settings, checked."""
+    if isinstance(method, MapMethod):
         if settings:
             raise InputError(f"expected settings in {type(method).__name__}(...) or beside its name, got both")
         return method
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"expected method= to be one of {', '.join(METHODS)}, got {method!r}")
-    known = list(METHODS[method].__dataclass_fields__)
+    known = [field.name for field in fields(METHODS[method])]
     if strange := [name for name in settings if name not in known]:
         some = f"it has {', '.join(known)}" if known else "it has none"
         raise InputError(f"expected settings of {method!r}, got {', '.join(map(repr, strange))}; {some}")

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nescio._common.argument_checks import integer, number
+from nescio.attribution.base import MapMethod
 from nescio.attribution.problem import Problem
 from nescio.attribution.vae import VAE
 from nescio.inputs import describe
@@ -26,7 +27,7 @@ from nescio.types import InputError
 
 
 @dataclass(frozen=True)
-class CLUE:
+class CLUE(MapMethod):
     """Search for the least uncertain input nearby, and take the change to it as the map (Antorán et al. 2021).
 
     Args:
@@ -55,25 +56,16 @@ class CLUE:
 
     @property
     def words(self) -> str:
-        """The method and its settings."""
         return f"CLUE: the change to a less uncertain input, {self.steps} steps in the latent space of a VAE"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Compute the maps.
-
-        Args:
-            problem: The members, the inputs and the kind of uncertainty.
-
-        Returns:
-            Maps, float64 ``[1, N, *places]``.
-        """
         assert self.vae is not None
         search = _Search(problem, self.vae, self.steps, self.lr)
         return search.change(search.least_uncertain(search.origin, self.weight))
 
 
 @dataclass(frozen=True)
-class DeltaCLUE:
+class DeltaCLUE(MapMethod):
     """Search for several less uncertain inputs within a ball, and take the mean change (Ley et al. 2021).
 
     Args:
@@ -109,18 +101,9 @@ class DeltaCLUE:
 
     @property
     def words(self) -> str:
-        """The method and its settings."""
         return f"delta-CLUE: the mean change to {self.starts} less uncertain inputs within {self.delta:g} in a VAE"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Compute the maps.
-
-        Args:
-            problem: The members, the inputs and the kind of uncertainty.
-
-        Returns:
-            Maps, float64 ``[1, N, *places]``.
-        """
         assert self.vae is not None
         search = _Search(problem, self.vae, self.steps, self.lr)
         origin = search.origin

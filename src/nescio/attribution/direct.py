@@ -25,6 +25,7 @@ from torch import Tensor
 
 from nescio._common.argument_checks import integer, number
 from nescio.attribution import logit_maps
+from nescio.attribution.base import MapMethod
 from nescio.attribution.blur import blurred
 from nescio.attribution.defaults import BLUR, BLUR_STEPS, COPIES, NOISE, STEPS
 from nescio.attribution.noisy_copies import mean, noisy
@@ -35,7 +36,7 @@ from nescio.types import InputError
 
 
 @dataclass(frozen=True)
-class Gradient:
+class Gradient(MapMethod):
     """Take the magnitude of the gradient of the uncertainty at the input. It adds up to nothing in particular.
 
     Examples:
@@ -48,19 +49,11 @@ class Gradient:
     words = "the magnitude of the gradient"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Compute the maps.
-
-        Args:
-            problem: The members, the inputs and the kind of uncertainty.
-
-        Returns:
-            Maps, float64 ``[1, N, *places]``.
-        """
         return _magnitude(problem.gradient(), problem.places)
 
 
 @dataclass(frozen=True)
-class SmoothGrad:
+class SmoothGrad(MapMethod):
     """Take the magnitude of the gradient's mean over noisy copies (Smilkov et al. 2017).
 
     Args:
@@ -87,24 +80,15 @@ class SmoothGrad:
 
     @property
     def words(self) -> str:
-        """The method and its settings."""
         return f"the mean gradient of {self.copies} noisy copies (noise {self.noise:g} of the range)"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Compute the maps.
-
-        Args:
-            problem: The members, the inputs and the kind of uncertainty.
-
-        Returns:
-            Maps, float64 ``[1, N, *places]``.
-        """
         copies = [problem.gradient(noisy(self.noise, self.seed, copy)) for copy in range(self.copies)]
         return _magnitude([mean(list(parts)) for parts in zip(*copies, strict=True)], problem.places)
 
 
 @dataclass(frozen=True)
-class FullGrad:
+class FullGrad(MapMethod):
     """Add up the gradients at the input and at all biases, each times its value (Srinivas & Fleuret 2019).
 
     Examples:
@@ -117,14 +101,6 @@ class FullGrad:
     words = "FullGrad: gradients at the input and at the biases"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Compute the maps.
-
-        Args:
-            problem: The members, the inputs and the kind of uncertainty.
-
-        Returns:
-            Maps, float64 ``[1, N, *places]``.
-        """
         places, bias_maps, inner = problem.places, [], []
         for slope in problem.gradients(keep=logit_maps.bias_of):
             maps: list[Tensor] = []
@@ -145,7 +121,7 @@ class FullGrad:
 
 
 @dataclass(frozen=True)
-class IntegratedGradients:
+class IntegratedGradients(MapMethod):
     """Integrate the gradients along the straight path from a baseline (Sundararajan et al. 2017).
 
     Args:
@@ -173,19 +149,10 @@ class IntegratedGradients:
 
     @property
     def words(self) -> str:
-        """The method and its settings."""
         start = "a given one" if isinstance(self.baseline, Tensor) else f"{self.baseline:g}"
         return f"integrated gradients in {self.steps} steps from the baseline {start}"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Compute the maps.
-
-        Args:
-            problem: The members, the inputs and the kind of uncertainty.
-
-        Returns:
-            Maps, float64 ``[1, N, *places]``.
-        """
         nodes, weights = np.polynomial.legendre.leggauss(self.steps)
 
         def start(value: Tensor) -> Tensor:
@@ -208,7 +175,7 @@ class IntegratedGradients:
 
 
 @dataclass(frozen=True)
-class BlurIG:
+class BlurIG(MapMethod):
     """Integrate the gradients along the path from a blurred picture (Xu et al. 2020).
 
     Args:
@@ -233,18 +200,9 @@ class BlurIG:
 
     @property
     def words(self) -> str:
-        """The method and its settings."""
         return f"blur integrated gradients in {self.steps} steps"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Compute the maps.
-
-        Args:
-            problem: The members, the inputs and the kind of uncertainty.
-
-        Returns:
-            Maps, float64 ``[1, N, H, W]``.
-        """
         places = _to_blur(problem)
         most = max(places.shape) / 2 if self.sigma is None else self.sigma
         # denser towards 0, where a picture changes most
@@ -260,7 +218,7 @@ class BlurIG:
 
 
 @dataclass(frozen=True)
-class BlurGradient:
+class BlurGradient(MapMethod):
     """Take the gradient times what blurring would change: how much uncertainty a blurred pixel takes away, or adds.
 
     It is a first-order answer to the very question of the blurring test (`nescio.evaluate.blurring`), for one gradient:
@@ -284,18 +242,9 @@ class BlurGradient:
 
     @property
     def words(self) -> str:
-        """The method and its settings."""
         return f"the gradient times what a blur of {self.sigma:g} pixels changes"
 
     def attribute(self, problem: Problem) -> Tensor:
-        """Compute the maps.
-
-        Args:
-            problem: The members, the inputs and the kind of uncertainty.
-
-        Returns:
-            Maps, float64 ``[1, N, H, W]``.
-        """
         places = _to_blur(problem)
         return _integral(
             problem, [(lambda value: value, lambda value: value - blurred(value, self.sigma, places.features))]

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +20,7 @@ from nescio import inputs
 from nescio._common.argument_checks import integer, number
 from nescio._common.chunking import at_once
 from nescio.attribution import drawn_logits, logit_maps, uncertainty
+from nescio.attribution.base import MapMethod, Several
 from nescio.attribution.defaults import COPIES, NOISE, TAU1, TAU2
 from nescio.attribution.direct import BlurGradient
 from nescio.attribution.member_passes import Run, forward, pulled
@@ -37,7 +37,7 @@ CLASSES_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class UABackprop:
+class UABackprop(MapMethod):
     """Hand the uncertainty back through probabilities and logits to the input (Wang et al. 2023); it is complete.
 
     Args:
@@ -90,7 +90,6 @@ class UABackprop:
 
     @property
     def words(self) -> str:
-        """The method and its settings."""
         signs = ", signed" if self.signed else ""
         return f"UA-Backprop over {self.path} (tau1 = {self.tau1:g}, tau2 = {self.tau2:g}{signs})"
 
@@ -108,15 +107,7 @@ class UABackprop:
         return drawn_logits.count(self.classes, classes, draws, samples) or draws * classes
 
     def several(self, problem: Problem, kinds: Sequence[str]) -> Several:
-        """Return what each member gives for several kinds of uncertainty; the maps of the logits serve all kinds.
-
-        Args:
-            problem: The members and the inputs.
-            kinds: The kinds of uncertainty.
-
-        Returns:
-            The maps of each kind, and how far they may be off.
-        """
+        """Compute the maps of the logits once: they serve all kinds."""
         shares, q = self._shares(problem.logits, kinds)
         by_member, variance, n = [], torch.zeros(()), 0
         _, batch = problem.members[0].batch(problem.x)  # where the network is
@@ -194,18 +185,6 @@ class UABackprop:
             some = ", ".join(name for name in known if name)
             raise InputError(f"expected layer= to name a module of the network, got {self.layer!r}; it has: {some}")
         return known[self.layer]
-
-
-class Several(NamedTuple):
-    """What each member gives for some kinds of uncertainty.
-
-    maps: float64 [U, members, N, *places], which add up to the maps. error: what share of the doubt lies elsewhere
-    than with all logits, about, [U, N]; None where all were taken. drawn: how many were, of each input; 0: all.
-    """
-
-    maps: Tensor
-    error: Tensor | None
-    drawn: int
 
 
 def _cotangents(logits: Tensor, at: Tensor | None, part: slice) -> Tensor:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nescio import progress
+from nescio.attribution.base import MapMethod
 from nescio.attribution.refusing_positions import refusing_positions
 from nescio.attribution.sampled_members import distribution
 from nescio.batch.interrupted import Interrupted
@@ -26,7 +27,7 @@ from nescio.types import InputError
 
 
 def maps_of(
-    model: ModelOrPosterior, training: Pairs | None, method: Any, folder: Path, **settings: Any
+    model: ModelOrPosterior, training: Pairs | None, method: MapMethod, folder: Path, **settings: Any
 ) -> tuple[MapFiles, str]:
     """Return what explains a model by the distribution around it, and what that distribution is, in words.
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from nescio import attribution, plots
 from nescio._common.formatting import percent
 from nescio.attribution import Attribution, explain
+from nescio.attribution.base import MapMethod
 from nescio.attribution.source import Channels, Source
 from nescio.attribution.uncertainty import KINDS
 from nescio.data import replacing, write_table
@@ -63,7 +64,7 @@ class MapFiles:
     def __init__(
         self,
         posterior: Posterior,
-        method: Any,
+        method: MapMethod,
         folder: Path,
         *,
         kinds: Sequence[str] | None = None,
@@ -211,7 +212,7 @@ def plain_name(name: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", plain).strip("-.").encode()[:160].decode(errors="ignore") or "input"
 
 
-def explanation(name: str, settings: dict[str, Any], vae: str | None = None) -> Any:
+def explanation(name: str, settings: dict[str, Any], vae: str | None = None) -> MapMethod:
     """Return a method of attribution with its settings.
 
     Args:
@@ -226,7 +227,7 @@ def explanation(name: str, settings: dict[str, Any], vae: str | None = None) -> 
         >>> explanation("gradient", {}).name
         'gradient'
     """
-    return attribution._method(name, settings if vae is None else settings | {"vae": attribution.VAE.load(vae)})
+    return attribution.with_settings(name, settings if vae is None else settings | {"vae": attribution.VAE.load(vae)})
 
 
 def _words(name: str, answer: str, p: Tensor, values: dict[str, float], apart: bool) -> str:
