@@ -49,7 +49,7 @@ test-slow: .venv/.installed-test  ## only the slow tests
 	$(PYTEST) -m slow
 
 # What the bounds in pyproject.toml are about: files, pages, services and commands. torch is the one of make test.
-LOWEST_TESTS ?= papers/tests/datasets tests/app tests/data tests/decide tests/models tests/plots tests/posteriors/test_saving.py tests/report tests/serve tests/batch tests/findings tests/specs tests/study tests/test_demo.py tests/cli
+LOWEST_TESTS ?= papers/tests/datasets tests/app tests/data tests/decide tests/models tests/plots tests/posteriors/test_saving.py tests/report tests/serve tests/batch tests/findings tests/specs tests/test_unusual_models.py tests/test_demo.py tests/cli
 test-lowest: .venv-lowest/.installed  ## files, pages, services and commands on the lowest versions that pyproject.toml allows
 	$(IN_THREADS) .venv-lowest/bin/python -m pytest $(LOWEST_TESTS)
 
