@@ -53,22 +53,30 @@ def trained(
         seed: Of the pictures, the first weights and the order.
         say: Is told how it goes.
         check: Raises when the time is over.
-        seconds: As in `train`.
+        seconds: As in `train`, the drawing of its pictures included.
         bfloat16: As in `train`.
     """
     size = size_of(SIZES[kind], parts.scale)
     file = folder(kind, parts, work) / f"{kind}-{seed}.pt"
 
     def make() -> State:
+        now = _clock(parts.device)
+        began = now()
         pictures = samples.training(parts, size, seed)
+        left = None if seconds is None else max(seconds - (now() - began), 1.0)
         part = file.with_suffix(".part")
-        return train(kind, pictures, size, seed, say, parts.device, part, seconds, bfloat16).state_dict()
+        return train(kind, pictures, size, seed, say, parts.device, part, left, bfloat16).state_dict()
 
     state, took = kept_tensors(file, make, check)
     file.with_suffix(".part").unlink(missing_ok=True)
     ready = network.made(kind, size.width)
     ready.load_state_dict(state)
     return ready.eval(), took
+
+
+def _clock(device: str) -> Callable[[], float]:
+    """The clock that `seconds` are counted by: on a processor that of its own time."""
+    return time.perf_counter if torch.device(device).type == "cuda" else time.process_time
 
 
 def steps(network: nn.Module) -> int:
@@ -108,7 +116,7 @@ def train(
             takes the time that it takes.
         bfloat16: Whether convolutions are rounded to bfloat16, which some processors multiply several times faster.
     """
-    now = time.perf_counter if torch.device(device).type == "cuda" else time.process_time
+    now = _clock(device)
     with torch.random.fork_rng(devices=[device] if torch.device(device).type == "cuda" else []):
         torch.manual_seed(seed)
         model = network.made(kind, size.width).train().to(device).to(memory_format=torch.channels_last)
