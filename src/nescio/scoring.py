@@ -133,7 +133,7 @@ def score(
                 answers = _answers(source, block, methods, chunk, memory_gb)
             for key, one in methods.items():
                 values = _on_one_device([answers[request] for request in one.needs])
-                block_scores = _checked(one(*values), key, inputs.size(block), done, isinstance(one, Mapped))
+                block_scores = _checked_scores(one(*values), key, inputs.size(block), done, isinstance(one, Mapped))
                 collected[key].add(one, values if report else [], block_scores)
             done += inputs.size(block)
             shown.update(inputs.size(block))
@@ -307,7 +307,7 @@ def _block_size(source: Classifier | Posterior) -> int:
     return 64 if device is None or device.type == "cpu" else 512
 
 
-def _checked(values: Tensor, key: str, count: int, first: int, maps: bool) -> Tensor:
+def _checked_scores(values: Tensor, key: str, count: int, first: int, maps: bool) -> Tensor:
     """The scores of a block that begins at input `first`, or an error that says what is wrong with them."""
     fits = isinstance(values, Tensor) and values.dtype == torch.float64 and values.shape[:1] == (count,)
     if not fits or (values.ndim > 1 and not maps):

@@ -1,4 +1,4 @@
-"""A page's desk over a tiny network of patterns, made once."""
+"""A page's backend over a tiny network of patterns, made once."""
 
 import warnings
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio.app import doubt_scale, examples
-from nescio.app.backend import Desk
+from nescio.app.backend import Backend
 from nescio.guard import Guard
 from nescio.models import Classifier
 from nescio.models.sources import Pictures, Source
@@ -63,11 +63,11 @@ def engine(source: Source, networks: list[nn.Module], digits: tuple[Tensor, ...]
 
 
 @pytest.fixture(scope="session")
-def desk(engine: Engine, digits: tuple[Tensor, ...]) -> Desk:
+def backend(engine: Engine, digits: tuple[Tensor, ...]) -> Backend:
     x, y = digits[2:]
     scale = doubt_scale.measured(engine, list(x[:80]), known="the digits it knows", labels=y[:80], progress=False)
     shown = [
         examples.of_picture("a digit", x[250]),
         examples.of_picture("noise", torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(1))),
     ]
-    return Desk(engine, scale=scale, examples=tuple(shown), notes=("A note & more.",))
+    return Backend(engine, scale=scale, examples=tuple(shown), notes=("A note & more.",))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from nescio.app import Desk, Settings, application
+from nescio.app import Backend, Settings, application
 from nescio.app.page import own_folder
 from nescio.serve.server import address, listening, server
 from tests.app.browser import Browser, found
@@ -19,10 +19,10 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def url(desk: Desk) -> Iterator[str]:
+def url(backend: Backend) -> Iterator[str]:
     settings = Settings(port=0)
     with own_folder(), listening(settings) as place:
-        running = server(application(desk, settings), settings)
+        running = server(application(backend, settings), settings)
         thread = threading.Thread(target=running.run, kwargs={"sockets": [place]})
         thread.start()
         yield address(place)
@@ -59,14 +59,14 @@ def choose(browser: Browser, name: str, option: str) -> None:
     )
 
 
-def test_an_example_is_clicked(browser: Browser, desk: Desk) -> None:
+def test_an_example_is_clicked(browser: Browser, backend: Backend) -> None:
     assert browser.eval("document.title") == "nescio"
     browser.until("document.querySelector('#verdict [data-state=fine]')", 60)  # the first is chosen when the page opens
     assert browser.eval("document.querySelectorAll('#examples button')[0].getAttribute('aria-pressed')") == "true"
     browser.eval("document.querySelectorAll('#examples button')[1].click()")
     browser.until("document.querySelector('#verdict [data-state=foreign]')", 60)
     browser.until("document.querySelectorAll('#maps img').length === 3", 60)
-    *_, seen = desk.of_example(1)
+    *_, seen = backend.of_example(1)
     assert seen.verdict is not None
     assert seen.answers[0].name in text(browser, "#verdict .answer")
     assert text(browser, "#verdict .words") == seen.verdict.words()[0]

@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nescio.app import Desk, cards
+from nescio.app import Backend, cards
 from nescio.app.opinion import Answer, Maps, Opinion, Ruling
 
 HOSTILE = '<img src=x onerror="alert(1)">'
 
 
 @pytest.fixture(scope="module")
-def found(desk: Desk) -> Opinion:
-    return list(desk.of_example(1))[-1]
+def found(backend: Backend) -> Opinion:
+    return list(backend.of_example(1))[-1]
 
 
-def test_what_others_wrote_is_text(desk: Desk, found: Opinion) -> None:
+def test_what_others_wrote_is_text(backend: Backend, found: Opinion) -> None:
     evil = replace(found, answers=tuple(replace(one, name=HOSTILE) for one in found.answers))
     assert found.maps is not None
     named = replace(found.maps, parts={"total": np.ones(2)}, uncertainty={"total": 1.0}, names=(HOSTILE, "b"))
@@ -29,7 +29,7 @@ def test_what_others_wrote_is_text(desk: Desk, found: Opinion) -> None:
         cards.message_card(HOSTILE),
         cards.welcome_card(HOSTILE, HOSTILE),
         cards.examples_card(
-            [replace(desk.examples[0], name=HOSTILE), replace(desk.examples[0], picture=None, text=HOSTILE)]
+            [replace(backend.examples[0], name=HOSTILE), replace(backend.examples[0], picture=None, text=HOSTILE)]
         ),
     ]
     for html in every:
@@ -38,7 +38,7 @@ def test_what_others_wrote_is_text(desk: Desk, found: Opinion) -> None:
         assert "http" not in html
 
 
-def test_the_cards_show_what_the_opinion_says(desk: Desk, found: Opinion) -> None:
+def test_the_cards_show_what_the_opinion_says(backend: Backend, found: Opinion) -> None:
     assert found.verdict is not None
     card = cards.verdict_card(found, 0.05, None)
     assert 'data-state="foreign"' in card
@@ -51,7 +51,7 @@ def test_the_cards_show_what_the_opinion_says(desk: Desk, found: Opinion) -> Non
     assert "the likeliest of 10 classes" in card
     assert len(re.findall(r'<li class="(?:odd|usual)">', card)) == 3
     assert f"further out than {int(found.verdict.beyond['doubt'])} of 200" in card
-    doubts = cards.doubt_card(found, desk.scale)
+    doubts = cards.doubt_card(found, backend.scale)
     assert doubts.count("<svg") == 3
     assert 'aria-label="epistemic: more unfamiliar than' in doubts
     assert "more doubtful than" in doubts
@@ -66,8 +66,8 @@ def test_the_cards_show_what_the_opinion_says(desk: Desk, found: Opinion) -> Non
     assert "being made" in cards.maps_card(None, found)
 
 
-def test_a_known_input_is_fine_and_says_how_often_such_answers_are_wrong(desk: Desk) -> None:
-    known = next(desk.of_example(0))
+def test_a_known_input_is_fine_and_says_how_often_such_answers_are_wrong(backend: Backend) -> None:
+    known = next(backend.of_example(0))
     card = cards.verdict_card(known, 0.05, None)
     assert 'data-state="fine"' in card
     assert "It looks like the reference." in card
@@ -103,8 +103,8 @@ def test_p_values_in_words(p: float, text: str) -> None:
     assert cards.rarity(p, 200, "texts") == text
 
 
-def test_without_a_scale_there_are_no_places(desk: Desk) -> None:
-    alone = next(replace(desk, scale=None).of_example(0))
+def test_without_a_scale_there_are_no_places(backend: Backend) -> None:
+    alone = next(replace(backend, scale=None).of_example(0))
     assert "<svg" not in cards.doubt_card(alone, None)
     assert "more doubtful than" not in cards.methods_card(alone)
     single = replace(alone, doubts=alone.doubts[:1], samples=1)
@@ -128,13 +128,13 @@ def test_names_of_files_are_short(name: str, short: str) -> None:
     assert cards.short_name(name) == short
 
 
-def test_a_file_name_breaks_where_its_words_end_and_is_told_whole(desk: Desk) -> None:
-    html = cards.examples_card([replace(desk.examples[0], name="cats/my_cat-2.final.jpg")])
+def test_a_file_name_breaks_where_its_words_end_and_is_told_whole(backend: Backend) -> None:
+    html = cards.examples_card([replace(backend.examples[0], name="cats/my_cat-2.final.jpg")])
     assert 'title="cats/my_cat-2.final.jpg"' in html
     assert "<span>my_<wbr>cat-<wbr>2.<wbr>final<wbr></span>" in html
 
 
-def test_every_method_is_told_in_words(desk: Desk, found: Opinion) -> None:
+def test_every_method_is_told_in_words(backend: Backend, found: Opinion) -> None:
     table = cards.methods_card(found)
     assert "A higher score means more doubt." in table
     for one in found.methods:

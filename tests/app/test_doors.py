@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from nescio._common.lazy_imports import need
-from nescio.app import Desk, Settings, application, doors
+from nescio.app import Backend, Settings, application, doors
 from nescio.app.doors import Sealed, make_room, uploaded
 from nescio.app.page import own_folder
 from nescio.serve.server import address, listening, server
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Gradio'
 
 
 @pytest.fixture(scope="module")
-def sealed(desk: Desk) -> Iterator[Sealed]:
+def sealed(backend: Backend) -> Iterator[Sealed]:
     with own_folder():
-        yield application(desk, Settings(port=0))
+        yield application(backend, Settings(port=0))
 
 
 @pytest.fixture(scope="module")

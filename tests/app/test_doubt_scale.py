@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nescio.app import doubt_scale
-from nescio.app.backend import Desk
+from nescio.app.backend import Backend
 from nescio.app.doubt_scale import Scale
 from nescio.serve.engine import Engine
 from nescio.types import InputError
@@ -48,13 +48,13 @@ def test_one_in_twenty_known_inputs_is_flagged(values: list[float], value: float
     assert known.place("epistemic", value) == pytest.approx(1 - at_least / len(values), abs=1e-12)
 
 
-def test_measured_is_what_the_engine_says(engine: Engine, desk: Desk, digits) -> None:
-    assert desk.scale is not None
+def test_measured_is_what_the_engine_says(engine: Engine, backend: Backend, digits) -> None:
+    assert backend.scale is not None
     found = engine.assess([digits[2][7]], ["regrad", "knn"])[0]
-    assert desk.scale.values["epistemic"][7] == pytest.approx(found.epistemic, rel=1e-6)
-    assert desk.scale.values["knn"][7] == pytest.approx(found.scores["knn"], rel=1e-6)
-    assert desk.scale.form == (1, 8, 8)
-    right = desk.scale.right
+    assert backend.scale.values["epistemic"][7] == pytest.approx(found.epistemic, rel=1e-6)
+    assert backend.scale.values["knn"][7] == pytest.approx(found.scores["knn"], rel=1e-6)
+    assert backend.scale.form == (1, 8, 8)
+    right = backend.scale.right
     assert right is not None
     assert right.mean() == 0.95
 
@@ -64,19 +64,19 @@ def test_too_few_known_inputs_are_refused(engine: Engine, digits) -> None:
         doubt_scale.measured(engine, list(digits[2][:5]))
 
 
-def test_a_scale_is_kept_for_its_key_alone(desk: Desk, tmp_path: Path) -> None:
+def test_a_scale_is_kept_for_its_key_alone(backend: Backend, tmp_path: Path) -> None:
     file, key = tmp_path / "scale.npz", {"methods": {"regrad": "…"}, "known": 3}
-    assert desk.scale is not None
+    assert backend.scale is not None
     assert doubt_scale.kept(file, key) is None
-    doubt_scale.keep(file, key, desk.scale)
+    doubt_scale.keep(file, key, backend.scale)
     found = doubt_scale.kept(file, key)
     assert found is not None
-    assert found.known == desk.scale.known
-    assert found.form == desk.scale.form
-    assert list(found.values) == list(desk.scale.values)
-    assert np.array_equal(found.values["regrad"], desk.scale.values["regrad"])
+    assert found.known == backend.scale.known
+    assert found.form == backend.scale.form
+    assert list(found.values) == list(backend.scale.values)
+    assert np.array_equal(found.values["regrad"], backend.scale.values["regrad"])
     assert found.labels is not None
-    assert np.array_equal(found.labels, desk.scale.labels)
+    assert np.array_equal(found.labels, backend.scale.labels)
     assert doubt_scale.kept(file, {**key, "known": 4}) is None
     file.write_bytes(file.read_bytes()[:100])
     assert doubt_scale.kept(file, key) is None

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from nescio import decide
-from nescio.app import Desk, mapped, opinion, ruling
+from nescio.app import Backend, mapped, opinion, ruling
 from nescio.app.opinion import Opinion
 from nescio.attribution import explain
 from nescio.models import Classifier
@@ -19,17 +19,17 @@ from nescio.types import InputError, NescioError
 
 
 @pytest.fixture(scope="module")
-def seen(desk: Desk) -> Opinion:
-    return opinion(desk.engine, desk.examples[0].row, desk.scale)
+def seen(backend: Backend) -> Opinion:
+    return opinion(backend.engine, backend.examples[0].row, backend.scale)
 
 
 @pytest.fixture(scope="module")
-def strange(desk: Desk) -> Opinion:
-    return opinion(desk.engine, desk.examples[1].row, desk.scale)
+def strange(backend: Backend) -> Opinion:
+    return opinion(backend.engine, backend.examples[1].row, backend.scale)
 
 
-def test_it_is_what_the_rooms_below_say(desk: Desk, seen: Opinion) -> None:
-    p = desk.engine.predict(desk.examples[0].row[None])
+def test_it_is_what_the_rooms_below_say(backend: Backend, seen: Opinion) -> None:
+    p = backend.engine.predict(backend.examples[0].row[None])
     doubt = decompose(p)
     assert [one.name for one in seen.doubts] == ["total", "aleatoric", "epistemic"]
     for one in seen.doubts:
@@ -42,7 +42,7 @@ def test_it_is_what_the_rooms_below_say(desk: Desk, seen: Opinion) -> None:
     assert seen.most == math.log(10)
     assert [one.name for one in seen.methods] == ["regrad", "energy", "entropy", "knn", "mutual_information"]
     assert seen.value("entropy") == pytest.approx(seen.value("total"), rel=1e-6)
-    assert np.array_equal(seen.picture, desk.examples[0].row.numpy())
+    assert np.array_equal(seen.picture, backend.examples[0].row.numpy())
 
 
 def test_noise_is_more_doubtful_than_a_digit(seen: Opinion, strange: Opinion) -> None:
@@ -56,32 +56,32 @@ def test_noise_is_more_doubtful_than_a_digit(seen: Opinion, strange: Opinion) ->
     assert energy.words == "more doubtful than all 80 of the digits it knows"
 
 
-def test_maps_add_up_and_are_those_of_explain(desk: Desk, strange: Opinion) -> None:
-    maps = mapped(desk.engine, desk.examples[1].row, strange.samples)
+def test_maps_add_up_and_are_those_of_explain(backend: Backend, strange: Opinion) -> None:
+    maps = mapped(backend.engine, backend.examples[1].row, strange.samples)
     assert list(maps.parts) == ["total", "aleatoric", "epistemic"]
     for kind, part in maps.parts.items():
         assert part.shape == (8, 8)
         assert part.sum() == pytest.approx(maps.uncertainty[kind], rel=1e-4)
         assert maps.uncertainty[kind] == pytest.approx(strange.value(kind), rel=1e-4)
-    found = explain(desk.engine.posterior, desk.examples[1].row[None], of="aleatoric", progress=False)
+    found = explain(backend.engine.posterior, backend.examples[1].row[None], of="aleatoric", progress=False)
     assert maps.parts["aleatoric"] == pytest.approx(found.maps[0].numpy())
     assert maps.about.startswith("DeepEnsemble (4 members), by UA-Backprop")
 
 
-def test_the_verdict_is_that_of_the_guard(desk: Desk, seen: Opinion, strange: Opinion) -> None:
-    assert desk.engine.guard is not None
-    for found, example in zip((seen, strange), desk.examples, strict=True):
-        verdict = desk.engine.guard.check(stacked([example.row], desk.engine.rows), progress=False)
+def test_the_verdict_is_that_of_the_guard(backend: Backend, seen: Opinion, strange: Opinion) -> None:
+    assert backend.engine.guard is not None
+    for found, example in zip((seen, strange), backend.examples, strict=True):
+        verdict = backend.engine.guard.check(stacked([example.row], backend.engine.rows), progress=False)
         assert found.verdict is not None
         assert found.verdict.p_value.tolist() == verdict.p_value[:1].tolist()
         assert found.verdict.words() == verdict.words()[:1]
         assert found.verdict.states() == ["fine" if found is seen else "foreign"]
-    assert opinion(Engine(desk.engine.source, ["entropy"]), desk.examples[0].row).verdict is None
+    assert opinion(Engine(backend.engine.source, ["entropy"]), backend.examples[0].row).verdict is None
 
 
-def test_a_policy_decides(desk: Desk, seen: Opinion, strange: Opinion) -> None:
-    assert desk.scale is not None
-    policy = decide.quantile(desk.scale.values["energy"], 0.95, about={"score": "energy"})
+def test_a_policy_decides(backend: Backend, seen: Opinion, strange: Opinion) -> None:
+    assert backend.scale is not None
+    policy = decide.quantile(backend.scale.values["energy"], 0.95, about={"score": "energy"})
     yes, no = (ruling(found, policy, "energy") for found in (seen, strange))
     assert yes is not None and no is not None
     assert (yes.accepted, no.accepted) == (True, False)
@@ -94,9 +94,9 @@ def test_a_policy_decides(desk: Desk, seen: Opinion, strange: Opinion) -> None:
     assert ruling(seen, None, None) is None
 
 
-def test_a_set_of_answers(desk: Desk, seen: Opinion, strange: Opinion) -> None:
-    assert desk.scale is not None
-    policy = decide.conformal(desk.scale.probabilities, desk.scale.labels, 0.99)
+def test_a_set_of_answers(backend: Backend, seen: Opinion, strange: Opinion) -> None:
+    assert backend.scale is not None
+    policy = decide.conformal(backend.scale.probabilities, backend.scale.labels, 0.99)
     wide, narrow = (ruling(found, policy, None) for found in (strange, seen))
     assert wide is not None and narrow is not None
     assert [one.index for one in wide.answers] == [
@@ -106,16 +106,16 @@ def test_a_set_of_answers(desk: Desk, seen: Opinion, strange: Opinion) -> None:
     assert (narrow.text.startswith("It alone is in the set")) == narrow.accepted
 
 
-def test_without_known_inputs_no_more_is_said_than_is_known(desk: Desk) -> None:
-    found = opinion(desk.engine, desk.examples[0].row)
+def test_without_known_inputs_no_more_is_said_than_is_known(backend: Backend) -> None:
+    found = opinion(backend.engine, backend.examples[0].row)
     assert all(one.place is None and one.words == "" and not one.flagged for one in (*found.doubts, *found.methods))
 
 
-def test_a_single_network_has_doubt_of_one_kind(source: Source, desk: Desk) -> None:
-    found = opinion(Engine(source, ["entropy"]), desk.examples[0].row, desk.scale)
+def test_a_single_network_has_doubt_of_one_kind(source: Source, backend: Backend) -> None:
+    found = opinion(Engine(source, ["entropy"]), backend.examples[0].row, backend.scale)
     assert [one.name for one in found.doubts] == ["total"]
     assert found.samples == 1
-    assert mapped(Engine(source, ["entropy"]), desk.examples[0].row, 1).uncertainty == pytest.approx(
+    assert mapped(Engine(source, ["entropy"]), backend.examples[0].row, 1).uncertainty == pytest.approx(
         {"total": found.value("total")}, rel=1e-4
     )
 
@@ -131,14 +131,14 @@ def test_a_single_network_has_doubt_of_one_kind(source: Source, desk: Desk) -> N
         ),
     ],
 )
-def test_the_wrong_form_is_named(desk: Desk, row: torch.Tensor, message: str) -> None:
+def test_the_wrong_form_is_named(backend: Backend, row: torch.Tensor, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        opinion(desk.engine, row, desk.scale)
+        opinion(backend.engine, row, backend.scale)
 
 
-def test_what_a_model_cannot_take_is_said_without_known_inputs_too(desk: Desk) -> None:
+def test_what_a_model_cannot_take_is_said_without_known_inputs_too(backend: Backend) -> None:
     with pytest.raises(NescioError, match=r"could not take inputs of shape \[N, 3, 9, 9\] \(tried with N"):
-        opinion(Engine(desk.engine.source, ["entropy"]), torch.rand(3, 9, 9))
+        opinion(Engine(backend.engine.source, ["entropy"]), torch.rand(3, 9, 9))
 
 
 def test_a_model_without_maps_still_answers() -> None:

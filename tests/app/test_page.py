@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 from nescio._common.lazy_imports import need
-from nescio.app import Desk, Settings, page
-from nescio.app.backend import Desk as PlainDesk
+from nescio.app import Backend, Settings, page
+from nescio.app.backend import Backend as PlainDesk
 from nescio.app.doors import OUTSIDE, Sealed
 from nescio.app.page import Answers
 from nescio.cli import main
@@ -20,8 +20,8 @@ from nescio.cli import main
 CHOSEN = ("5 % of known pictures", "at most 5 % wrong answers", "energy")
 
 
-def test_the_page_builds(desk: Desk) -> None:
-    blocks = page.blocks(desk)
+def test_the_page_builds(backend: Backend) -> None:
+    blocks = page.blocks(backend)
     config = blocks.get_config_file()
     assert config["analytics_enabled"] is False
     assert os.environ["GRADIO_ANALYTICS_ENABLED"] == "False"
@@ -29,7 +29,7 @@ def test_the_page_builds(desk: Desk) -> None:
     assert {"given", "examples", "level", "policy", "by", "verdict", "maps", "doubts", "methods"} <= ids
     assert all(one["api_visibility"] == "private" for one in config["dependencies"])
     by_id = {one["props"].get("elem_id"): one["props"] for one in config["components"]}
-    assert [name for name, _ in by_id["policy"]["choices"]] == desk.policies.names
+    assert [name for name, _ in by_id["policy"]["choices"]] == backend.policies.names
     assert [name for name, _ in by_id["by"]["choices"]] == ["regrad", "energy", "entropy", "knn", "mutual_information"]
     header = next(one["props"]["value"] for one in config["components"] if "<h1>" in str(one["props"].get("value")))
     assert "a tiny &lt;network&gt;" in header
@@ -37,24 +37,24 @@ def test_the_page_builds(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("kind", ["texts", "numbers"])
-def test_the_page_of_texts_and_numbers_builds(desk: Desk, kind: str) -> None:
-    config = page.blocks(PlainDesk(desk.engine, kind)).get_config_file()
+def test_the_page_of_texts_and_numbers_builds(backend: Backend, kind: str) -> None:
+    config = page.blocks(PlainDesk(backend.engine, kind)).get_config_file()
     types = [one["type"] for one in config["components"]]
     assert "textbox" in types
     assert "image" not in types
 
 
-def test_a_picture_is_read_by_us_and_not_by_gradio(desk: Desk) -> None:
-    box = next(one for one in page.blocks(desk).blocks.values() if getattr(one, "elem_id", None) == "given")
+def test_a_picture_is_read_by_us_and_not_by_gradio(backend: Backend) -> None:
+    box = next(one for one in page.blocks(backend).blocks.values() if getattr(one, "elem_id", None) == "given")
     given = need("gradio.data_classes", "app").ImageData(path="/somewhere/x.png")
     assert box.preprocess(given) == "/somewhere/x.png"  # not opened
     assert box.preprocess(None) is None
 
 
-def test_a_picture_gives_every_card_twice(desk: Desk, tmp_path: Path) -> None:
+def test_a_picture_gives_every_card_twice(backend: Backend, tmp_path: Path) -> None:
     file = tmp_path / "x.png"
     Image.new("L", (8, 8), 200).save(file)
-    first, last = Answers(desk).given(str(file), *CHOSEN)
+    first, last = Answers(backend).given(str(file), *CHOSEN)
     assert 'class="card verdict"' in first[1]
     assert "being made" in first[2]
     assert "<img" in last[2]
@@ -63,31 +63,31 @@ def test_a_picture_gives_every_card_twice(desk: Desk, tmp_path: Path) -> None:
     assert last[0].answers[0].name in last[1]
 
 
-def test_bad_input_is_a_message_and_not_an_error(desk: Desk, tmp_path: Path) -> None:
+def test_bad_input_is_a_message_and_not_an_error(backend: Backend, tmp_path: Path) -> None:
     file = tmp_path / "x.png"
     file.write_text("no picture")
-    ((found, message, *rest),) = Answers(desk).given(str(file), *CHOSEN)
+    ((found, message, *rest),) = Answers(backend).given(str(file), *CHOSEN)
     assert found is None
     assert 'role="alert"' in message
     assert "expected a picture (PNG, JPEG" in message
     assert rest == ["", "", ""]
-    ((_, message, *_),) = Answers(desk).example(99, *CHOSEN)
+    ((_, message, *_),) = Answers(backend).example(99, *CHOSEN)
     assert "expected an example from 0 to 1, got 99" in message
 
 
-def test_what_is_unforeseen_keeps_the_page_alive(desk: Desk, monkeypatch, capsys) -> None:
+def test_what_is_unforeseen_keeps_the_page_alive(backend: Backend, monkeypatch, capsys) -> None:
     def broken(place: int) -> Iterator[Any]:
         raise ZeroDivisionError("secret words")
 
     monkeypatch.setattr(PlainDesk, "of_example", lambda self, place: broken(place))
-    ((_, message, *_),) = Answers(desk).example(0, *CHOSEN)
+    ((_, message, *_),) = Answers(backend).example(0, *CHOSEN)
     assert "Something unforeseen happened (ZeroDivisionError)" in message
     assert "secret" not in message
     assert "secret words" in capsys.readouterr().err
 
 
-def test_another_policy_changes_the_first_card_alone(desk: Desk) -> None:
-    answers = Answers(desk)
+def test_another_policy_changes_the_first_card_alone(backend: Backend) -> None:
+    answers = Answers(backend)
     *_, last = answers.example(1, *CHOSEN)
     assert answers.decided(last[0], *CHOSEN) == last[1]
     other = answers.decided(last[0], CHOSEN[0], "a set of answers, right for 99 %", "energy")
@@ -162,7 +162,7 @@ def test_the_command_shows_a_page_over_an_own_model(tmp_path: Path, monkeypatch,
     np.savez(tmp_path / "x.npz", x=torch.randn(40, 3).numpy(), y=np.arange(40) % 2)
     np.savez(tmp_path / "known.npz", x=torch.randn(110, 3).numpy(), y=np.arange(110) % 2)
     shown: list[Any] = []
-    monkeypatch.setattr("nescio.app.run", lambda desk, settings: shown.append((desk, settings)))
+    monkeypatch.setattr("nescio.app.run", lambda backend, settings: shown.append((backend, settings)))
     arguments = ["app", "--model", "tiny_page_model:build", "--data", str(tmp_path / "x.npz"), "--method", "entropy"]
     assert main([*arguments, "--reference", str(tmp_path / "x.npz")]) == 2
     assert "--reference: expected other inputs than --data, got the same" in capsys.readouterr().err
@@ -171,12 +171,12 @@ def test_the_command_shows_a_page_over_an_own_model(tmp_path: Path, monkeypatch,
     assert "guard: none, so there is no verdict; give --reference" in capsys.readouterr().err
     known = ["--reference", str(tmp_path / "known.npz"), "--known", "25"]
     assert main([*arguments, *known, "--port", "0"]) == 0
-    desk, settings = shown[0]
-    assert desk.engine.guard.fitted.count == 110
+    backend, settings = shown[0]
+    assert backend.engine.guard.fitted.count == 110
     assert (settings.host, settings.port) == ("127.0.0.1", 0)
-    assert desk.kind == "numbers"
-    assert len(desk.scale) == 25
-    assert desk.scale.labels is not None
-    assert list(desk.engine.methods) == ["entropy"]
-    assert len(desk.examples) == 12
+    assert backend.kind == "numbers"
+    assert len(backend.scale) == 25
+    assert backend.scale.labels is not None
+    assert list(backend.engine.methods) == ["entropy"]
+    assert len(backend.examples) == 12
     assert "guard: a reference of 110 inputs; at most 5 % of inputs like it" in capsys.readouterr().err

@@ -5,42 +5,42 @@ from dataclasses import replace
 import pytest
 
 from nescio import decide
-from nescio.app import Desk
+from nescio.app import Backend
 from nescio.app.policies import NONE
 from nescio.decide import ConformalPolicy, Policy
 from nescio.serve.engine import Engine
 from nescio.types import InputError
 
 
-def test_names_follow_from_what_is_known(desk: Desk) -> None:
-    assert desk.scale is not None
-    assert desk.policies.names == [
+def test_names_follow_from_what_is_known(backend: Backend) -> None:
+    assert backend.scale is not None
+    assert backend.policies.names == [
         *(NONE, "at most 2 % wrong answers", "at most 5 % wrong answers"),
         *("a set of answers, right for 90 %", "a set of answers, right for 99 %"),
     ]
-    assert replace(desk, scale=replace(desk.scale, labels=None)).policies.names == [NONE]
-    assert replace(desk, scale=None).policies.names == [NONE]
+    assert replace(backend, scale=replace(backend.scale, labels=None)).policies.names == [NONE]
+    assert replace(backend, scale=None).policies.names == [NONE]
 
 
-def test_they_are_what_decide_makes(desk: Desk) -> None:
-    scale = desk.scale
+def test_they_are_what_decide_makes(backend: Backend) -> None:
+    scale = backend.scale
     assert scale is not None
     assert scale.labels is not None
     about = {"score": "energy"}
-    risk, by = desk.policies.chosen("at most 5 % wrong answers", "energy")
+    risk, by = backend.policies.chosen("at most 5 % wrong answers", "energy")
     assert (risk, by) == (decide.threshold(scale.values["energy"], scale.right, 0.05, about=about), "energy")
-    sets, judge = desk.policies.chosen("a set of answers, right for 90 %", "energy")
+    sets, judge = backend.policies.chosen("a set of answers, right for 90 %", "energy")
     assert sets == decide.conformal(scale.probabilities, scale.labels, 0.9)
     assert isinstance(sets, ConformalPolicy)
     assert judge is None
-    assert desk.policies.chosen(NONE, "energy") == (None, None)
-    assert desk.policies.chosen("at most 5 % wrong answers")[1] == "regrad"  # the first method
+    assert backend.policies.chosen(NONE, "energy") == (None, None)
+    assert backend.policies.chosen("at most 5 % wrong answers")[1] == "regrad"  # the first method
 
 
-def test_a_given_policy_comes_first_and_judges_by_its_own_score(desk: Desk) -> None:
+def test_a_given_policy_comes_first_and_judges_by_its_own_score(backend: Backend) -> None:
     given = Policy("quantile", 0.5, 100, 95, 19, keep=0.95, about={"score": "entropy"})
-    engine = Engine(desk.engine.source, ["regrad"], posterior=desk.engine.posterior, policy=given)
-    new = replace(desk, engine=engine, scale=None, policy=("the policy of policy.json", given))
+    engine = Engine(backend.engine.source, ["regrad"], posterior=backend.engine.posterior, policy=given)
+    new = replace(backend, engine=engine, scale=None, policy=("the policy of policy.json", given))
     assert new.policies.names == ["the policy of policy.json", NONE]
     assert new.policies.chosen("the policy of policy.json", "regrad") == (given, "entropy")
     found = next(iter(new.of_example(0)))
@@ -49,6 +49,6 @@ def test_a_given_policy_comes_first_and_judges_by_its_own_score(desk: Desk) -> N
 
 
 @pytest.mark.parametrize(("name", "by"), [("drop table", "regrad"), ("at most 5 % wrong answers", "evil")])
-def test_what_the_page_does_not_offer_is_refused(desk: Desk, name: str, by: str) -> None:
+def test_what_the_page_does_not_offer_is_refused(backend: Backend, name: str, by: str) -> None:
     with pytest.raises(InputError, match="expected one of the policies and methods of the page, got"):
-        desk.policies.chosen(name, by)
+        backend.policies.chosen(name, by)

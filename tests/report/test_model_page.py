@@ -15,7 +15,7 @@ from nescio._common.formatting import number, percentage
 from nescio.data.sources import open_data
 from nescio.findings import gather
 from nescio.limits.reported import reported
-from nescio.report.answer import _whole
+from nescio.report.answer import _whole_percent
 from nescio.report.model_page import model_page
 from nescio.types import InputError
 from tests.report.reported import opened, write
@@ -137,7 +137,7 @@ def test_the_page_begins_with_the_answer(pages, results):
     assert states == [one["state"] for one in front["strip"]] and len(states) == 16
     assert {state: states.count(state) for state in front["counts"]} == front["counts"]
     for one in front["strip"]:  # how sure the model is of each answer, and what is known to be wrong
-        assert f"“{one['class']}” {_whole(one['probability'])}</small>" in tiles
+        assert f"“{one['class']}” {_whole_percent(one['probability'])}</small>" in tiles
     assert tiles.count('<small class="wrong">it is “') == sum(one["truth"] is not None for one in front["strip"])
     assert tiles.count("×2") == 1  # the copy is counted, not shown
     for one in front["cards"]["foreign"]:
@@ -248,6 +248,6 @@ def test_on_a_phone_the_page_does_not_scroll_sideways(dump, name):
 
 
 def test_a_probability_on_a_tile_calls_nothing_certain_that_is_not():
-    assert [_whole(p) for p in (0.0, 0.004, 0.516, 0.991, 0.9999, 1.0)] == [
+    assert [_whole_percent(p) for p in (0.0, 0.004, 0.516, 0.991, 0.9999, 1.0)] == [
         "under 1 %", "under 1 %", "52 %", "over 99 %", "over 99 %", "100 %",
     ]  # fmt: skip

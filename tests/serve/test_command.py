@@ -17,7 +17,7 @@ import torch
 
 from nescio import serve
 from nescio.cli import main, parser
-from nescio.cli.app import _desk
+from nescio.cli.app import _backend
 from nescio.cli.serve import _amount, _engine, _seconds
 from nescio.specs import ModelSpec, remember
 from nescio.types import InputError, ModelError
@@ -135,7 +135,7 @@ def test_classes_by_the_names_of_a_file(command, tmp_path):
     (tmp_path / "names.txt").write_text("cat\ndog\nfox\n")
     given = ["--model", "tests.serve.models:slow", "--class-names", str(tmp_path / "names.txt")]
     args = parser().parse_args([command, *given])
-    source = _engine(args).source if command == "serve" else _desk(args).engine.source
+    source = _engine(args).source if command == "serve" else _backend(args).engine.source
     assert source.classes == ("cat", "dog", "fox")
 
 

@@ -239,13 +239,13 @@ def _within(
 
 def _bounds(at_least: float | None, at_most: float | None, above: float | None, below: float | None) -> str:
     if at_least is not None and at_most is not None:
-        return f" from {_shown(at_least)} to {_shown(at_most)}"
+        return f" from {_bound_in_words(at_least)} to {_bound_in_words(at_most)}"
     bounds = {"of at least": at_least, "above": above, "of at most": at_most, "below": below}
-    words = [f"{word} {_shown(bound)}" for word, bound in bounds.items() if bound is not None]
+    words = [f"{word} {_bound_in_words(bound)}" for word, bound in bounds.items() if bound is not None]
     return f" {' and '.join(words).replace('and of', 'and')}" if words else ""
 
 
-def _shown(bound: float) -> str:
+def _bound_in_words(bound: float) -> str:
     return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 

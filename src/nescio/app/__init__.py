@@ -1,7 +1,7 @@
 """A web page over a model: drop a picture or write a text, and see the answer, its doubt, why, and what to do.
 
-    desk = nescio.app.bundled()                    # digits, with no set-up at all; or opened(source, rows, known)
-    nescio.app.run(desk, Settings(port=7860))      # until Ctrl-C, on this machine alone
+    backend = nescio.app.bundled()                    # digits, with no set-up at all; or opened(source, rows, known)
+    nescio.app.run(backend, Settings(port=7860))      # until Ctrl-C, on this machine alone
 
     input ─► opinion ─► ruling ─► cards ─► page
              plain data  policy   HTML     Gradio
@@ -11,7 +11,7 @@
 Gradio is loaded by `run` alone; all else works and is tested without it.
 """
 
-from nescio.app.backend import Desk
+from nescio.app.backend import Backend
 from nescio.app.bundled_page import bundled
 from nescio.app.doubt_scale import Scale, measured
 from nescio.app.from_model import opened
@@ -20,6 +20,6 @@ from nescio.app.page import application, run
 from nescio.serve.settings import Settings
 
 __all__ = [
-    "bundled", "opened", "run", "application", "Desk", "Settings", "opinion", "mapped", "ruling", "measured",
+    "bundled", "opened", "run", "application", "Backend", "Settings", "opinion", "mapped", "ruling", "measured",
     "Opinion", "Ruling", "Scale",
 ]  # fmt: skip

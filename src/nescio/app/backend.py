@@ -30,7 +30,7 @@ NOUNS = {"pictures": "pictures", "texts": "texts", "numbers": "inputs"}
 
 
 @dataclass(frozen=True)
-class Desk:
+class Backend:
     """Hold everything that the page asks: a model with its guard, policies and examples.
 
     Attributes:
@@ -45,8 +45,8 @@ class Desk:
     Examples:
         >>> from nescio.models.sources import Numbers, Source
         >>> source = Source(nescio.Classifier(torch.nn.Linear(4, 3)), Numbers(), "a layer", ("a", "b", "c"))
-        >>> desk = nescio.app.Desk(nescio.serve.Engine(source, ["entropy"]), kind="numbers")
-        >>> [one.maps is not None for one in desk.of_text("9, 0, 0, 0")]
+        >>> backend = nescio.app.Backend(nescio.serve.Engine(source, ["entropy"]), kind="numbers")
+        >>> [one.maps is not None for one in backend.of_text("9, 0, 0, 0")]
         [False, True]
     """
 

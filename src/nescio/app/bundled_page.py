@@ -9,7 +9,7 @@ import torch
 from nescio import __version__, scores
 from nescio._common.lazy_imports import need
 from nescio.app import doubt_scale, examples
-from nescio.app.backend import Desk
+from nescio.app.backend import Backend
 from nescio.data import byte_digits
 from nescio.decide import ConformalPolicy, Policy
 from nescio.scores.base import must_be_fitted
@@ -33,7 +33,7 @@ def bundled(
     progress: bool | None = None,
     epochs: int | None = None,
     known: int = 300,
-) -> Desk:
+) -> Backend:
     """Return what the page of the bundled digits stands on; the first call trains and measures them, and keeps that.
 
     Args:
@@ -45,7 +45,7 @@ def bundled(
         known: How many held-out digits say what scores are usual.
 
     Returns:
-        The desk, for `run` or `application`.
+        The backend, for `run` or `application`.
 
     Raises:
         MissingExtra: If a package of the extra "app" is not installed.
@@ -80,7 +80,7 @@ def bundled(
     if scale is None:
         scale = doubt_scale.measured(engine, rows, known=KNOWN, labels=labels, progress=progress)
         doubt_scale.keep(file, key, scale)
-    return Desk(
+    return Backend(
         engine,
         scale=scale,
         policy=policy,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nescio import scores
 from nescio.app import doubt_scale, examples
-from nescio.app.backend import Desk
+from nescio.app.backend import Backend
 from nescio.app.doubt_scale import LEAST, Scale
 from nescio.app.opinion import AnyPolicy
 from nescio.attribution.sampled_members import distribution
@@ -48,7 +48,7 @@ def opened(
     *,
     most: int = 100,
     progress: bool | None = None,
-) -> Desk:
+) -> Backend:
     """Return what the page of a model stands on.
 
     Args:
@@ -63,7 +63,7 @@ def opened(
         progress: Whether bars are shown; None shows them in a terminal.
 
     Returns:
-        The desk, for `run` or `application`.
+        The backend, for `run` or `application`.
 
     Raises:
         InputError: If a method needs training data and there are none.
@@ -71,8 +71,8 @@ def opened(
     Examples:
         >>> from nescio.models.sources import Numbers, Source
         >>> source = Source(nescio.Classifier(torch.nn.Linear(4, 3)), Numbers(), "a layer", ("a", "b", "c"))
-        >>> desk = nescio.app.opened(source, methods=["entropy"])
-        >>> len(next(desk.of_text("9, 0, 0, 0")).answers)
+        >>> backend = nescio.app.opened(source, methods=["entropy"])
+        >>> len(next(backend.of_text("9, 0, 0, 0")).answers)
         3
     """
     kind = source.kind or (rows.preprocess.kind if rows is not None else "pictures")
@@ -80,12 +80,12 @@ def opened(
     note, engine = _engine(source, training, methods, policy, guard)
     scale = None
     if known is not None:
-        inputs, labels = _taken(known, most)
+        inputs, labels = _drawn_inputs(known, most)
         if len(inputs) >= LEAST:
             scale = _scale(engine, inputs, labels, progress)
     nameless = "" if source.classes is not None else "The classes have no names here; --class-names FILE gives them."
     notes = tuple(one for one in (note, nameless) if one)
-    return Desk(engine, kind, scale, policy, some, _names(rows), notes)
+    return Backend(engine, kind, scale, policy, some, _names(rows), notes)
 
 
 def _engine(
@@ -124,7 +124,7 @@ def _possible(methods: list[str] | None, source: Source, training: Pairs | None,
     return [fitted.get(method.name, method) for method in chosen]
 
 
-def _taken(known: Rows, most: int) -> tuple[list[Inputs], Tensor | None]:
+def _drawn_inputs(known: Rows, most: int) -> tuple[list[Inputs], Tensor | None]:
     """Known inputs, drawn by a seed, and their labels where all have one."""
     inputs, places = [], []
     for place in examples.chosen(len(known), most):

@@ -1,4 +1,4 @@
-"""The page: Gradio's components around a `Desk`, and the server that shows it.
+"""The page: Gradio's components around a `Backend`, and the server that shows it.
 
 Nothing is loaded from outside: fonts are the system's, telemetry is off, and `doors` lets in what the page needs alone.
 What people give lies in a folder of its own while the server runs, and is deleted.
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from nescio._common.lazy_imports import need
 from nescio.app import cards
-from nescio.app.backend import MAX_BYTES, NOUNS, Desk
+from nescio.app.backend import MAX_BYTES, NOUNS, Backend
 from nescio.app.doors import Sealed
 from nescio.app.opinion import Opinion
 from nescio.serve.server import address, listening, server
@@ -57,9 +57,9 @@ def gradio() -> Any:
     return need("gradio", "app")
 
 
-def blocks(desk: Desk) -> Any:
+def blocks(backend: Backend) -> Any:
     """Return the page as Gradio's Blocks."""
-    return _looped(lambda: _blocks(gradio(), desk))
+    return _looped(lambda: _blocks(gradio(), backend))
 
 
 def _looped(make: Callable[[], T]) -> T:
@@ -75,27 +75,27 @@ def _looped(make: Callable[[], T]) -> T:
     return make()
 
 
-def _blocks(gr: Any, desk: Desk) -> Any:
-    answers = Answers(desk)
+def _blocks(gr: Any, backend: Backend) -> Any:
+    answers = Answers(backend)
     with gr.Blocks(title="nescio", analytics_enabled=False, delete_cache=(KEPT // 4, KEPT), fill_width=False) as page:
-        gr.HTML(cards.header(desk.engine.about, desk.notes), elem_classes="nescio", js_on_load=None)
+        gr.HTML(cards.header(backend.engine.about, backend.notes), elem_classes="nescio", js_on_load=None)
         with gr.Row():
             with gr.Column(scale=2, min_width=300):
-                given, send = _given(gr, desk)
-                examples = _examples(gr, desk)
+                given, send = _input_blocks(gr, backend)
+                examples = _examples(gr, backend)
             with gr.Column(scale=5, min_width=320):
                 shown = [
                     gr.HTML(value, elem_id=name, elem_classes="nescio", js_on_load=None)
                     for name, value in zip(("verdict", "maps", "doubts", "methods"), answers.welcome(), strict=True)
                 ]
-                chosen = _settings(gr, desk)
+                chosen = _settings(gr, backend)
         opinion = gr.State(None, time_to_live=KEPT)
         settings: dict[str, Any] = {"outputs": [opinion, *shown], "api_visibility": "private"}
         settings |= {"show_progress": "minimal", "trigger_mode": "always_last"}
         settings |= {"concurrency_limit": 1, "concurrency_id": "model"}
         for event in send:
             event(answers.given, [given, *chosen], **settings)
-        if desk.kind == "pictures":
+        if backend.kind == "pictures":
             given.clear(answers.cleared, None, [opinion, *shown], api_visibility="private")
         if examples is not None:
 
@@ -116,12 +116,12 @@ def _blocks(gr: Any, desk: Desk) -> Any:
 class Answers:
     """What the page calls: from what was given to the HTML of its right side."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
 
     def welcome(self) -> list[str]:
         """Before anything was given."""
-        return [cards.welcome_card(self.desk.engine.about, TAKES[self.desk.kind]), "", "", ""]
+        return [cards.welcome_card(self.backend.engine.about, TAKES[self.backend.kind]), "", "", ""]
 
     def cleared(self) -> list[Any]:
         """When what was given is taken away."""
@@ -129,15 +129,15 @@ class Answers:
 
     def given(self, value: Any, *chosen: str | None) -> Iterator[list[Any]]:
         """A picture file or a text."""
-        if value is None and self.desk.kind == "pictures":  # taken away: Gradio calls that an input too
+        if value is None and self.backend.kind == "pictures":  # taken away: Gradio calls that an input too
             yield self.cleared()
             return
-        of = self.desk.of_picture if self.desk.kind == "pictures" else self.desk.of_text
+        of = self.backend.of_picture if self.backend.kind == "pictures" else self.backend.of_text
         yield from self._all(lambda: of(value), *chosen)  # Gradio looks whether this is a generator itself
 
     def example(self, place: int, *chosen: str | None) -> Iterator[list[Any]]:
         """An example that was clicked."""
-        yield from self._all(lambda: self.desk.of_example(place), *chosen)
+        yield from self._all(lambda: self.backend.of_example(place), *chosen)
 
     def first(self, *chosen: str | None) -> Iterator[list[Any]]:
         """The example that is chosen when the page opens."""
@@ -153,8 +153,8 @@ class Answers:
             return cards.message_card(" ".join(str(error).split()))
 
     def _verdict(self, opinion: Opinion, level: str | None, policy: str | None, by: str | None) -> str:
-        ruling = self.desk.ruling(opinion, level, policy, by)
-        return cards.verdict_card(opinion, self.desk.level(level), ruling, NOUNS[self.desk.kind])
+        ruling = self.backend.ruling(opinion, level, policy, by)
+        return cards.verdict_card(opinion, self.backend.level(level), ruling, NOUNS[self.backend.kind])
 
     def _all(self, opinions: Callable[[], Iterator[Opinion]], *chosen: str | None) -> Iterator[list[Any]]:
         try:
@@ -163,7 +163,7 @@ class Answers:
                     opinion,
                     self._verdict(opinion, *chosen),
                     cards.maps_card(opinion.maps, opinion),
-                    cards.doubt_card(opinion, self.desk.scale),
+                    cards.doubt_card(opinion, self.backend.scale),
                     cards.methods_card(opinion),
                 ]
         except NescioError as error:
@@ -174,11 +174,11 @@ class Answers:
             yield [None, cards.message_card(words), "", "", ""]
 
 
-def application(desk: Desk, settings: Settings) -> Sealed:
+def application(backend: Backend, settings: Settings) -> Sealed:
     """Return the page as an ASGI application.
 
     Args:
-        desk: What the page stands on.
+        backend: What the page stands on.
         settings: Where it is reached.
 
     Returns:
@@ -190,15 +190,15 @@ def application(desk: Desk, settings: Settings) -> Sealed:
     Examples:
         >>> from nescio.models.sources import Numbers, Source
         >>> source = Source(nescio.Classifier(torch.nn.Linear(4, 3)), Numbers(), "a layer")
-        >>> desk = nescio.app.opened(source, methods=["entropy"])
-        >>> app = nescio.app.application(desk, nescio.app.Settings())
+        >>> backend = nescio.app.opened(source, methods=["entropy"])
+        >>> app = nescio.app.application(backend, nescio.app.Settings())
     """
-    return _looped(lambda: _application(gradio(), desk, settings))
+    return _looped(lambda: _application(gradio(), backend, settings))
 
 
-def _application(gr: Any, desk: Desk, settings: Settings) -> Sealed:
+def _application(gr: Any, backend: Backend, settings: Settings) -> Sealed:
     fastapi = need("fastapi", "app")
-    page = _blocks(gr, desk)
+    page = _blocks(gr, backend)
     theme = gr.themes.Base(
         font=["system-ui", "-apple-system", "Segoe UI", "Roboto", "Arial", "sans-serif"],
         font_mono=["ui-monospace", "Menlo", "Consolas", "monospace"],
@@ -215,18 +215,18 @@ def _application(gr: Any, desk: Desk, settings: Settings) -> Sealed:
     return Sealed(app, settings, Path(need("gradio.utils", "app").get_upload_folder()))
 
 
-def run(desk: Desk, settings: Settings) -> None:
+def run(backend: Backend, settings: Settings) -> None:
     """Show the page until the process is told to end.
 
     Args:
-        desk: What the page stands on.
+        backend: What the page stands on.
         settings: Where it listens.
 
     Examples:
         >>> nescio.app.run(nescio.app.bundled(), nescio.app.Settings(port=7860))  # doctest: +SKIP
     """
     with own_folder():
-        app = application(desk, settings)
+        app = application(backend, settings)
         with listening(settings) as place:
             print(f"The page is at {address(place)} – end with Ctrl-C.", file=sys.stderr, flush=True)
             if not settings.on_loopback:
@@ -236,7 +236,7 @@ def run(desk: Desk, settings: Settings) -> None:
                     file=sys.stderr,
                     flush=True,
                 )
-            threading.Thread(target=desk.warm, daemon=True).start()
+            threading.Thread(target=backend.warm, daemon=True).start()
             server(app, replace(settings, grace=ENDING)).run(sockets=[place])
 
 
@@ -255,31 +255,31 @@ def own_folder() -> Iterator[None]:
                 os.environ["GRADIO_TEMP_DIR"] = before
 
 
-def _given(gr: Any, desk: Desk) -> tuple[Any, list[Any]]:
+def _input_blocks(gr: Any, backend: Backend) -> tuple[Any, list[Any]]:
     """What people give their input to, and the events that send it."""
-    if desk.kind == "pictures":
+    if backend.kind == "pictures":
         box = gr.Image(label="A picture", type="filepath", sources=["upload", "clipboard"], height=200, elem_id="given",
                        buttons=[])  # fmt: skip
         box.preprocess = lambda payload: None if payload is None else payload.path  # read by us, with our own limits
         return box, [box.input]
-    label, hint = ("A text", "Write here …") if desk.kind == "texts" else ("Numbers", "0.1, 2, -3.5 …")
+    label, hint = ("A text", "Write here …") if backend.kind == "texts" else ("Numbers", "0.1, 2, -3.5 …")
     box = gr.Textbox(label=label, placeholder=hint, lines=3, elem_id="given")
     button = gr.Button("What does it make of this?", variant="primary", elem_id="send")
     return box, [box.submit, button.click]
 
 
-def _settings(gr: Any, desk: Desk) -> list[Any]:
+def _settings(gr: Any, backend: Backend) -> list[Any]:
     """What may be chosen, below everything: the level of the guard, and a policy for answers."""
-    levels, names = list(desk.levels), desk.policies.names
+    levels, names = list(backend.levels), backend.policies.names
     with gr.Accordion("Settings", open=False, elem_id="settings", visible=len(levels) > 1 or len(names) > 1):
         return [
             gr.Dropdown(levels, label="Foreign: more unusual than all but", elem_id="level", visible=bool(levels)),
             gr.Dropdown(names, label="Policy: which answers may be used", elem_id="policy", visible=len(names) > 1),
-            gr.Dropdown(desk.policies.judges, label="judged by", elem_id="by", visible=len(names) > 1),
+            gr.Dropdown(backend.policies.judges, label="judged by", elem_id="by", visible=len(names) > 1),
         ]
 
 
-def _examples(gr: Any, desk: Desk) -> Any:
-    if not desk.examples:
+def _examples(gr: Any, backend: Backend) -> Any:
+    if not backend.examples:
         return None
-    return gr.HTML(cards.examples_card(desk.examples), elem_id="examples", elem_classes="nescio", js_on_load=PICK)
+    return gr.HTML(cards.examples_card(backend.examples), elem_id="examples", elem_classes="nescio", js_on_load=PICK)

@@ -30,7 +30,7 @@ class Policies:
     given: tuple[str, AnyPolicy] | None = None
 
     @cached_property
-    def _made(self) -> Mapping[str, tuple[str, float]]:
+    def _built_in(self) -> Mapping[str, tuple[str, float]]:
         """Names of those that are made here, with their kind and number."""
         made: dict[str, tuple[str, float]] = {}
         if self.scale is not None and self.scale.labels is not None:
@@ -41,7 +41,7 @@ class Policies:
     @property
     def names(self) -> list[str]:
         """Return the names to choose from; the first is the default."""
-        return [*([] if self.given is None else [self.given[0]]), NONE, *self._made]
+        return [*([] if self.given is None else [self.given[0]]), NONE, *self._built_in]
 
     @property
     def judges(self) -> list[str]:
@@ -55,7 +55,7 @@ class Policies:
             return None, None
         if self.given is not None and name == self.given[0]:
             return self.given[1], self.engine.decider
-        if name not in self._made or by not in self.judges:
+        if name not in self._built_in or by not in self.judges:
             raise InputError(
                 f"expected one of the policies and methods of the page, got {name!r:.80} by {by!r:.40}; "
                 "load the page again"
@@ -63,7 +63,7 @@ class Policies:
         assert self.scale is not None
         labels, right = self.scale.labels, self.scale.right
         assert labels is not None and right is not None  # else no policy was made
-        kind, number = self._made[name]
+        kind, number = self._built_in[name]
         if kind == "coverage":
             return decide.conformal(self.scale.probabilities, labels, number), None
         return decide.threshold(self.scale.values[by], right, number, about={"score": by}), by

@@ -148,14 +148,14 @@ class Gathered:
     def whole(self) -> Scores:
         """Return all of them as one table."""
         rows = self.ready.rows
-        columns: dict[str, Column] = {"index": _whole(self.index)}
+        columns: dict[str, Column] = {"index": _joined(self.index)}
         if not isinstance(rows.store, ArrayRows):  # the rows of an array have no names
             columns["name"] = np.array(self.names, dtype=np.str_)
         judged = self.ready.guard is not None
         columns |= self._verdicts() if judged else self._scores()
         if rows.labels is not None:
-            columns["label"] = _whole(self.labels)
-            columns |= _named("label_class", columns["label"], rows.classes)
+            columns["label"] = _joined(self.labels)
+            columns |= _class_name_columns("label_class", columns["label"], rows.classes)
         notes = {key: note for key in self.keys if (note := _note(self.scored[key]))}
         return Scores(columns, self.problems, {"guard": Flagged.of_columns(columns).as_note()} if judged else notes)
 
@@ -165,13 +165,13 @@ class Gathered:
         columns |= {key: _numbers(self.scored[key]) for key in largest}
         predicted = _numbers(self.scored[_Predicted.name]).astype(np.int64)
         columns |= {"predicted": predicted, "probability": _numbers(self.scored[_Probability.name])}
-        return columns | _named("predicted_class", predicted, self.ready.source.classes)
+        return columns | _class_name_columns("predicted_class", predicted, self.ready.source.classes)
 
     def _verdicts(self) -> dict[str, Column]:
         assert self.ready.guard is not None
         assert self.ready.job.guard is not None
         own = verdict_columns.columns(self.verdicts, self.ready.guard, self.ready.job.guard.level)
-        named = _named("predicted_class", own["predicted"], self.ready.source.classes)
+        named = _class_name_columns("predicted_class", own["predicted"], self.ready.source.classes)
         return {"predicted": own.pop("predicted"), **named, **own}
 
 
@@ -211,7 +211,7 @@ def _check_names(names: int | None, classes: int) -> None:
         raise InputError(f"--class-names: expected {classes} names, one for each class, but got {names}")
 
 
-def _whole(parts: list[Tensor]) -> Column:
+def _joined(parts: list[Tensor]) -> Column:
     return torch.cat([torch.empty(0, dtype=torch.long), *parts]).numpy()
 
 
@@ -219,7 +219,7 @@ def _numbers(parts: list[Scored]) -> Column:
     return torch.cat([torch.empty(0, dtype=torch.float64), *(part.scores for part in parts)]).numpy()
 
 
-def _named(column: str, indices: Column, classes: tuple[str, ...] | None) -> dict[str, Column]:
+def _class_name_columns(column: str, indices: Column, classes: tuple[str, ...] | None) -> dict[str, Column]:
     """The names of classes; an index that has none stands for itself."""
     if classes is None:
         return {}

@@ -135,7 +135,7 @@ class MapFiles:
         label = {} if self.class_names is None else {"class": self.class_names[predicted]}
         title = _words(name, label.get("class", f"class {predicted}"), p, values, "epistemic" in by_kind)
         maps: dict[str, Any] = {kind: one.maps[at].numpy() for kind, one in by_kind.items()}
-        figure = self._drawn(maps, batch, at, values, title)
+        figure = self._figure(maps, batch, at, values, title)
         stem = self._stem(name)
         self.folder.mkdir(exist_ok=True)
         with replacing(self.folder / (stem + MAPS)) as part, part.open("wb") as file:
@@ -147,7 +147,7 @@ class MapFiles:
         row |= {f"error_{kind}": float(one.error[at]) for kind, one in by_kind.items() if one.error is not None}
         self.table.append(row | {"picture": stem + PICTURE, "maps": stem + MAPS})
 
-    def _drawn(self, maps: dict[str, Any], batch: Inputs, at: int, values: dict[str, float], title: str) -> Figure:
+    def _figure(self, maps: dict[str, Any], batch: Inputs, at: int, values: dict[str, float], title: str) -> Figure:
         source = Source.of(batch, self.channels)
         x = source.tensor(batch)[at].cpu()
         dims = next(iter(maps.values())).ndim

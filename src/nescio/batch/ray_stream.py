@@ -151,7 +151,7 @@ def stream(
     usage, began = usage or Usage(), time.perf_counter()
     left, total = sum(map(len, todo.values())), len(ready.rows)
     about = "scoring" if left == total else f"scoring after {total - left} rows"
-    known = _Told(parts, tell)
+    known = _WorkerNews(parts, tell)
     try:
         if todo:
             gpu = _gpu(ready)
@@ -236,7 +236,7 @@ def _results(work: Work, rows: Rows, parts: list[range], workers: int, gpu: bool
         yield pickle.loads(row["done"])
 
 
-class _Told:
+class _WorkerNews:
     """What people are told of workers: on what machines they are, which were lost, and which rows they did not fit."""
 
     def __init__(self, parts: Parts, tell: Callable[[str], object]) -> None:

@@ -23,7 +23,7 @@ from nescio.cli.options import (
 from nescio.cli.specs import check_bundled, check_unfitted, data_spec, given_guard, model_spec, training_pairs
 
 if TYPE_CHECKING:
-    from nescio.app import Desk
+    from nescio.app import Backend
     from nescio.cli.options import Commands
 
 EXAMPLES = """\
@@ -82,17 +82,17 @@ def run(args: argparse.Namespace) -> int:
     from nescio import app
 
     settings = app.Settings(host=args.host, port=args.port)
-    desk = _desk(args)
+    backend = _backend(args)
     tell_method(args.method)
-    for note in desk.notes:
+    for note in backend.notes:
         say(note)
-    say(f"guard: {desk.engine.about_guard or 'none, so there is no verdict; give --reference'}")
+    say(f"guard: {backend.engine.about_guard or 'none, so there is no verdict; give --reference'}")
     with until_ended("Ended; what was dropped on the page is deleted."):
-        app.run(desk, settings)
+        app.run(backend, settings)
     return 0
 
 
-def _desk(args: argparse.Namespace) -> Desk:
+def _backend(args: argparse.Namespace) -> Backend:
     from nescio import app, decide
     from nescio.serve.networks import guarded
     from nescio.specs import open_rows, open_source
@@ -117,7 +117,7 @@ def _desk(args: argparse.Namespace) -> Desk:
         training = training_pairs(replace(data_spec(args, args.fit), label="auto"), source, args.batch_size)
     if rows is not None:
         tell_opened(source, rows)
-    desk = app.opened(source, rows, known, training, args.method, policy, guard, most=args.known)
+    backend = app.opened(source, rows, known, training, args.method, policy, guard, most=args.known)
     if rows is not None:
         tell_problems(rows)
-    return desk
+    return backend

@@ -154,7 +154,7 @@ class DriftMonitor:
         Returns:
             What is known after them.
         """
-        losses = -np.log(self._bounds[_places(p_values, self.reference, empty=True) - 1])
+        losses = -np.log(self._bounds[_ranks(p_values, self.reference, empty=True) - 1])
         self._kept.check_alone()
         state = self._kept.state
         while len(losses):
@@ -231,7 +231,7 @@ def drift_test(p_values: Values, reference: int, *, draws: int = 999, seed: int 
         0.001
     """
     n = integer("reference", reference, at_least=1, hint="give the number of its inputs")
-    ranks = _places(p_values, n)
+    ranks = _ranks(p_values, n)
     statistic, rng, more = -np.log(ranks / (n + 1)).sum(), np.random.default_rng(seed), 0
     for _ in range(draws):
         known = np.sort(rng.random(n))
@@ -240,7 +240,7 @@ def drift_test(p_values: Values, reference: int, *, draws: int = 999, seed: int 
     return DriftTest((1 + int(more)) / (1 + draws), len(ranks), float((ranks / (n + 1)).mean()))
 
 
-def _places(p_values: Values, n: int, empty: bool = False) -> NDArray[np.int64]:
+def _ranks(p_values: Values, n: int, empty: bool = False) -> NDArray[np.int64]:
     """The least k with p ≤ k/(n + 1), from 1 to n + 1."""
     p = scores_of(p_values, "p_values", finite=True, empty=empty)
     if p.size and not (p.min() > 0 and p.max() <= 1):

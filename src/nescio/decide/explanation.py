@@ -112,7 +112,7 @@ def explain(
         kind = _KINDS[bool(flag_e[i]), bool(flag_a[i])]
         kind = "doubtful" if whole and kind == "ambiguous" else kind
         advice: Advice = "accept" if accepted[i] else "ask a person"
-        what = _whole(kind, rank_a[i], len(known_e), rivals[i])
+        what = _undivided_doubt(kind, rank_a[i], len(known_e), rivals[i])
         if not whole:
             what = _parted(kind, rank_e[i], rank_a[i], len(known_e), rivals[i])
         text = f"{what} {_end(kind, advice, policy, alarm)}"
@@ -185,7 +185,7 @@ def _than(rank: float, known: int) -> str:
     return f"{round(rank * known)} of {known} known inputs"
 
 
-def _whole(kind: DoubtKind, rank: float, known: int, rivals: str) -> str:
+def _undivided_doubt(kind: DoubtKind, rank: float, known: int, rivals: str) -> str:
     """Where nothing tells the parts of the doubt apart."""
     if kind == "sure":
         return f"The model is about as sure as of known inputs: {_than(rank, known)} are less doubtful."

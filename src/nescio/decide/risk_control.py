@@ -176,7 +176,7 @@ def risk_control(
         parts.append(own)
         weights.append(np.full(own.size, 1.0 / max(own.size, 1)))
     threshold = _level(np.concatenate(parts), np.concatenate(weights), risk * (len(images) + 1) - 1.0)
-    taken = [_taken(p, wanted, threshold) for p, _ in images]
+    taken = [_size_or_share(p, wanted, threshold) for p, _ in images]
     return RiskPolicy(kind, threshold, risk, len(images), classes, wanted, float(np.mean(taken)), about_of(about))
 
 
@@ -193,7 +193,7 @@ def _level(scores: Floats, weights: Floats, allowed: float) -> float | None:
     return float(values[np.argmax(fine)])
 
 
-def _taken(p: Floats, sought: tuple[int, ...], threshold: float | None) -> float:
+def _size_or_share(p: Floats, sought: tuple[int, ...], threshold: float | None) -> float:
     """The mean size of the sets of an input, or the share of its positions that is found."""
     if not sought:
         return float(_sets(p, threshold).sum(1).mean())

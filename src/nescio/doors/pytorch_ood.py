@@ -58,10 +58,12 @@ class ScoreDetector(Detector):
             The detector itself.
         """
         if isinstance(self.method, Guard):
-            self.method.fit(_known(data_loader))
+            self.method.fit(_known_batches(data_loader))
         elif isinstance(self.method, FittedScore):
             fresh = replace(self.method)  # with the same settings, and not fitted
-            self.method = scoring.fit(self.model, fresh, _known(data_loader), output=self.output, progress=False)
+            self.method = scoring.fit(
+                self.model, fresh, _known_batches(data_loader), output=self.output, progress=False
+            )
         return self
 
     def predict(self, x: Tensor) -> Tensor:
@@ -122,7 +124,7 @@ class ScoreDetector(Detector):
             )
 
 
-def _known(loader: Any) -> Iterator[tuple[Any, Tensor]]:
+def _known_batches(loader: Any) -> Iterator[tuple[Any, Tensor]]:
     """The batches without foreign inputs, which have labels below 0."""
     for x, y in loader:
         known = y >= 0

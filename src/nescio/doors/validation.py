@@ -83,7 +83,7 @@ def measure(
         halves = reference is None
         known = _half(loader, batches) if reference is None else reference
         guard.fit(known, nuisances=nuisances, progress=False)
-        p, labels, verdict = _judged(guard, loader, batches, halves)
+        p, labels, verdict = _answers_and_verdict(guard, loader, batches, halves)
         numbers = {
             "accuracy": float((p.argmax(1) == labels).double().mean()),
             "nll": evaluate.nll(p, labels),
@@ -98,7 +98,9 @@ def measure(
     return numbers
 
 
-def _judged(guard: Guard, loader: Data, batches: int | None, halves: bool) -> tuple[Tensor, Tensor, Verdict]:
+def _answers_and_verdict(
+    guard: Guard, loader: Data, batches: int | None, halves: bool
+) -> tuple[Tensor, Tensor, Verdict]:
     """Probabilities and labels of all inputs, and the verdict on those that the guard is not fitted to; in one pass."""
     p, labels, verdicts = [], [], []
     for x, y in islice(inputs.labelled(loader), batches):

@@ -113,7 +113,7 @@ def blurring(
         >>> result.pixels, round(result.murr, 2)
         (2, 0.89)
     """
-    attribution = _checked(x, maps)
+    attribution = _checked_maps(x, maps)
     if not isinstance(sigma, int | float) or not 0 < sigma < math.inf:
         raise InputError(f"sigma: expected the width of the blur in pixels, above 0, but got {sigma!r}")
     size, at_once = attribution[0].size, integer("batch", batch, at_least=1)
@@ -145,7 +145,7 @@ def _result(counts: Integers, reductions: Floats, size: int) -> Blurring:
     return Blurring(counts, curve, float(curve.max()), float((1 - curve).mean()), int(counts[-1]), size, reductions)
 
 
-def _checked(x: Tensor, maps: Values) -> Floats:
+def _checked_maps(x: Tensor, maps: Values) -> Floats:
     if not isinstance(x, Tensor) or x.ndim != 4 or not x.is_floating_point() or x.numel() == 0:
         came = f"{x.dtype} of shape {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x: expected images, a floating-point tensor of shape [N, C, H, W], but got {came}")

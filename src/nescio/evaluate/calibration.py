@@ -126,7 +126,7 @@ def nll(probabilities: Values, labels: Values) -> float:
         >>> round(nescio.evaluate.nll(p, [0, 0, 1]), 3)
         0.228
     """
-    p, y = _checked(probabilities, labels)
+    p, y = _checked_probabilities(probabilities, labels)
     with np.errstate(divide="ignore"):  # −log 0 = ∞ is the answer, not an accident
         return float(np.sort(-np.log(p[np.arange(y.size), y])).mean())
 
@@ -146,7 +146,7 @@ def brier(probabilities: Values, labels: Values) -> float:
         >>> round(nescio.evaluate.brier(p, [0, 0, 1]), 3)
         0.093
     """
-    p, y = _checked(probabilities, labels)
+    p, y = _checked_probabilities(probabilities, labels)
     p = p.copy()
     p[np.arange(y.size), y] -= 1
     return float(np.sort((p * p).sum(1)).mean())
@@ -172,7 +172,7 @@ def reliability(probabilities: Values, labels: Values, bins: int = 15, mode: Mod
         >>> table.count, round(table.mean_confidence, 3), table.mean_accuracy
         (array([0, 3]), 0.8, 1.0)
     """
-    p, y = _checked(probabilities, labels)
+    p, y = _checked_probabilities(probabilities, labels)
     bins = integer("bins", bins, at_least=1)
     if mode not in ("width", "mass"):
         raise InputError(f'mode: expected "width" (bins of equal width) or "mass" (of equal size) but got {mode!r}')
@@ -213,6 +213,6 @@ def _mass_edges(confidence: Floats, bins: int) -> Floats:
     return result
 
 
-def _checked(probabilities: Values, labels: Values) -> tuple[Floats, Integers]:
+def _checked_probabilities(probabilities: Values, labels: Values) -> tuple[Floats, Integers]:
     p = _probabilities(probabilities)
     return p, _classes(labels, *p.shape)

@@ -118,7 +118,7 @@ def ood(
     resamples, start = integer("bootstrap", bootstrap, at_least=0), integer("seed", seed, at_least=0)
     if resamples:
         _check_confidence(confidence, resamples)
-    distinct, id_places, ood_places = _places(known, foreign)
+    distinct, id_places, ood_places = _ranks(known, foreign)
     auroc, aupr, fpr95 = _figures(id_places[None], ood_places[None], distinct.size)[:, 0]
     intervals: list[Interval | None] = [None, None, None]
     if resamples:
@@ -144,7 +144,7 @@ def roc(id_scores: Values, ood_scores: Values) -> ROC:
         (array([0. , 0. , 0.5, 0.5, 1. ]), array([0. , 0.5, 0.5, 1. , 1. ]))
     """
     known, foreign = scores(id_scores, "id_scores"), scores(ood_scores, "ood_scores")
-    distinct, *counts = _places(known, foreign)
+    distinct, *counts = _ranks(known, foreign)
     alarms, caught = (_counts(place[None], distinct.size)[0].cumsum() for place in counts)
     return ROC(
         false_positive_rate=np.concatenate([[0.0], alarms / known.size]),
@@ -153,7 +153,7 @@ def roc(id_scores: Values, ood_scores: Values) -> ROC:
     )
 
 
-def _places(known: Floats, foreign: Floats) -> tuple[Floats, Integers, Integers]:
+def _ranks(known: Floats, foreign: Floats) -> tuple[Floats, Integers, Integers]:
     """Distinct scores, falling, and the place among them of each ID and each OOD score.
 
     The places are sorted, so that a resample drawn from them does not depend on the order of the inputs.

@@ -89,7 +89,7 @@ def raulc(uncertainty: Values, correct: Values) -> float:
         >>> nescio.evaluate.raulc([0.1, 0.2, 0.8, 0.9], [True, True, False, False])
         1.0
     """
-    u, right = _checked(uncertainty, correct)
+    u, right = _checked_uncertainty(uncertainty, correct)
     total = int(right.sum())
     if total in (0, right.size):
         raise InputError(
@@ -117,7 +117,7 @@ def risk_coverage(uncertainty: Values, correct: Values) -> RiskCoverage:
         >>> curve.coverage, curve.risk, round(curve.aurc, 3)
         (array([0.25, 0.5 , 0.75, 1.  ]), array([0.        , 0.        , 0.33333333, 0.5       ]), 0.208)
     """
-    u, right = _checked(uncertainty, correct)
+    u, right = _checked_uncertainty(uncertainty, correct)
     thresholds, accepted, hits = _groups(u, right)
     accuracies = _accuracies(u, right)
     return RiskCoverage(
@@ -144,7 +144,7 @@ def accuracy_rejection(uncertainty: Values, correct: Values) -> AccuracyRejectio
         >>> curve.rejected, round(curve.area, 3)
         (array([0.  , 0.25, 0.5 , 0.75]), 0.792)
     """
-    u, right = _checked(uncertainty, correct)
+    u, right = _checked_uncertainty(uncertainty, correct)
     thresholds, accepted, hits = (values[::-1] for values in _groups(u, right))
     return AccuracyRejection(
         rejected=(right.size - accepted) / right.size,
@@ -175,6 +175,6 @@ def _perfect(right: Booleans) -> Floats:
     return result
 
 
-def _checked(uncertainty: Values, correct: Values) -> tuple[Floats, Booleans]:
+def _checked_uncertainty(uncertainty: Values, correct: Values) -> tuple[Floats, Booleans]:
     u = scores(uncertainty, "uncertainty")
     return u, flags(correct, "correct", u.size)

@@ -69,12 +69,12 @@ def time_per_map(
         raise InputError(f"x: expected a tensor of at least one input, [N, ...], but got {came}")
     parts = x.split(len(x) if batch is None else integer("batch", batch, at_least=1))
     integer("warm_up", warm_up, at_least=0)
-    taken = [_taken(explain, parts) for _ in range(warm_up + integer("repeats", repeats, at_least=1))]
+    taken = [_seconds(explain, parts) for _ in range(warm_up + integer("repeats", repeats, at_least=1))]
     runs = np.array(taken[warm_up:]) / len(x)
     return MapTime(float(np.median(runs)), runs, len(x))
 
 
-def _taken(explain: Callable[[Tensor], object], parts: tuple[Tensor, ...]) -> float:
+def _seconds(explain: Callable[[Tensor], object], parts: tuple[Tensor, ...]) -> float:
     _wait()
     start = time.perf_counter()
     for part in parts:

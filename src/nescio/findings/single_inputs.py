@@ -98,7 +98,7 @@ def described(
             if measured.members > 1:
                 one["aleatoric"] = float(measured.kinds.aleatoric[at])
                 one["epistemic"] = float(measured.kinds.epistemic[at])
-            examples.append({**one, **_shown(about, rows, index, measured.members, maps, everywhere)})
+            examples.append({**one, **_input_view(about, rows, index, measured.members, maps, everywhere)})
             shown.update(1)
     return examples
 
@@ -147,7 +147,7 @@ def _seen(rows: Rows, index: int, row: Tensor) -> NDArray[np.float64]:
     return np.asarray(small, dtype=np.float64) / 255
 
 
-def _shown(
+def _input_view(
     about: Subject, rows: Rows, index: int, members: int, maps: bool, everywhere: Method | None = None
 ) -> InputView:
     """The input itself, and why it is doubtful: maps of a picture, or the shares of features or tokens."""

@@ -107,7 +107,7 @@ def audit(
         >>> len(table.sentences())
         4
     """
-    data, names = _checked(x), inputs.columns(x) if names is None else names
+    data, names = _checked_data(x), inputs.columns(x) if names is None else names
     number("radius", radius, above=2.0)
     number("within", within, above=0.0, below=1.0)
     for name, value in (("starts", starts), ("count", count), ("features", features), ("batch", batch)):
@@ -117,7 +117,7 @@ def audit(
     source = _joined(model, output)
     refuse_estimator(source)
     single = not isinstance(source, Posterior) or callable(source)
-    chosen = _chosen(scores, single)
+    chosen = _score_names(scores, single)
     distances = (0.0, *(2.0**k for k in range(math.ceil(math.log2(radius)))), float(radius))
     every, d = begin.repeat(len(ways), *[1] * (begin.ndim - 1)), torch.cat(list(ways.values()))
     rays, reason = _rays(model, every, d, exact, output, progress)
@@ -142,7 +142,7 @@ def audit(
     )  # fmt: skip
 
 
-def _checked(x: Data) -> Tensor:
+def _checked_data(x: Data) -> Tensor:
     """The data in float64 on the CPU, if they are at least two finite inputs."""
     data = inputs.as_inputs(x)
     if not isinstance(data, Tensor) or data.ndim < 2 or len(data) < 2 or not data.is_floating_point():
@@ -164,7 +164,7 @@ def _joined(model: Models, output: Output | None) -> ModelOrPosterior:
     return model[0] if len(model) == 1 else DeepEnsemble(list(model), output=output)
 
 
-def _chosen(scores: str | Sequence[str] | None, single: bool) -> tuple[str, ...]:
+def _score_names(scores: str | Sequence[str] | None, single: bool) -> tuple[str, ...]:
     """The names of the scores, each once."""
     if scores is None:
         usual = ("max_probability", "entropy")

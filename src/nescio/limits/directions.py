@@ -33,7 +33,7 @@ def directions(
     if not which:
         raise InputError(f"expected directions among {', '.join(KINDS)}, or a mapping of names to them, got none")
     if isinstance(which, Mapping):
-        return {str(name): _given(name, value, starts) for name, value in which.items()}
+        return {str(name): _given_direction(name, value, starts) for name, value in which.items()}
     for kind in which:
         if kind not in KINDS:
             raise InputError(
@@ -104,7 +104,7 @@ def _scaled(d: Tensor, deviation: Tensor) -> Tensor:
     return result
 
 
-def _given(name: object, value: Any, starts: Tensor) -> Tensor:
+def _given_direction(name: object, value: Any, starts: Tensor) -> Tensor:
     d = torch.as_tensor(value).to("cpu", torch.float64)
     if d.shape == starts.shape[1:]:
         d = d.expand_as(starts)

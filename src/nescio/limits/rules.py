@@ -27,7 +27,7 @@ class NotLinear(Exception):
     """The arguments make the operation one that is not linear; the text says which."""
 
 
-def _named(args: tuple[Any, ...], kwargs: dict[str, Any], **defaults: Any) -> dict[str, Any]:
+def _by_name(args: tuple[Any, ...], kwargs: dict[str, Any], **defaults: Any) -> dict[str, Any]:
     """The arguments behind the first by name, for a function with these further ones and defaults."""
     return defaults | dict(zip(defaults, args[1:], strict=False)) | {k: v for k, v in kwargs.items() if k in defaults}
 
@@ -91,7 +91,7 @@ def _reduction(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) 
 
 
 def _pad(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
-    named = _named(args, kwargs, pad=(), mode="constant", value=None)
+    named = _by_name(args, kwargs, pad=(), mode="constant", value=None)
     if named["mode"] == "constant" and named["value"]:
         raise NotLinear("with another value than 0")
     if len(named["pad"]) >= 2 * _first(args, kwargs).raw.ndim:
@@ -101,7 +101,7 @@ def _pad(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tra
 
 def _batch_norm(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
     given = _first(args, kwargs)
-    named = _named(args, kwargs, running_mean=None, running_var=None, weight=None, bias=None, training=False,
+    named = _by_name(args, kwargs, running_mean=None, running_var=None, weight=None, bias=None, training=False,
                    momentum=0.1, eps=1e-5)  # fmt: skip
     if named["training"] or named["running_mean"] is None:
         raise NotLinear("with the batch's own statistics")
@@ -179,7 +179,7 @@ def _zeros(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> T
 
 def _off(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:
     """Dropout, which is off in eval mode."""
-    named = _named(args, kwargs, p=0.5, training=True, inplace=False)
+    named = _by_name(args, kwargs, p=0.5, training=True, inplace=False)
     if named["training"] and named["p"] > 0:
         raise NotLinear("with dropout on")
     return _first(args, kwargs)
@@ -202,19 +202,19 @@ def _abs(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
 
 
 def _leaky(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
-    slope = _named(args, kwargs, negative_slope=0.01)["negative_slope"]
+    slope = _by_name(args, kwargs, negative_slope=0.01)["negative_slope"]
     return Elementwise((0.0,), (float(slope), 1.0), (0.0, 0.0))
 
 
 def _rrelu(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
-    named = _named(args, kwargs, lower=1 / 8, upper=1 / 3, training=False)
+    named = _by_name(args, kwargs, lower=1 / 8, upper=1 / 3, training=False)
     if named["training"]:
         raise NotLinear("with random slopes")
     return Elementwise((0.0,), ((named["lower"] + named["upper"]) / 2, 1.0), (0.0, 0.0))
 
 
 def _prelu(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
-    weight = run.cast(_named(args, kwargs, weight=None)["weight"])
+    weight = run.cast(_by_name(args, kwargs, weight=None)["weight"])
     if weight.numel() > 1:
         weight = weight.view(1, -1, *[1] * (given.raw.ndim - 2))
     return Elementwise((0.0,), (weight, 1.0), (0.0, 0.0))
@@ -231,7 +231,7 @@ def _between(low: float, high: float) -> Site:
 
 def _clamp(low: float | None, high: float | None, names: tuple[str, str]) -> Rule:
     def make(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
-        named = _named(args, kwargs, **{names[0]: low, names[1]: high})
+        named = _by_name(args, kwargs, **{names[0]: low, names[1]: high})
         bounds = [named[name] for name in names]
         if any(isinstance(bound, Tensor) for bound in bounds):
             raise NotLinear("with bounds that are tensors")
@@ -246,13 +246,13 @@ def _clamp(low: float | None, high: float | None, names: tuple[str, str]) -> Rul
 
 def _max_pool(dims: int) -> Rule:
     def make(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
-        named = _named(args, kwargs, kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False,
+        named = _by_name(args, kwargs, kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False,
                        return_indices=False)  # fmt: skip
         if named["return_indices"]:
             raise NotLinear("with the places of the largest entries")
         shape = given.raw.shape[-dims:]
-        kernel, padding, dilation = (_each(named[n], dims) for n in ("kernel_size", "padding", "dilation"))
-        stride = kernel if named["stride"] in (None, [], ()) else _each(named["stride"], dims)
+        kernel, padding, dilation = (_per_dimension(named[n], dims) for n in ("kernel_size", "padding", "dilation"))
+        stride = kernel if named["stride"] in (None, [], ()) else _per_dimension(named["stride"], dims)
         ceil = bool(named["ceil_mode"])
         lines = [_windows(*one, ceil) for one in zip(shape, kernel, stride, padding, dilation, strict=True)]
         return MaxPool(_grid(lines, shape).to(given.raw.device), [len(line) for line in lines])
@@ -262,11 +262,11 @@ def _max_pool(dims: int) -> Rule:
 
 def _adaptive_max_pool(dims: int) -> Rule:
     def make(run: Pass, args: Args, kwargs: Kwargs, given: Tracked) -> Site:
-        named = _named(args, kwargs, output_size=None, return_indices=False)
+        named = _by_name(args, kwargs, output_size=None, return_indices=False)
         if named["return_indices"]:
             raise NotLinear("with the places of the largest entries")
         shape = given.raw.shape[-dims:]
-        sizes = [s if o is None else o for o, s in zip(_each(named["output_size"], dims), shape, strict=True)]
+        sizes = [s if o is None else o for o, s in zip(_per_dimension(named["output_size"], dims), shape, strict=True)]
         lines = []
         for size, extent in zip(sizes, shape, strict=True):
             ends = [(i * extent // size, -(-(i + 1) * extent // size)) for i in range(size)]
@@ -277,7 +277,7 @@ def _adaptive_max_pool(dims: int) -> Rule:
     return _pieces(make)
 
 
-def _each(value: Any, dims: int) -> list[Any]:
+def _per_dimension(value: Any, dims: int) -> list[Any]:
     values = list(value) if isinstance(value, tuple | list) else [value]
     return values * dims if len(values) == 1 else values
 

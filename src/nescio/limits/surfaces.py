@@ -99,7 +99,7 @@ def surface(
     for places in grid.split(batch):
         x = inputs_at(places).requires_grad_(True)
         with torch.enable_grad():
-            scores = _checked(score(x), len(places))
+            scores = _checked_scores(score(x), len(places))
             if scores.requires_grad:
                 (slope,) = torch.autograd.grad(scores.sum(), x)
                 slopes.append(slope.double().flatten(1).norm(dim=1).cpu())
@@ -167,7 +167,7 @@ def _plane(points: Values | None) -> tuple[Tensor, Tensor, Tensor]:
     return plane[0], first, second
 
 
-def _checked(scores: Any, count: int) -> Tensor:
+def _checked_scores(scores: Any, count: int) -> Tensor:
     if not isinstance(scores, Tensor) or scores.shape != (count,):
         raise InputError(f"expected the score to give one number for each of {count} inputs, got {describe(scores)}")
     return scores.double().cpu()
@@ -180,7 +180,7 @@ def _differences(score: Any, inputs_at: Any, places: Tensor, basis: Tensor, limi
         step = torch.zeros(2, dtype=torch.float64)
         step[axis] = (high - low) * 6e-3 if dtype != torch.float64 else (high - low) * 1e-4
         with torch.no_grad():
-            ahead, behind = (_checked(score(inputs_at(places + s * step)), len(places)) for s in (1, -1))
+            ahead, behind = (_checked_scores(score(inputs_at(places + s * step)), len(places)) for s in (1, -1))
         parts.append((ahead - behind) / (2 * step[axis]))
     slopes = torch.stack(parts, 1)
     flat = basis.flatten(1)

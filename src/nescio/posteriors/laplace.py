@@ -131,7 +131,7 @@ class Laplace(PosteriorBase):
             self._sums.add(h, p[:, -outputs:], rest[:, -outputs:])
             self._total += float(z.log_softmax(1).gather(1, labels[:, None]).sum())
 
-        self._each(x, y, step)
+        self._in_steps(x, y, step)
 
     def finish(self, validation: Data | None = None) -> Self:
         """Compute the posterior of all that was absorbed.
@@ -201,13 +201,13 @@ class Laplace(PosteriorBase):
             delta = torch.tensor([self.precision], dtype=torch.float64)
             return probit(z, padded(curvature.variance(h, delta), z))
         if self.samples * curvature.values.numel() > _KEPT:
-            return z + torch.cat([padded(curvature.shift(h, weights), z) for weights in self._drawn(curvature)])
+            return z + torch.cat([padded(curvature.shift(h, weights), z) for weights in self._draws(curvature)])
         drawn_for = (self.precision, self.samples, self.seed)
         if self._weights is None or self._weights[0] != drawn_for:
-            self._weights = drawn_for, torch.cat(list(self._drawn(curvature)))
+            self._weights = drawn_for, torch.cat(list(self._draws(curvature)))
         return z + padded(curvature.shift(h, self._weights[1]), z)
 
-    def _drawn(self, curvature: Curvature) -> Iterator[Tensor]:
+    def _draws(self, curvature: Curvature) -> Iterator[Tensor]:
         """All draws, several at a time."""
         shape = curvature.values.shape
         for some in torch.arange(self.samples).split(max(1, _AT_ONCE // shape.numel())):
@@ -225,7 +225,7 @@ class Laplace(PosteriorBase):
         self._bias = layer.bias is not None
         return h, z
 
-    def _each(self, x: Inputs, y: Tensor, step: Callable[[Tensor, Tensor, Tensor], None]) -> None:
+    def _in_steps(self, x: Inputs, y: Tensor, step: Callable[[Tensor, Tensor, Tensor], None]) -> None:
         """`step` of features, logits and labels, as many inputs at once as fit into memory."""
         batch = self.classifiers[0].prepare(x)
 
@@ -285,7 +285,7 @@ class Laplace(PosteriorBase):
 
         with preserved(self):
             for x, y in inputs.labelled(validation):
-                self._each(x, y, step)
+                self._in_steps(x, y, step)
                 count += len(y)
         if not count:
             raise InputError("expected validation data of at least one input, got none")

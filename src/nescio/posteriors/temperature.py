@@ -102,7 +102,7 @@ class Temperature(PosteriorBase):
         Returns:
             The distribution itself.
         """
-        z, y = _checked(logits, labels)
+        z, y = _checked_logits(logits, labels)
         if self.kind == "platt" and len(y.unique()) < 2:
             raise InputError("expected labels of at least 2 classes for kind='platt', got one; give more data")
         self.temperature = _best_temperature(z, y, told=self.kind == "temperature")
@@ -190,7 +190,7 @@ def _distribution(base: Any, output: str | None) -> PosteriorBase:
     return base if isinstance(base, PosteriorBase) else _Foreign(base)
 
 
-def _checked(logits: Values, labels: Values) -> tuple[Tensor, Tensor]:
+def _checked_logits(logits: Values, labels: Values) -> tuple[Tensor, Tensor]:
     """Logits float64 [S, N, C] and labels [N] on the CPU."""
     z, y = (torch.as_tensor(a) if isinstance(a, np.ndarray | list) else a for a in (logits, labels))
     if not isinstance(z, Tensor) or not z.is_floating_point() or z.ndim not in (2, 3) or z.shape[-1] < 2:

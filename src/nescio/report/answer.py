@@ -144,7 +144,7 @@ def _tile(one: TileRecord) -> Tile:
         state=one["state"] or "ranked",
         mark=mark if one["copies"] == 1 else f"{mark} ×{one['copies']:,}",
         answer=_one_line(one["class"], 40),
-        sure=_whole(one["probability"]),
+        sure=_whole_percent(one["probability"]),
         truth=None if one.get("truth") is None else _one_line(str(one["truth"]), 40),
         picture=_picture(one, alt),
         text=_one_line(one.get("text") or one["name"], 160),
@@ -194,7 +194,7 @@ def _parts(one: TileRecord) -> Parts | None:
     return Parts(picture, Scale(Picture(colour_bar(), "Colours"), "0", number(high)))
 
 
-def _whole(probability: float) -> str:
+def _whole_percent(probability: float) -> str:
     """A probability in whole percent, without calling certain or impossible what is neither."""
     if probability < 0.01:
         return "under 1 %"

@@ -68,11 +68,17 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percentage, "number": number, "chance": chance, "whole": _whole, "words": _words}
+    environment.filters |= {
+        "percent": percentage,
+        "number": number,
+        "chance": chance,
+        "whole": _whole_number,
+        "words": _words,
+    }
     return environment
 
 
-def _whole(count: int) -> str:
+def _whole_number(count: int) -> str:
     return f"{count:,}"
 
 

@@ -52,7 +52,7 @@ def decompose(probabilities: Values) -> Decomposition:
         >>> kinds.total, kinds.epistemic
         (tensor([0.6931], dtype=torch.float64), tensor([0.6931], dtype=torch.float64))
     """
-    p = _checked(probabilities)
+    p = _checked_probabilities(probabilities)
     shape, p = p.shape[1:-1], p.flatten(1, -2)
     samples, count, classes = p.shape
     step = max(1, _AT_ONCE // (samples * classes))
@@ -90,7 +90,7 @@ def _logs(p: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return p / total, log_p.masked_fill(p == 0, _ZERO), (others / total).squeeze(-1), is_top
 
 
-def _checked(given: Values) -> Tensor:
+def _checked_probabilities(given: Values) -> Tensor:
     """Probabilities [S, N, C] as they came, checked."""
     wanted = "expected probabilities [S, N, C] of S samples, N inputs and C >= 2 classes"
     p = _tensor(given, wanted)

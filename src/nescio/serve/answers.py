@@ -67,7 +67,7 @@ def verdicts(engine: Engine, assessed: Sequence[Assessed], level: float, maps: b
                 predicted_class=engine.name(place),
                 confidence=float(one.verdict.confidence[0]),
                 foreignness=None if parts is None else (-parts.p_value[0].log10()).tolist(),
-                **dict(_judged(one.verdict, level)),
+                **dict(_verdict_answer(one.verdict, level)),
             )
         )
     return results
@@ -77,10 +77,10 @@ def judged(engine: Engine, one: Assessed) -> Judged | None:
     """Return the verdict at the usual level; None without a guard."""
     if one.verdict is None or engine.level is None:
         return None
-    return _judged(one.verdict, engine.level)
+    return _verdict_answer(one.verdict, engine.level)
 
 
-def _judged(one: Verdict, level: float) -> Judged:
+def _verdict_answer(one: Verdict, level: float) -> Judged:
     """Return a verdict on one input as callers get it."""
     wrong = None
     if one.wrong is not None:

@@ -21,7 +21,11 @@ def check(headers: Sequence[tuple[bytes, bytes]], settings: Settings) -> None:
             "expected this machine as host (127.0.0.1 or localhost), got another name; use that address",
         )
     for name, value in headers:
-        if name == b"origin" and not _own(value, host) and value.decode("latin-1").lower() not in settings.origins:
+        if (
+            name == b"origin"
+            and not _same_host(value, host)
+            and value.decode("latin-1").lower() not in settings.origins
+        ):
             raise Problem(
                 403,
                 "expected a page of this service, or one that may use it, got the Origin of another; whoever runs "
@@ -29,7 +33,7 @@ def check(headers: Sequence[tuple[bytes, bytes]], settings: Settings) -> None:
             )
 
 
-def _own(origin: bytes, host: bytes) -> bool:
+def _same_host(origin: bytes, host: bytes) -> bool:
     """Whether a page comes from the host that it asks; its scheme may be that of a proxy before us."""
     scheme, separator, place = origin.lower().partition(b"://")
     usual = {b"http": b":80", b"https": b":443"}.get(scheme, b"")

@@ -47,7 +47,7 @@ def resolved(labels: Labels | None, known: tuple[str, ...] | None) -> Resolved:
         return Resolved(classes=known)
     values = [None if _missing(value) else value for value in labels.values]
     told = [value for value in values if value is not None and value is not BROKEN]
-    whole = [_whole(value) for value in values]
+    whole = [_as_whole_number(value) for value in values]
     count = sum(one is not None for one in whole)
     if told and count == len(told) and all(one in (None, -1) for one in whole):
         return Resolved(classes=labels.names or known)
@@ -88,7 +88,7 @@ def _missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and value != value) or (isinstance(value, str) and not value)
 
 
-def _whole(value: object) -> int | None:
+def _as_whole_number(value: object) -> int | None:
     """The value as a whole number, also where it is written as text; None for other values."""
     if isinstance(value, str):
         return int(value.partition(".")[0]) if _WHOLE.fullmatch(value) else None

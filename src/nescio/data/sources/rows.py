@@ -193,7 +193,7 @@ class Rows:
         if (fault := self._labelled.faults.get(index)) is not None:
             return Problem(index, self.names[index], fault)
         try:
-            row = self._checked(self._made(index))
+            row = self._checked_row(self._made(index))
             if self._form is not None and (form := _form(row)) != self._form:
                 raise InputError(
                     f"expected {_words(self._form)} as the first row has, got {_words(form)}; "
@@ -279,7 +279,7 @@ class Rows:
         with self._lock:
             for index in range(len(self)):
                 try:
-                    return _form(self._checked(self._made(index)))
+                    return _form(self._checked_row(self._made(index)))
                 except (MemoryError, ImportError):
                     raise
                 except Exception:
@@ -295,7 +295,7 @@ class Rows:
         return self.preprocess(self.store.raw(index))
 
     @staticmethod
-    def _checked(row: Inputs) -> Inputs:
+    def _checked_row(row: Inputs) -> Inputs:
         ready = isinstance(row, Tensor) or all(isinstance(value, Tensor) for value in row.values())
         inputs = row if ready else as_inputs(row)
         if is_floating(inputs) and not all(bool(value.isfinite().all()) for value in tensors(inputs)):

@@ -144,18 +144,18 @@ def _usual(table: Table, want: Kind | None, taken: set[str | None]) -> list[str]
     by_kind = {kind: [name for name, one in free.items() if one == kind] for kind in free.values()}
     chosen: list[str] | None = None
     if want == "texts":
-        chosen = _one(by_kind.get("text", []), TEXTS)
+        chosen = _only_column(by_kind.get("text", []), TEXTS)
     elif want == "pictures":
         shown = {name: kind for name, kind in table.kinds.items() if kind in ("picture", "bytes", "list")}
         paths = [name for name, kind in table.kinds.items() if kind == "text" and name in PICTURES]
-        chosen = _one(list(shown), PICTURES) or paths[:1]
+        chosen = _only_column(list(shown), PICTURES) or paths[:1]
     elif want == "numbers" or by_kind.get("number"):
-        chosen = by_kind.get("number") or _one(by_kind.get("list", []), ("x",))
+        chosen = by_kind.get("number") or _only_column(by_kind.get("list", []), ("x",))
     else:
         for kind in ("list", "picture", "bytes"):
-            chosen = chosen or _one(by_kind.get(kind, []), ("x", *PICTURES))
+            chosen = chosen or _only_column(by_kind.get(kind, []), ("x", *PICTURES))
         paths = [name for name, kind in table.kinds.items() if kind == "text" and name in PICTURES]
-        chosen = chosen or paths[:1] or _one(by_kind.get("text", []), TEXTS)
+        chosen = chosen or paths[:1] or _only_column(by_kind.get("text", []), TEXTS)
     if not chosen:
         raise InputError(
             f"expected one column of {want or 'inputs'} in {table.path}, but it has: {_listed(table)}; "
@@ -164,7 +164,7 @@ def _usual(table: Table, want: Kind | None, taken: set[str | None]) -> list[str]
     return chosen
 
 
-def _one(names: list[str], usual: Sequence[str]) -> list[str]:
+def _only_column(names: list[str], usual: Sequence[str]) -> list[str]:
     """The column with the first of the usual names, or the only column."""
     return next(([name] for name in usual if name in names), names if len(names) == 1 else [])
 

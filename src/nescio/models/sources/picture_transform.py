@@ -83,11 +83,11 @@ class _Normalised(Preprocess):
         if isinstance(row, np.ndarray | Tensor):
             x = torch.as_tensor(row)
             if x.is_floating_point():
-                return self._taken(x)
+                return self._taken_as_it_is(x)
             row = as_picture(x)
         return _coloured(row, channels)
 
-    def _taken(self, x: Tensor) -> Tensor:
+    def _taken_as_it_is(self, x: Tensor) -> Tensor:
         """An array of floats, which is taken as it is; not where it was normalised already."""
         if x.ndim != 3:
             raise InputError(f"expected a picture [C, H, W], got {describe(x)}")
