@@ -17,7 +17,7 @@ def check_request(
     """Raise for settings or a model for which there are no norms, with what to do."""
     if classifier.module is None:
         raise ModelError(f"gradients need an nn.Module with parameters; got {classifier.name}, a plain callable")
-    if not classifier.parameters():
+    if not any(p.is_floating_point() or p.is_complex() for p in classifier.module.parameters()):
         raise ModelError(
             f"gradients need parameters, and {classifier.name} has none; "
             "use a score without gradients, such as 'entropy'"

@@ -207,3 +207,35 @@ def test_backward_passes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     classes = model(x).shape[1]
     assert len(calls) == 3 * (classes - 1)  # the likeliest class follows from the others
     assert 3 * classes <= small_work.ROWS
+
+
+def test_only_norms_that_float32_cannot_hold_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    again: list[int] = []
+    own = torch._foreach_norm
+
+    def counted(gradients: Any, norm: int, **settings: Any) -> Any:
+        if settings.get("dtype") is torch.float64:
+            again.append(len(gradients))
+        return own(gradients, norm, **settings)
+
+    monkeypatch.setattr(torch, "_foreach_norm", counted)
+    gradients = [torch.full((9,), value) for value in (2.0, 1e-30, 3.0, 1e30)]
+    sizes = small_work._sizes(gradients, 2)
+    torch.testing.assert_close(sizes, torch.tensor([6.0, 3e-30, 9.0, 3e30], dtype=torch.float64), rtol=1e-6, atol=0.0)
+    assert again == [2]
+    assert small_work._sizes([torch.full((2,), torch.nan), torch.ones(1)], 2).isnan().tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("width", "calls"), [(8, 1), (500, 3)])
+def test_inputs_go_alone_through_large_parameters(width: int, calls: int) -> None:
+    model = nn.Sequential(nn.Linear(4, width), nn.Linear(width, width), nn.Linear(width, 3)).eval()
+    x = torch.randn(3, 4)
+    assert small_work._alone_is_faster(dict(model.named_parameters())) == (calls == 3)
+    by_loop(model, x)  # the proof that logits are each input's own is made once
+    sizes: list[int] = []
+    model.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
+    tables = by_loop(model, x)
+    assert len(sizes) == calls
+    assert sum(sizes) == 3
+    wanted = trace.reference.class_gradients(model.double(), x.double()).norms
+    torch.testing.assert_close(tables["classes"].norms, wanted, rtol=1e-4, atol=1e-9)

@@ -34,6 +34,8 @@ ROWS = 16
 """Backward passes that are few."""
 WORK = 1e11
 """Multiplications of all of them, roughly, up to which the loop was found to be faster, at first and later."""
+LARGE = 1 << 15
+"""Numbers in a parameter, on the mean of all, from which on inputs go through the model one by one."""
 LONG = 1 << 14
 """Numbers whose squares are added up in float32 row by row."""
 SAFE = 1e-15, 1e15
@@ -59,8 +61,7 @@ def by_loop(
     size = inputs.size(x)
     if not _may_have_few_classes(classifier, parameters, size):
         return None
-    # through convolutions a backward pass of one input takes less time than that of all
-    step = 1 if 8 * sum(p.dim() > 3 for p in parameters.values()) > len(parameters) else size
+    step = 1 if _alone_is_faster(parameters) else size
     try:
         passes = [_logits(classifier, inputs.take(x, slice(0, step)))]
         if not _few(x, parameters, passes[0].shape[1], request):
@@ -79,6 +80,14 @@ def _may_have_few_classes(classifier: Classifier, parameters: Mapping[str, Tenso
         return True
     widths = (width for p in parameters.values() if p.dim() > 1 for width in (p.shape if p.dim() == 2 else p.shape[:1]))
     return any(1 < width <= ROWS // size for width in widths)
+
+
+def _alone_is_faster(parameters: Mapping[str, Tensor]) -> bool:
+    """Whether a backward pass of one input takes so much less time than one of all that the inputs go through the model
+    alone: through convolutions, and where the parameters are large.
+    """
+    convolutions = sum(p.dim() > 3 for p in parameters.values())
+    return 8 * convolutions > len(parameters) or sum(p.numel() for p in parameters.values()) > LARGE * len(parameters)
 
 
 def _few(x: Inputs, parameters: Mapping[str, Tensor], classes: int, request: NormSettings) -> bool:
@@ -191,4 +200,7 @@ def _sizes(gradients: list[Tensor], norm: int) -> Tensor:
         least, most = torch.stack(sizes.aminmax()).tolist()
         if SAFE[0] < least and most < SAFE[1]:
             return sizes
+        again = ((sizes <= SAFE[0]) | ~(sizes < SAFE[1])).nonzero().flatten().tolist()  # and those that are NaN
+        sizes[again] = torch.stack(torch._foreach_norm([gradients[at] for at in again], norm, dtype=torch.float64))
+        return sizes
     return torch.stack(torch._foreach_norm(gradients, norm, dtype=torch.float64))
