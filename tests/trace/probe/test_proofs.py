@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from nescio import trace
+from nescio.models import Classifier
+from nescio.trace.probe.proofs import prove_silent
 from nescio.types import ModelError
 from tests.trace.helpers import SMOOTH, close, ready, same_as_reference, slow
 
@@ -382,3 +384,30 @@ def test_nested_tensors_inside_a_model_are_refused(layout: torch.layout) -> None
 
     with pytest.raises(ModelError, match=r"makes nested ones \(torch.nested\).*let it pad them"):
         trace.class_gradients(ready(Nested()), torch.randn(4, 3, 4, dtype=torch.float64))
+
+
+def test_the_proof_that_a_parameter_is_silent_runs_the_model_once_where_the_logits_are_known() -> None:
+    class TwoHeads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.other = nn.Linear(4, 3), nn.Linear(4, 4096)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(x) + self.size * self.other(x).detach().amax(1, keepdim=True)
+
+    model, x = TwoHeads().eval(), torch.randn(3, 4)
+    classifier, calls = Classifier(model), []
+    model.register_forward_pre_hook(lambda *_: calls.append(1))
+    names = ("other.weight", "other.bias")
+    for size, runs in ((0.0, 1), (0.01, None)):
+        model.size = size
+        logits = classifier.logits(x)
+        calls.clear()
+        if runs is None:
+            with pytest.raises(ModelError, match=r"other.* change the logits"):
+                prove_silent(classifier, x, names, logits)
+        else:
+            prove_silent(classifier, x, names, logits)
+            assert len(calls) == runs
+    model.size = 0.0
+    prove_silent(classifier, x, names, logits + 1)  # logits that are others for another reason accuse nobody

@@ -141,12 +141,12 @@ def _tables(
     for i, reach in enumerate(reaches):
         reach.lay_out_gradients()
         silent.setdefault(tuple(name for name in table.parameters if name not in reach.uses), []).append(i)
-    step = len(passes[0])
+    step, z = len(passes[0]), torch.cat([logits.detach() for logits in passes])
     for unused, places in silent.items():  # inputs that are silent alike are looked at together
-        prove_silent(classifier, inputs.take(x, [i * step + k for i in places for k in range(step)]), unused)
+        alike = [i * step + k for i in places for k in range(step)]
+        prove_silent(classifier, inputs.take(x, alike), unused, z[alike])
     wanted = [parameters[name] for name in table.parameters]
     layer = torch.tensor([at for at, members in enumerate(table.members) for _ in members])
-    z = torch.cat([logits.detach() for logits in passes])
     p = z.double().softmax(1)
     tables = {}
     for row in rows:
