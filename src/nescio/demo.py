@@ -130,7 +130,7 @@ def _front(guard: Guard, verdict: Verdict, sets: Sequence[PictureSet]) -> FirstS
     tiles = [_tile(one, at) for one in sets for at in range(len(one.pictures))]
     first = len(sets[0].pictures)
     places = [*_evenly(range(first)), *_evenly(range(first, len(tiles)))]
-    screen = first_screen.judged(
+    screen = first_screen.with_guard(
         verdict, guard, dict.fromkeys(places, 1), tiles.__getitem__, kind="pictures", level=LEVEL,
         like=f"the {REFERENCE} digits of the reference",
     )  # fmt: skip

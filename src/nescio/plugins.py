@@ -3,7 +3,7 @@
 group              name                      value
 nescio.commands    a command of the CLI      a module or object with `add(commands, common)`, as those in `nescio.cli`
 nescio.folders     a file that marks a       a function `open(folder, weights, trust_pickle)` that gives a
-                   folder of a kept model    `nescio.models.sources.base.Found`
+                   folder of a kept model    `nescio.models.sources.base.Opened`
 nescio.names       a module of nescio        a module whose names it offers as well (`lent_names`)
 
 Nothing is imported before it is needed, and a plug-in that cannot be imported stops only what needs it.

@@ -68,34 +68,34 @@ def score(
 ) -> Tensor | dict[str, Tensor] | Scored | dict[str, Scored]:
     """Compute how uncertain a classifier is about each input.
 
-    Of a model that answers at every position, such as a pixel or a token, the scores are maps: see `nescio.dense`.
+    If the model answers at every position, such as each pixel or token, the scores are maps: see `nescio.dense`.
 
     Args:
         model: A PyTorch classifier, any callable that gives logits, or a `Classifier`. It is left as it was found.
-            Or a posterior (`nescio.posteriors`): for "mutual_information", and for methods that need nothing but
+            A posterior (`nescio.posteriors`) works too: for "mutual_information", and for methods that need only
             probabilities, which are then the mean over its samples.
         x: A tensor ``[N, ...]``, a mapping of names to tensors (the model's keyword arguments), or an iterable of
-            batches of either kind, such as a data loader; of batches that are tuples the first item is taken.
+            batches of either kind, such as a data loader. If the batches are tuples, their first items are used.
         method: A name (`nescio.methods()` lists them), an object such as ``nescio.scores.REGrad(power=1)``, or a list
-            of these: then all are computed in one pass over the data, shared work once, and a dict is returned.
-            A method that is listed twice with other settings is keyed by its name and those settings.
+            of these. A list is computed in one pass over the data, does shared work once, and returns a dict.
+            A method that is listed twice, with other settings, has its name and those settings as key.
         fit: Labelled training data, (x, y) or an iterable of such pairs, for the methods that need it: they are fitted
             in one pass. To fit once and score often, see `nescio.fit`.
         output: What the model returns: "logits" (unless a Classifier says otherwise), "probabilities", "binary"
-            for one logit per input, or "dense" for logits of every position, which is found where it is clear.
+            for one logit per input, or "dense" for logits of every position (often found without being told).
         progress: True or False shows or hides the progress bar; None shows it in a terminal or notebook after two
             seconds.
-        chunk: How many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it, unless
-            layers are estimated (tolerance above 0): a check that finds larger errors than were estimated has more
-            inputs of its chunk computed exactly.
+        chunk: How many inputs or noisy copies are handled at once; None chooses. Scores do not depend on it, with one
+            exception: with a tolerance above 0 some inputs of each chunk are checked, and if their errors are larger
+            than was estimated, more inputs of that chunk are computed exactly.
         memory_gb: About how much memory the gradients may take, beyond the model; None chooses.
-        report: True gives `Scored` objects in place of the tensors: the scores with the estimated error of each, and
-            how estimates of layers compared with exact values for some of the inputs.
+        report: True returns `Scored` objects instead of tensors: the scores, the estimated error of each, and how
+            estimates compared with exact values for some of the inputs.
         settings: Settings of the method; with a list, they go to every method of it.
 
     Returns:
-        The scores, float64 ``[N]`` on the CPU, higher = more uncertain; for a list of methods a dict of them. Of a
-        model that answers at every position ``[N, *positions]``.
+        The scores, float64 ``[N]`` on the CPU, higher = more uncertain; for a list of methods a dict of them. If the
+        model answers at every position, the shape is ``[N, *positions]``.
 
     Raises:
         InputError: The data, the method or its settings cannot be used.
@@ -137,7 +137,7 @@ def score(
                 collected[key].add(one, values if report else [], block_scores)
             done += inputs.size(block)
             shown.update(inputs.size(block))
-    results: dict[str, Any] = {key: one.whole() for key, one in collected.items()}
+    results: dict[str, Any] = {key: one.joined() for key, one in collected.items()}
     if not report:
         results = {key: result.scores for key, result in results.items()}
     return results if isinstance(method, list | tuple) else next(iter(results.values()))
@@ -161,7 +161,7 @@ def fit(
     chunk: int | None = None,
     **settings: Any,
 ) -> Method | list[Method]:
-    """Fit a method to labelled training data, to give it to `nescio.score` in the place of its name.
+    """Fit a method to labelled training data, so that `nescio.score` can use it many times.
 
     Args:
         model: As in `nescio.score`, but no posterior. It is left as it was found.
@@ -173,7 +173,8 @@ def fit(
         settings: As in `nescio.score`.
 
     Returns:
-        The fitted method. A list of methods gives a list, in which those that need no training data stay as they are.
+        The fitted method, to give to `nescio.score` instead of its name. For a list of methods a list; methods that
+        need no training data stay as they are.
 
     Raises:
         InputError: No method needs training data, or the data cannot be used.

@@ -144,10 +144,10 @@ class Scored:
 
     Attributes:
         scores: float64 ``[N]``; maps ``[N, *positions]`` of a model that answers at every position.
-        error: The estimated relative error of each, 0 for inputs that were computed exactly in the end; None where
-            nothing was estimated. Of layers (`tolerance`) it is a cautious estimate, and none is larger than the
-            tolerance; of classes (`classes`) it is a standard error, which nothing acts on.
-        check: What some inputs showed whose layers were computed exactly too; None where no layer was estimated.
+        error: The estimated relative error of each score, 0 for inputs that were computed exactly; None if nothing was
+            estimated. With `tolerance` it is a cautious estimate, and never larger than the tolerance. With `classes`
+            it is a standard error, and nothing is computed again because of it.
+        check: How estimates compared with exact values, for some inputs; None if no layer was estimated.
 
     Examples:
         >>> report = nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), "entropy", report=True)

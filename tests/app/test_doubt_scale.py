@@ -67,9 +67,9 @@ def test_too_few_known_inputs_are_refused(engine: Engine, digits) -> None:
 def test_a_scale_is_kept_for_its_key_alone(backend: Backend, tmp_path: Path) -> None:
     file, key = tmp_path / "scale.npz", {"methods": {"regrad": "…"}, "known": 3}
     assert backend.scale is not None
-    assert doubt_scale.kept(file, key) is None
-    doubt_scale.keep(file, key, backend.scale)
-    found = doubt_scale.kept(file, key)
+    assert doubt_scale.read_scale(file, key) is None
+    doubt_scale.write_scale(file, key, backend.scale)
+    found = doubt_scale.read_scale(file, key)
     assert found is not None
     assert found.known == backend.scale.known
     assert found.form == backend.scale.form
@@ -77,6 +77,6 @@ def test_a_scale_is_kept_for_its_key_alone(backend: Backend, tmp_path: Path) -> 
     assert np.array_equal(found.values["regrad"], backend.scale.values["regrad"])
     assert found.labels is not None
     assert np.array_equal(found.labels, backend.scale.labels)
-    assert doubt_scale.kept(file, {**key, "known": 4}) is None
+    assert doubt_scale.read_scale(file, {**key, "known": 4}) is None
     file.write_bytes(file.read_bytes()[:100])
-    assert doubt_scale.kept(file, key) is None
+    assert doubt_scale.read_scale(file, key) is None

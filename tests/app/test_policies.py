@@ -27,14 +27,14 @@ def test_they_are_what_decide_makes(backend: Backend) -> None:
     assert scale is not None
     assert scale.labels is not None
     about = {"score": "energy"}
-    risk, by = backend.policies.chosen("at most 5 % wrong answers", "energy")
+    risk, by = backend.policies.policy_named("at most 5 % wrong answers", "energy")
     assert (risk, by) == (decide.threshold(scale.values["energy"], scale.right, 0.05, about=about), "energy")
-    sets, judge = backend.policies.chosen("a set of answers, right for 90 %", "energy")
+    sets, judge = backend.policies.policy_named("a set of answers, right for 90 %", "energy")
     assert sets == decide.conformal(scale.probabilities, scale.labels, 0.9)
     assert isinstance(sets, ConformalPolicy)
     assert judge is None
-    assert backend.policies.chosen(NONE, "energy") == (None, None)
-    assert backend.policies.chosen("at most 5 % wrong answers")[1] == "regrad"  # the first method
+    assert backend.policies.policy_named(NONE, "energy") == (None, None)
+    assert backend.policies.policy_named("at most 5 % wrong answers")[1] == "regrad"  # the first method
 
 
 def test_a_given_policy_comes_first_and_judges_by_its_own_score(backend: Backend) -> None:
@@ -42,7 +42,7 @@ def test_a_given_policy_comes_first_and_judges_by_its_own_score(backend: Backend
     engine = Engine(backend.engine.source, ["regrad"], posterior=backend.engine.posterior, policy=given)
     new = replace(backend, engine=engine, scale=None, policy=("the policy of policy.json", given))
     assert new.policies.names == ["the policy of policy.json", NONE]
-    assert new.policies.chosen("the policy of policy.json", "regrad") == (given, "entropy")
+    assert new.policies.policy_named("the policy of policy.json", "regrad") == (given, "entropy")
     found = next(iter(new.of_example(0)))
     ruling = new.ruling(found, None, "the policy of policy.json", None)
     assert ruling is not None and ruling.accepted
@@ -51,4 +51,4 @@ def test_a_given_policy_comes_first_and_judges_by_its_own_score(backend: Backend
 @pytest.mark.parametrize(("name", "by"), [("drop table", "regrad"), ("at most 5 % wrong answers", "evil")])
 def test_what_the_page_does_not_offer_is_refused(backend: Backend, name: str, by: str) -> None:
     with pytest.raises(InputError, match="expected one of the policies and methods of the page, got"):
-        backend.policies.chosen(name, by)
+        backend.policies.policy_named(name, by)

@@ -74,7 +74,7 @@ def test_a_batch_takes_seconds(ready, monkeypatch, row, first, size, scored):
     clock = Clock(monkeypatch, row, first)
     found = pacing.begin(ready())
     assert (found.ready.job.batch, found.ready.job.ramp, clock.sizes) == (size, True, scored)
-    assert found.stop == sum(scored) and len(found.gathered.whole().columns["index"]) == found.stop
+    assert found.stop == sum(scored) and len(found.gathered.joined().columns["index"]) == found.stop
     if size < 256 and not callable(row) and len(scored) > 1:
         assert found.seconds == pytest.approx(row) and row * size <= 1.5 * pacing.BATCH
 
@@ -136,6 +136,6 @@ def test_a_slow_model_is_kept_every_half_minute_and_cut_off_it_ends_with_the_sam
 
 
 def test_a_size_that_was_found_is_known_by_its_words(ready):
-    opened = pacing.settled(ready(4), 16)
+    opened = pacing.with_batch_size(ready(4), 16)
     assert pacing.noted_size(identity(opened.job, opened)["batch size"]) == 16
     assert pacing.noted_size(256) is None and pacing.noted_size(None) is None

@@ -19,7 +19,7 @@ from nescio.batch import ray_parquet, ray_stream, streaming
 from nescio.batch.jobs import Job, identity
 from nescio.batch.ray_cluster import Node, share
 from nescio.batch.ray_stream import Usage
-from nescio.batch.ray_worker import ATTEMPTS, Done, Work, Worker, portable
+from nescio.batch.ray_worker import ATTEMPTS, PartResult, Work, Worker, portable
 from nescio.batch.streaming import score_part
 from nescio.cli import main
 from nescio.data import read_table
@@ -222,7 +222,7 @@ def test_a_worker_gives_errors_back_as_they_are_and_gives_a_part_up_that_has_end
     def done(asked, attempts=1, where=None, weights=None):
         shared = WorkerFolder(str(folder), ".csv", "none")
         worker = Worker(Work(asked, torch.get_num_threads(), str(where or folder), shared, weights), None)
-        return pickle.loads(pickle.dumps(worker.done(4, 8, attempts)))
+        return pickle.loads(pickle.dumps(worker.result(4, 8, attempts)))
 
     broken = done(job(on_error="stop")).outcome
     assert isinstance(broken, InputError) and str(broken).startswith("cannot use broken.npz[4] (row 4)")
@@ -253,7 +253,7 @@ def test_a_worker_takes_the_rows_that_were_read_and_writes_its_part(folder):
     (sent,) = ray_parquet.reader(ready.rows)({"run": [known["run"]]})
     with Parts("p", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts, parts.worker_folder() as shared:
         work = Work(asked, torch.get_num_threads(), str(folder), shared, parts.identity["weights"])
-        done = Worker(work, None).done(8, 12, 1, sent["table"][0])  # rows of another part, to tell them apart
+        done = Worker(work, None).result(8, 12, 1, sent["table"][0])  # rows of another part, to tell them apart
         assert done.outcome.columns == {} and done.written.rows == SIZE
         parts.adopt(range(8, 12), done.written, done.outcome.problems, done.outcome.notes)
         ours = read_table("p/part-000002.csv")
@@ -279,7 +279,7 @@ def played(folder, monkeypatch):
     def play(asked, change, name="played", tell=lambda words: None):
         def results(work, rows, parts, workers, gpu):
             found = [(part.start, score_part(asked, part.start, part.stop)) for part in parts]
-            yield from change([Done(start, one, 0.1, 1, machine="here") for start, one in found])
+            yield from change([PartResult(start, one, 0.1, 1, machine="here") for start, one in found])
 
         monkeypatch.setattr(ray_stream, "_results", results)
         ready = ray_stream.opened(asked)
@@ -310,7 +310,7 @@ def test_what_ray_has_lost_is_an_error_and_a_later_run_brings_it(played):
 
 def test_an_error_of_a_worker_is_raised_and_what_came_before_is_kept(played):
     def change(all):
-        return [*all[:2], Done(8, InputError("no"), 0.0, 1), *all[3:]]
+        return [*all[:2], PartResult(8, InputError("no"), 0.0, 1), *all[3:]]
 
     with pytest.raises(InputError, match=r"^no$"):
         played(job(data="x.npz"), change)

@@ -37,7 +37,7 @@ def test_the_local_engine_has_no_cluster():
 
 
 def test_the_first_bad_rows_are_named_and_the_others_counted():
-    bad = [Problem(place, f"{place}.png", "it is no picture") for place in range(7)]
+    bad = [Problem(place, f"{place}.png", "it is not a picture") for place in range(7)]
     lines = list(problem_lines(bad, 10, most=2))
     assert lines[0] == "nescio: 7 of 10 rows could not be used and were left out:"
     assert lines[1:] == [f"  {bad[0]}", f"  {bad[1]}", "  and 5 more"]

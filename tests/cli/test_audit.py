@@ -104,7 +104,7 @@ def test_texts_have_no_directions(
     found = Source(lambda input_ids: input_ids, Texts(Words()), "texts")  # type: ignore[arg-type]
     monkeypatch.setattr("nescio.specs.open_source", lambda spec: found)
     assert audit() == 2
-    assert "there is no direction among texts" in capsys.readouterr().err
+    assert "among which there are no directions" in capsys.readouterr().err
 
 
 def test_the_kinds_of_directions_and_training_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

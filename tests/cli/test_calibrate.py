@@ -130,7 +130,7 @@ def test_a_table_with_a_broken_row_and_a_folder_that_knows_its_data(folder, caps
     lines = [",".join(map(str, (*row, label))) for row, label in zip(x, y, strict=True)]
     Path("held.csv").write_text("\n".join(["a,b,c,label", *lines[:7], "1,2,oh,0", *lines[7:]]) + "\n")
     assert calibrate(data="held.csv") == 2
-    assert "column 'c' has 'oh', which is no number" in capsys.readouterr().err
+    assert "column 'c' has 'oh', which is not a number" in capsys.readouterr().err
     assert calibrate("--test", "held.npz", "--on-error", "skip", "--batch-size", "64", data="held.csv") == 0
     shown = capsys.readouterr()
     assert "1 of 401 rows could not be used" in shown.err

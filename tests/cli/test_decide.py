@@ -128,7 +128,7 @@ def test_the_curve_is_drawn(folder, name, start):
         ({"extra": ["--labels", "y.npz", "--labels-key", "soft"]}, "its shape is [400, 10]"),
         ({"extra": ["--label", "label"]}, "expected the column 'label' in scores.csv"),
         ({"extra": ["--label", "name"], "scores": "labelled.parquet"}, "holds 'class"),
-        ({"extra": ["--label", "gap"], "scores": "labelled.parquet"}, "the column 'gap' has cells that hold none"),
+        ({"extra": ["--label", "gap"], "scores": "labelled.parquet"}, "the column 'gap' has empty cells"),
         ({"extra": ["--correct", "label"], "scores": "labelled.parquet"}, "expected True or False"),
         ({"extra": ["--correct", "name"], "scores": "labelled.parquet"}, "expected numbers in the column 'name'"),
         ({"extra": ["--label", "label", "--labels-key", "y"]}, "--labels-key: expected --labels FILE.npz with it"),
@@ -185,7 +185,7 @@ def test_names_of_classes_are_compared_with_indices_and_written(folder, capsys):
     found = read_table("decisions.csv")
     assert found["predicted_class"].tolist() == [f"class {i}" for i in found["predicted"]]
     Path("few.txt").write_text("a\nb\n")
-    fails(capsys, lambda: apply("--class-names", "few.txt", out="new.csv"), "there are 2 and none for class 9")
+    fails(capsys, lambda: apply("--class-names", "few.txt", out="new.csv"), "there are 2 names, and none for class 9")
 
 
 def test_another_column_is_taken_only_when_it_is_named(folder, capsys):
@@ -196,7 +196,7 @@ def test_another_column_is_taken_only_when_it_is_named(folder, capsys):
     assert apply("--column", "doubt", scores="renamed.csv") == 0
     assert "was made for the column 'entropy' and is used for 'doubt'" in capsys.readouterr().out
     decide.quantile(table["entropy"]).save("nameless.json")
-    fails(capsys, lambda: apply(policy="nameless.json"), "--column: expected the column of scores")
+    fails(capsys, lambda: apply(policy="nameless.json"), "--column: expected the name of the column of scores")
 
 
 def test_a_table_may_be_decided_in_place_but_not_twice_and_may_be_empty(folder, capsys):

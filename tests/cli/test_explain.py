@@ -238,7 +238,7 @@ def test_pictures_that_cannot_be_used_are_named_counted_and_left_out(folder, cap
     assert "cannot use a.png" in capsys.readouterr().err
     assert not Path("strict").exists()
     assert explain(data="photos/d.jpg", out="one") == 2
-    assert "it is no picture" in capsys.readouterr().err
+    assert "it is not a picture" in capsys.readouterr().err
     for name in ("b", "c"):
         os.remove(f"photos/{name}.png")
     assert explain(out="none") == 2

@@ -233,7 +233,7 @@ def test_what_does_not_fit_is_said(folder, capsys, given, words):
         (["--level", "0.001"], "expected at least 5000 ranks for a level of 0.001, got 320"),
         (["--level", "0"], "expected --level to be a share above 0 and below 1"),
         (["--fdr", "1.5"], "expected --fdr to be a share above 0 and below 1"),
-        (["--fdr", "0.1", "--level", "0.1"], "--fdr: expected it in the place of --level"),
+        (["--fdr", "0.1", "--level", "0.1"], "--fdr: expected either --fdr or --level"),
         (["--guard", "nowhere"], "--guard: expected a folder of `nescio guard`, but there is no guard.json in nowhere"),
     ],
 )

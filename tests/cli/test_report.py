@@ -187,7 +187,7 @@ def test_wrong_arguments_are_one_sentence_and_leave_nothing(capsys):
         (("--reference", "short.npz"), "wrong.json", "--reference: expected a reference of at least 20 different"),
         (("--reference", "reference.npz", "--guard", "guard"), "wrong.json", "not allowed with argument"),
         (("--guard", "nowhere"), "wrong.json", "nowhere"),
-        (("--all", "--set", "samples=3"), "wrong.json", "--set: expected --method beside it"),
+        (("--all", "--set", "samples=3"), "wrong.json", "--set: expected --method too"),
         (("--posterior", "ensemble", "--fit", "train.npz"), "wrong.json", "--posterior: expected it without --fit"),
         (("--method", "mahalanobis"), "wrong.json", "expected training data for 'mahalanobis'"),
         (("--ood", "nowhere"), "wrong.json", "expected a data file at nowhere"),

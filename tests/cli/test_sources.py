@@ -84,12 +84,12 @@ def test_broken_pictures_stop_or_are_skipped_with_their_names(folder, capsys):
         Path(f"pictures/dog/x{i}.jpg").write_bytes(b"")
     arguments = ["--model", "sourcemodels:pictures", "--data", "pictures", "--size", "4", "--method", "entropy"]
     assert score(*arguments) == 2
-    assert "nescio: cannot use dog/1.png (row 2): it is no picture" in capsys.readouterr().err
+    assert "nescio: cannot use dog/1.png (row 2): it is not a picture" in capsys.readouterr().err
     assert not Path("scores.csv").exists()
     assert score(*arguments, "--on-error", "skip") == 0
     lines = capsys.readouterr().err.splitlines()
     assert "nescio: 7 of 10 rows could not be used and were left out:" in lines
-    assert lines[-2:] == ["  dog/x3.jpg (row 7): it is no picture, or one of an unknown kind", "  and 2 more"]
+    assert lines[-2:] == ["  dog/x3.jpg (row 7): it is not a picture, or one of an unknown kind", "  and 2 more"]
     assert [row["index"] for row in table()] == ["0", "1", "3"]
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from nescio.data.class_names import LARGEST, named, read_class_names
+from nescio.data.class_names import LARGEST, names_of, read_class_names
 from nescio.types import InputError
 
 
@@ -36,7 +36,7 @@ def test_names_are_read_in_the_order_of_the_classes(tmp_path, file, text):
         ("a.json", b"3", "expected a list of names"),
         ("a.json", b'["cat", 1]', "expected a list of names"),
         ("a.json", b'{"0": "cat", "2": "dog"}', "with every index"),
-        ("a.txt", b"a" * (LARGEST + 1), f"but it has {LARGEST + 1} bytes"),
+        ("a.txt", b"a" * (LARGEST + 1), f"too large for that: {LARGEST + 1} bytes"),
     ],
 )
 def test_what_holds_no_names_is_told(tmp_path, file, text, words):
@@ -46,10 +46,10 @@ def test_what_holds_no_names_is_told(tmp_path, file, text, words):
 
 
 def test_classes_get_their_names_or_none_does():
-    assert named(np.array([1, 0, 1]), ("cat", "dog")).tolist() == ["dog", "cat", "dog"]
-    assert named(np.array([], dtype=np.int64), ("cat", "dog")).tolist() == []
+    assert names_of(np.array([1, 0, 1]), ("cat", "dog")).tolist() == ["dog", "cat", "dog"]
+    assert names_of(np.array([], dtype=np.int64), ("cat", "dog")).tolist() == []
     for odd in (2, -1):
-        with pytest.raises(InputError, match=f"there are 2 and none for class {odd}"):
-            named(np.array([0, odd]), ("cat", "dog"))
+        with pytest.raises(InputError, match=f"there are 2 names, and none for class {odd}"):
+            names_of(np.array([0, odd]), ("cat", "dog"))
     with pytest.raises(InputError, match="expected indices"):
-        named(np.array(["cat"], dtype=object), ("cat", "dog"))
+        names_of(np.array(["cat"], dtype=object), ("cat", "dog"))

@@ -205,7 +205,7 @@ def test_a_damaged_manifest_is_said(tmp_path):
     with opened(tmp_path / "p") as parts:
         fill(parts, 1)
     (tmp_path / "p" / MANIFEST).write_text("{")
-    with pytest.raises(InputError, match="--fresh begins anew"):
+    with pytest.raises(InputError, match="begin again with --fresh"):
         opened(tmp_path / "p")
     opened(tmp_path / "p", fresh=True).__exit__()
 
@@ -232,7 +232,7 @@ def test_a_table_is_joined_of_all_parts_alone(tmp_path):
         with pytest.raises(InputError, match="expected all parts"):
             parts.join(tmp_path / "x.parquet")
         fill(parts)
-        with pytest.raises(InputError, match=r"expected all parts, as \.parquet"):
+        with pytest.raises(InputError, match=r"expected all parts, and a file that ends in \.parquet"):
             parts.join(tmp_path / "x.csv")
 
 

@@ -89,7 +89,7 @@ def test_batches_are_those_of_threads(pictures, lane, monkeypatch, size):
 def test_a_problem_is_raised_in_its_turn(pictures, lane):
     reads = ahead(pictures("stop"), 2)
     assert [next(reads).places, next(reads).places] == [range(0, 2), range(2, 4)]
-    with pytest.raises(InputError, match=r"04.png \(row 4\): it is no picture"):
+    with pytest.raises(InputError, match=r"04.png \(row 4\): it is not a picture"):
         next(reads)
 
 
@@ -98,7 +98,7 @@ def test_a_process_that_was_ended_is_told_and_none_is_left(pictures, lane, monke
     monkeypatch.setattr("nescio.data.sources.picture_files.decode", lambda file: os.kill(os.getpid(), signal.SIGKILL))
     rows = pictures()
     rows.__dict__["_form"] = ((3, 5, 4), torch.float32)  # known before
-    with pytest.raises(InputError, match=r"expected the rows 0 to 1, but a process that read them was ended"):
+    with pytest.raises(InputError, match=r"expected the rows 0 to 1, but the process that read them was killed"):
         next(ahead(rows, 2))
     assert set(_children()) <= before
 
@@ -109,7 +109,7 @@ def test_a_pool_that_broke_before_the_next_rows_is_told_too(pictures, lane, monk
             raise BrokenProcessPool("a process was ended")
 
     monkeypatch.setattr("nescio.data.processes.ProcessPoolExecutor", Broken)
-    with pytest.raises(InputError, match=r"expected the rows 0 to 1, but a process that read them was ended"):
+    with pytest.raises(InputError, match=r"expected the rows 0 to 1, but the process that read them was killed"):
         next(ahead(pictures(), 2))
 
 

@@ -192,10 +192,10 @@ def test_pictures_of_every_kind_come_out_in_colour(odd):
     assert batches[0].inputs.shape == (10, 3, 8, 8)
     assert {problem.name: problem.reason.split(";")[0] for problem in rows.problems} == {
         "bad/cut.jpg": rows.problems[0].reason,
-        "bad/text.jpg": "it is no picture, or one of an unknown kind",
-        "bad/empty.png": "it is no picture, or one of an unknown kind",
+        "bad/text.jpg": "it is not a picture, or one of an unknown kind",
+        "bad/empty.png": "it is not a picture, or one of an unknown kind",
         "bad/floats.tif": "it has floating-point pixels, whose range is not known",
-        "bad/folder.png/inside.png": "it is no picture, or one of an unknown kind",
+        "bad/folder.png/inside.png": "it is not a picture, or one of an unknown kind",
     }
     assert "truncated" in rows.problems[0].reason
 
@@ -246,10 +246,10 @@ def test_only_the_usual_kinds_are_opened_whatever_a_file_is_called(tmp_path, mon
     assert sum(len(batch.inputs) for batch in rows.batches(4)) == 1
     reasons = {problem.name: problem.reason for problem in rows.problems}
     assert reasons == {
-        "a.png": "it is no picture, or one of an unknown kind",
-        "b.png": "it is a pipe or a device, and no file",
+        "a.png": "it is not a picture, or one of an unknown kind",
+        "b.png": "it is a pipe or a device, not a file",
     }
-    with pytest.raises(InputError, match="it is no picture"):
+    with pytest.raises(InputError, match="it is not a picture"):
         decode(postscript)
 
 
@@ -294,7 +294,7 @@ def test_bad_rows_move_no_row_to_another_batch_and_reading_may_begin_anywhere(tm
     assert [batch.indices.tolist() for batch in again.batches(3, start=4, stop=6)] == []
     list(again.batches(2))
     assert [problem.index for problem in again.problems] == [1, 4, 5]  # each once
-    with pytest.raises(InputError, match=r"1\.png \(row 1\): it is no picture"):
+    with pytest.raises(InputError, match=r"1\.png \(row 1\): it is not a picture"):
         rows.read(1)
     with pytest.raises(InputError, match="expected a row from 0 to 8, got 9"):
         rows.read(9)
@@ -432,7 +432,7 @@ def test_a_table_of_numbers_with_bad_rows(tmp_path):
     assert rows.classes == ("bird", "cat", "dog")
     assert batch.labels.tolist() == [1, 1, 0]
     assert [(p.name, p.reason.split(";")[0]) for p in rows.problems] == [
-        ("b", "column 'height' has 'x', which is no number"),
+        ("b", "column 'height' has 'x', which is not a number"),
         ("t.csv[2]", "line 4 has 2 cells and not 4, as there are columns"),
         ("e", "column 'age' is empty"),
         ("f", "it has no label (--label none does without)"),
@@ -450,7 +450,9 @@ def test_a_table_of_numbers_with_bad_rows(tmp_path):
         open_data(tmp_path / "t.csv", x=["weight"])
     with pytest.raises(InputError, match="--label: expected the column 'kind'"):
         open_data(tmp_path / "t.csv", label="kind")
-    with pytest.raises(InputError, match="expected columns of numbers, or one other, as input"):
+    with pytest.raises(
+        InputError, match="expected several columns of numbers, or one column of another kind, as input"
+    ):
         open_data(tmp_path / "t.csv", x=["id", "age"])
 
 
@@ -484,7 +486,7 @@ def test_broken_text_files_lose_no_row_in_silence(tmp_path):
     rows = open_data(tmp_path / "t.csv", preprocess=Counted(), on_error="skip")
     assert [batch.names for batch in rows.batches(9)] == [["t.csv[0]", "t.csv[2]", "t.csv[3]"]]
     assert [p.reason for p in rows.problems] == [
-        "line 3 is no text in UTF-8 (invalid start byte)",
+        "line 3 is not text in UTF-8 (invalid start byte)",
         "line 6 has 1 cells and not 2, as there are columns; it goes on over 2 lines: is a quote not closed?",
     ]
     (tmp_path / "e.csv").write_text("")

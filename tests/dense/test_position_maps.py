@@ -174,7 +174,7 @@ def test_what_stays_out_says_so(network, x):
         nescio.score(network, [x, x[..., :8]], "entropy")
     with pytest.raises(ModelError, match=r"boxes or masks of objects \('boxes'\), of which every picture has others"):
         nescio.score(lambda x: [{"boxes": torch.rand(4, 4), "scores": torch.rand(4)}], x, "entropy")
-    with pytest.raises(ModelError, match="leave output='logits'"):
+    with pytest.raises(ModelError, match="keep output='logits'"):
         nescio.score(nn.Linear(4, 3), torch.rand(2, 4), "entropy", output="dense")
     with pytest.raises(ModelError, match="expected class_dim to be a dimension after the first"):
         nescio.Classifier(network, output="dense", class_dim=0)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nescio.limits.directions import directions, feature_names
-from nescio.limits.moves import EVERY, moves, outward, ranges
+from nescio.limits.moves import EVERY, changes_by_direction, outward, ranges
 
 NAMES = ["age", "pay", "height", "weight"]
 
@@ -28,7 +28,7 @@ def test_a_direction_leaves_the_range_where_a_walk_does() -> None:
     x = data()
     starts, low, high = x[:5], x.amin(0), x.amax(0)
     ways = directions(x, starts, ("features", "random", "towards", "away"), NAMES, 4, 3, 0)
-    found = moves(x, starts, ways, NAMES)
+    found = changes_by_direction(x, starts, ways, NAMES)
     assert list(found) == list(ways)
     for name, d in ways.items():
         slow = max(walked(start, own, low, high) for start, own in zip(starts, d, strict=True))
@@ -39,7 +39,7 @@ def test_pictures_have_one_range_and_show_the_direction() -> None:
     x = data().view(60, 1, 2, 2)
     starts = x[:3]
     ways = directions(x, starts, "random", None, 4, 1, 0)
-    move = moves(x, starts, ways, None)["random 1"]
+    move = changes_by_direction(x, starts, ways, None)["random 1"]
     slow = max(walked(s, d, x.min(), x.max()) for s, d in zip(starts, ways["random 1"], strict=True))
     assert slow - 0.011 <= move.leaves <= slow
     assert move.picture is not None
@@ -54,10 +54,12 @@ def test_what_changes_is_named_in_order_with_its_sign() -> None:
     x = data()
     sigma = x.std(0, correction=0)
     d = torch.stack([sigma * torch.tensor([1.0, -3.0, 2.0, 0.0]), sigma * torch.tensor([1.0, -3.0, -2.0, 0.0])])
-    move = moves(x, x[:2], {"out": d}, NAMES)["out"]
+    move = changes_by_direction(x, x[:2], {"out": d}, NAMES)["out"]
     assert move.changes == ("pay ↓", "height ↕", "age ↑")
     assert move.others == 0
-    one = moves(x, x[:2], {"out": (sigma * torch.tensor([0.0, 0.0, 0.0, 1.0])).expand(2, 4)}, NAMES)["out"]
+    one = changes_by_direction(x, x[:2], {"out": (sigma * torch.tensor([0.0, 0.0, 0.0, 1.0])).expand(2, 4)}, NAMES)[
+        "out"
+    ]
     assert (one.changes, one.first) == (("weight ↑",), "weight")
     assert one.leaves == pytest.approx(float(((x[:, 3].max() - x[:2, 3]) / sigma[3]).max()))
 

@@ -156,9 +156,7 @@ def test_one_logit_becomes_two_classes(shape, close):
 
 
 def test_binary_needs_one_column():
-    words = (
-        r"one logit for each input, shape \[N\] or \[N, 1\], with output='binary', got .*\[2, 4\]; leave output='log"
-    )
+    words = r"one logit for each input, shape \[N\] or \[N, 1\], with output='binary', got .*\[2, 4\]; keep output='log"
     with pytest.raises(ModelError, match=words):
         Classifier(mlp(), output="binary").logits(torch.randn(2, 3))
     with pytest.raises(ModelError, match="N = 2 rows"):

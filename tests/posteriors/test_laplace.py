@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from nescio import posteriors
 from nescio.posteriors import laplace as room
 from nescio.posteriors.laplace import Laplace
-from nescio.posteriors.laplace_curvature import Curvature, chosen, lowest
+from nescio.posteriors.laplace_curvature import Curvature, lowest, most_exact_kind
 from nescio.types import InputError, ModelError
 
 KINDS = ["full", "kron", "diag"]
@@ -260,9 +260,9 @@ def test_round_off_between_two_points_of_the_grid_does_not_move_the_precision() 
 
 
 def test_the_kind_follows_from_the_size() -> None:
-    assert chosen(10, 129) == "full" and chosen(10, 250) == "full"
-    assert chosen(10, 251) == "kron" and chosen(1000, 2049) == "kron"
-    assert chosen(21_843, 769) == "diag"
+    assert most_exact_kind(10, 129) == "full" and most_exact_kind(10, 250) == "full"
+    assert most_exact_kind(10, 251) == "kron" and most_exact_kind(1000, 2049) == "kron"
+    assert most_exact_kind(21_843, 769) == "diag"
     model, data = nn.Linear(400, 12).double(), (torch.rand(5, 400), torch.arange(5))
     assert Laplace(model).fit(data)._curvature.outer is not None  # type: ignore[union-attr]
 

@@ -185,7 +185,7 @@ def test_a_guard_is_made_of_a_reference_or_loaded(tmp_path, capsys):
         _engine(parser().parse_args(alone))
     assert _engine(parser().parse_args([*alone, "--trust-pickle"])).guard.fitted.count == 120
     for wrong, words in (
-        ([*known, "--guard", str(tmp_path / "guard")], "--reference: expected it in the place of --guard, got both"),
+        ([*known, "--guard", str(tmp_path / "guard")], "--reference: expected either --reference or --guard, got both"),
         ([*model, "--watch", "w.json"], "--watch: expected a guard whose verdicts are watched, got none"),
         (["serve", "--reference", "x.npz"], "--reference: expected --model with it, got none"),
     ):

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from nescio.training import Recipe, train
-from nescio.training.checkpoint import FILE, named
+from nescio.training.checkpoint import FILE, stable_name
 from nescio.types import InputError
 from tests.training.helpers import network, same
 
@@ -142,7 +142,7 @@ def test_a_damaged_file_is_named(tmp_path):
 
 
 def test_callables_have_names_that_last():
-    assert named(stop_at) == f"{__name__}.stop_at"
-    assert named(partial(stop_at, 3, error=None)) == f"{__name__}.stop_at(3, error=None)"
-    assert named(RECIPE) == repr(RECIPE)
-    assert named(nn.ReLU()) == "torch.nn.modules.activation.ReLU"
+    assert stable_name(stop_at) == f"{__name__}.stop_at"
+    assert stable_name(partial(stop_at, 3, error=None)) == f"{__name__}.stop_at(3, error=None)"
+    assert stable_name(RECIPE) == repr(RECIPE)
+    assert stable_name(nn.ReLU()) == "torch.nn.modules.activation.ReLU"

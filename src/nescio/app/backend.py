@@ -187,7 +187,7 @@ class Backend:
         Returns:
             The ruling; None without a guard and without a policy.
         """
-        chosen, judge = self.policies.chosen(policy, by)
+        chosen, judge = self.policies.policy_named(policy, by)
         share = self.level(level)
         foreign = opinion.verdict is not None and share is not None and bool(opinion.verdict.foreign(share)[0])
         return ruling(opinion, chosen, judge, foreign)

@@ -66,7 +66,9 @@ def bundled(
         chosen = [fitted.get(method.name, method) for method in chosen]
     rule = None if policy is None else policy[1]
     engine = Engine(made.source, chosen, posterior=made.posterior, policy=rule, guard=made.guard)
-    others = sorted(set(range(len(test.y))) - set(service.shown(test.y)))[:known]  # than those that are examples
+    others = sorted(set(range(len(test.y))) - set(service.example_places(test.y)))[
+        :known
+    ]  # than those that are examples
     rows, labels = list(test.x[others]), test.y[others]
     key = {
         "methods": {name: repr(method) for name, method in engine.methods.items()},
@@ -76,10 +78,10 @@ def bundled(
         "epochs": epochs,
     }
     file = (service.folder() if place is None else Path(place)) / "scale.npz"
-    scale = doubt_scale.kept(file, key)
+    scale = doubt_scale.read_scale(file, key)
     if scale is None:
         scale = doubt_scale.measured(engine, rows, known=KNOWN, labels=labels, progress=progress)
-        doubt_scale.keep(file, key, scale)
+        doubt_scale.write_scale(file, key, scale)
     return Backend(
         engine,
         scale=scale,

@@ -172,8 +172,8 @@ def measured(
     return Scale(known, values, p, None if labels is None else np.asarray(labels, dtype=np.int64), form)
 
 
-def kept(path: Path, key: Mapping[str, Any]) -> Scale | None:
-    """Read the scale that `keep` wrote for this key; None where there is none, or one of something else."""
+def read_scale(path: Path, key: Mapping[str, Any]) -> Scale | None:
+    """Read the scale that `write_scale` wrote for this key; None where there is none, or one of something else."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = dict(archive)
@@ -188,7 +188,7 @@ def kept(path: Path, key: Mapping[str, Any]) -> Scale | None:
         return None  # not there, damaged, or of another version: it is measured anew
 
 
-def keep(path: Path, key: Mapping[str, Any], scale: Scale) -> None:
+def write_scale(path: Path, key: Mapping[str, Any], scale: Scale) -> None:
     """Write the scale to a file, as a whole or not at all."""
     arrays: dict[str, Any] = {f"value {name}": one for name, one in scale.values.items()}
     if scale.labels is not None:

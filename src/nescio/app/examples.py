@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nescio._common.images import as_bytes
 from nescio._common.lazy_imports import need
-from nescio.app.overlay import shown
+from nescio.app.overlay import for_display
 from nescio.data import NOT_DIGITS, byte_digits
 from nescio.data.sources import Rows
 from nescio.data.sources.rows import Problem
@@ -45,7 +45,7 @@ def of_picture(name: str, row: Tensor) -> Example:
 def of_data(rows: Rows, most: int = MOST, seed: int = 0) -> list[Example]:
     """Return some of the rows, drawn by the seed, in their order; those that cannot be used are left out."""
     examples = []
-    for place in chosen(len(rows), most, seed):
+    for place in random_places(len(rows), most, seed):
         row = rows.attempt(place)
         if isinstance(row, Problem):
             continue
@@ -59,7 +59,7 @@ def of_data(rows: Rows, most: int = MOST, seed: int = 0) -> list[Example]:
     return examples
 
 
-def chosen(count: int, most: int, seed: int = 0) -> list[int]:
+def random_places(count: int, most: int, seed: int = 0) -> list[int]:
     """Return at most so many places, drawn without putting back; in their order."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most]
     return sorted(order.tolist())
@@ -68,7 +68,9 @@ def chosen(count: int, most: int, seed: int = 0) -> list[int]:
 def digits_and_others() -> list[Example]:
     """Return one held-out digit of each kind, and things that are no digits."""
     known = byte_digits().held_out
-    digits = [of_picture(f"digit {label}", known.x[place]) for label, place in enumerate(bundled.shown(known.y))]
+    digits = [
+        of_picture(f"digit {label}", known.x[place]) for label, place in enumerate(bundled.example_places(known.y))
+    ]
     names = {"drawn letters": "a letter", "photo patches": "a photo"}
     for kind, name in names.items():
         digits += [of_picture(name, one) for one in NOT_DIGITS[kind].make(4, 1)]
@@ -94,7 +96,7 @@ def read(text: str) -> Tensor | None:
 def _thumbnail(row: Tensor) -> NDArray[np.uint8]:
     """Small pictures are enlarged without smoothing, large ones made smaller."""
     image = need("PIL.Image", "app")
-    picture = image.fromarray(as_bytes(shown(row.float().cpu().numpy())))
+    picture = image.fromarray(as_bytes(for_display(row.float().cpu().numpy())))
     factor = SIDE / max(picture.size)
     size = tuple(max(1, round(side * factor)) for side in picture.size)
     return np.asarray(picture.resize(size, image.Resampling.NEAREST if factor > 1 else image.Resampling.BOX))

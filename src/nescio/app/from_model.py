@@ -127,7 +127,7 @@ def _possible(methods: list[str] | None, source: Source, training: Pairs | None,
 def _drawn_inputs(known: Rows, most: int) -> tuple[list[Inputs], Tensor | None]:
     """Known inputs, drawn by a seed, and their labels where all have one."""
     inputs, places = [], []
-    for place in examples.chosen(len(known), most):
+    for place in examples.random_places(len(known), most):
         row = known.attempt(place)
         if not isinstance(row, Problem):
             inputs.append(row)

@@ -27,7 +27,7 @@ from nescio.dense import RegionGuard
 from nescio.guard import Verdict
 from nescio.inputs import Inputs
 from nescio.serve import everywhere
-from nescio.serve.drawing import places
+from nescio.serve.drawing import token_names
 from nescio.serve.engine import Engine
 from nescio.serve.row_batches import stacked
 from nescio.types import InputError, NescioError
@@ -226,14 +226,16 @@ def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | Non
         return Maps({}, {}, None, "", f"No map: {' '.join(str(error).split())[:300]}")
     parts, values = _numbers(attributions)
     about = attributions["total"].about.partition(" of " if samples > 1 else ", by ")[2]
-    return Maps(parts, values, _called(parts["total"].shape, places(engine.source, row) or names, "feature"), about)
+    return Maps(
+        parts, values, _called(parts["total"].shape, token_names(engine.source, row) or names, "feature"), about
+    )
 
 
 def _everywhere(engine: Engine, row: Inputs, kinds: Sequence[Of]) -> Maps:
     """The doubt at every position, and which part of a picture is foreign."""
     found = everywhere.doubts(engine, row, kinds)
     parts, values = _numbers(found)
-    names = _called(parts["total"].shape, places(engine.source, row), "position")
+    names = _called(parts["total"].shape, token_names(engine.source, row), "position")
     foreign = None
     if isinstance(engine.guard, RegionGuard) and parts["total"].ndim == 2:
         verdict = engine.guard.check(stacked([row], 1))

@@ -23,7 +23,7 @@ def tiles(maps: Mapping[str, NDArray[np.float64]], picture: NDArray[np.float32] 
     for name, one in maps.items():
         grey = np.ones(one.shape)
         if picture is not None and picture.shape[-2:] == one.shape:
-            grey = shown(picture)
+            grey = for_display(picture)
             grey = grey if grey.ndim == 2 else grey.mean(2)
         uris[name] = uri(over(one / top, grey))
     return uris
@@ -47,10 +47,10 @@ def reach(maps: Mapping[str, NDArray[np.float64]]) -> tuple[float, float, str]:
 
 def seen(picture: NDArray[np.float32]) -> str:
     """The picture as the model sees it, as a data URI."""
-    return uri(shown(picture))
+    return uri(for_display(picture))
 
 
-def shown(picture: NDArray[np.float32]) -> NDArray[np.float64]:
+def for_display(picture: NDArray[np.float32]) -> NDArray[np.float64]:
     """A picture ``[channels, H, W]`` for people: ``[H, W]`` or ``[H, W, 3]`` in [0, 1]."""
     return visible(picture, (picture.shape[-2], picture.shape[-1]))
 

@@ -48,7 +48,7 @@ class Policies:
         """Return the methods that a policy may judge by."""
         return list(self.engine.methods)
 
-    def chosen(self, name: str | None, by: str | None = None) -> tuple[AnyPolicy, str | None]:
+    def policy_named(self, name: str | None, by: str | None = None) -> tuple[AnyPolicy, str | None]:
         """Return the policy of that name, and the method whose score it judges; None for what it does not need."""
         by = by if by is not None else self.judges[0]
         if name is None or name == NONE:

@@ -98,20 +98,21 @@ def explain(
             ``[N, T]``, or a mapping with one of these), or an iterable of batches.
         method: The name of a method, or a method with its settings, such as ``UABackprop(tau2=0.05)``.
         of: "epistemic", "aleatoric" or "total"; or several of them, which UA-Backprop explains in one pass.
-        parts: Also keep what each member gave.
-        channels: The dimension of x that is no place but features; "auto": 1 for pictures, the last of ``[N, T, D]``.
+        parts: Also keep the map of each member.
+        channels: The dimension of x that holds features, and not places; "auto": 1 for pictures, the last of
+            ``[N, T, D]``.
         data: Labelled training data for a single network.
         output: What a single network returns, as in `nescio.Classifier`.
         chunk: Inputs at a time; None chooses. Results do not depend on it.
         progress: True shows a bar, False none, None one where it takes long.
-        settings: Those of the method: path, classes, tau1, tau2, copies, steps, baseline, vae … With many classes,
-            ``classes="auto"`` of UA-Backprop draws 16 of all members' logits, by their share of the doubt. So the cost
+        settings: Settings of the method: path, classes, tau1, tau2, copies, steps, baseline, vae … With many classes
+            UA-Backprop (``classes="auto"``) draws 16 of all members' logits, by their share of the doubt. So the cost
             does not grow with the classes, and `Attribution.error` says how far a map may be off. ``classes="exact"``
             takes all logits, with one backward pass for each.
 
     Returns:
-        `Attribution` with maps ``[N, H, W]``, ``[N, F]`` or ``[N, T]`` in float64 on the CPU; of several kinds of
-        uncertainty one each, by its name.
+        An `Attribution` with maps ``[N, H, W]``, ``[N, F]`` or ``[N, T]``, float64 on the CPU; for several kinds of
+        uncertainty a dict with one for each.
 
     Raises:
         InputError: The method, its settings or the inputs cannot be used.

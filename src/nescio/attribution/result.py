@@ -28,7 +28,7 @@ class Attribution:
         of: The kind of uncertainty.
         method: The name of the method.
         about: What was done, in words.
-        parts: What each member gave, ``[S, N, ...]``, which adds up to the maps; None unless it was wanted.
+        parts: What each member gave, ``[S, N, ...]``, which adds up to the maps; None without ``parts=True``.
         drawn: With many classes, how many maps of logits were drawn for each input; 0 where all were taken.
         error: About what share of the doubt lies elsewhere than in the map of all logits, ½ Σ |map − exact| / U, told
             from the spread of those that were drawn, float64 ``[N]``; None where all were taken.

@@ -71,7 +71,7 @@ class Gathered:
         >>> gathered = Gathered(ready)
         >>> for read in read_ahead(ready.rows, [range(0, 4), range(4, 8)]):
         ...     gathered.take(read)
-        >>> len(gathered.whole().columns["entropy"])
+        >>> len(gathered.joined().columns["entropy"])
         8
     """
 
@@ -145,7 +145,7 @@ class Gathered:
         probability = counted(maps[_Probability.name], batch.inputs).summary("mean")
         return result | {_Predicted.name: Scored(commonest), _Probability.name: Scored(probability)}
 
-    def whole(self) -> Scores:
+    def joined(self) -> Scores:
         """Return all of them as one table."""
         rows = self.ready.rows
         columns: dict[str, Column] = {"index": _joined(self.index)}

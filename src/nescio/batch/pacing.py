@@ -94,10 +94,10 @@ def begin(ready: Ready) -> Beginning:
         size = next(size for size in SIZES if size >= min(stop, SIZES[-1]))
     else:
         size = max((size for size in SIZES if size <= stop), default=SIZES[0])
-    return Beginning(settled(ready, size), gathered, stop, least, progress.clock() - began)
+    return Beginning(with_batch_size(ready, size), gathered, stop, least, progress.clock() - began)
 
 
-def settled(ready: Ready, size: int) -> Ready:
+def with_batch_size(ready: Ready, size: int) -> Ready:
     """Return the job with batches of this size, as if that was found now.
 
     Args:
@@ -109,7 +109,7 @@ def settled(ready: Ready, size: int) -> Ready:
 
     Examples:
         >>> from nescio.batch.example_job import example_job
-        >>> settled(example_job().open(), 64).job.batch
+        >>> with_batch_size(example_job().open(), 64).job.batch
         64
     """
     return replace(ready, job=replace(ready.job, batch=size, ramp=True))

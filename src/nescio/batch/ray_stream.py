@@ -31,7 +31,7 @@ import torch
 from nescio._common.lazy_imports import need
 from nescio.batch import ray_cluster, ray_parquet, streaming
 from nescio.batch.jobs import Job, Ready
-from nescio.batch.ray_worker import Done, Work, Worker
+from nescio.batch.ray_worker import PartResult, Work, Worker
 from nescio.data.parts import Parts
 from nescio.data.sources import Rows
 from nescio.models.sources import Source
@@ -167,12 +167,12 @@ def stream(
                 usage.workers = min(count, len(todo))
                 work = Work(_lean(ready, threads), threads, os.getcwd(), results_folder, parts.identity.get("weights"))
                 with closing(_results(work, ready.rows, list(todo.values()), usage.workers, gpu)) as results:
-                    for done in results:
-                        if (part := todo.pop(done.start, None)) is None:
+                    for result in results:
+                        if (part := todo.pop(result.start, None)) is None:
                             continue  # it is there already
-                        usage.working += done.seconds / usage.workers
-                        known.add(done, part)
-                        _keep(parts, part, done)
+                        usage.working += result.seconds / usage.workers
+                        known.add(result, part)
+                        _keep(parts, part, result)
                         usage.rows += len(part)
                         shown.update(len(part))
                         if (
@@ -189,18 +189,18 @@ def stream(
     return usage
 
 
-def _keep(parts: Parts, part: range, done: Done) -> None:
+def _keep(parts: Parts, part: range, result: PartResult) -> None:
     """Take the scores of a part to the results, or raise the error that the worker met."""
-    scores = done.outcome
+    scores = result.outcome
     if isinstance(scores, Exception):
         raise scores
-    if done.written is None:
+    if result.written is None:
         parts.add(part, scores.columns, scores.problems, scores.notes)
     else:
-        parts.adopt(part, done.written, scores.problems, scores.notes)
+        parts.adopt(part, result.written, scores.problems, scores.notes)
 
 
-def _results(work: Work, rows: Rows, parts: list[range], workers: int, gpu: bool) -> Generator[Done, None, None]:
+def _results(work: Work, rows: Rows, parts: list[range], workers: int, gpu: bool) -> Generator[PartResult, None, None]:
     """The pipeline: parts to actors, results in the order in which they are done."""
     ray, data = need("ray", "ray"), need("ray.data", "ray")
 
@@ -224,7 +224,7 @@ def _results(work: Work, rows: Rows, parts: list[range], workers: int, gpu: bool
     else:
         ranges = [{"start": part.start, "stop": part.stop} for part in parts]
         tasks = data.from_items(ranges, override_num_blocks=len(ranges))
-    done = tasks.map_batches(
+    results = tasks.map_batches(
         Worker,
         fn_constructor_args=(work, ledger),
         batch_size=1,
@@ -232,7 +232,7 @@ def _results(work: Work, rows: Rows, parts: list[range], workers: int, gpu: bool
         num_cpus=work.threads,
         num_gpus=1 if gpu else None,
     )
-    for row in done.iter_rows():
+    for row in results.iter_rows():
         yield pickle.loads(row["done"])
 
 
@@ -245,22 +245,22 @@ class _WorkerNews:
         self.machines = set(before.split(AND)) if parts.before and before else set()
         parts.about["machine"] = before
 
-    def add(self, done: Done, part: range) -> None:
+    def add(self, result: PartResult, part: range) -> None:
         """A part was done."""
-        if done.attempts > 1 and not isinstance(done.outcome, Exception):
-            times = "a worker was" if done.attempts == 2 else f"{done.attempts - 1} workers were"
+        if result.attempts > 1 and not isinstance(result.outcome, Exception):
+            times = "a worker was" if result.attempts == 2 else f"{result.attempts - 1} workers were"
             self.tell(f"{times} lost at the rows {part.start} to {part.stop - 1}, which were scored again")
-        if done.machine and done.machine not in self.machines:
+        if result.machine and result.machine not in self.machines:
             if self.machines:
                 self.tell(
-                    f"warning: some rows are of {done.machine}, others of {AND.join(sorted(self.machines))}: last "
+                    f"warning: some rows are of {result.machine}, others of {AND.join(sorted(self.machines))}: last "
                     "digits may differ"
                 )
-            self.machines.add(done.machine)
+            self.machines.add(result.machine)
             self.parts.about["machine"] = AND.join(sorted(self.machines))
-        if done.unfit and not self.trained:
+        if result.unfit and not self.trained:
             self.trained = True
-            self.tell(f"{len(done.unfit)} rows to fit with could not be used; the first: {done.unfit[0]}")
+            self.tell(f"{len(result.unfit)} rows to fit with could not be used; the first: {result.unfit[0]}")
 
 
 def _gpu(ready: Ready) -> bool:

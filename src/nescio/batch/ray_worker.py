@@ -49,7 +49,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Done:
+class PartResult:
     """Hold what a worker gives back for a part.
 
     Args:
@@ -62,7 +62,7 @@ class Done:
         unfit: Rows that methods could not be fitted to.
 
     Examples:
-        >>> Done(0, Scores({}, [], {}), seconds=1.5, attempts=1).machine
+        >>> PartResult(0, Scores({}, [], {}), seconds=1.5, attempts=1).machine
         ''
     """
 
@@ -86,8 +86,8 @@ class Worker:
         >>> from nescio.batch.example_job import example_job
         >>> results = WorkerFolder("/no folder", ".csv", "")
         >>> work = Work(example_job(), torch.get_num_threads(), ".", results)
-        >>> done = Worker(work, ledger=None).done(0, 8, attempts=1)
-        >>> done.start, len(done.outcome.columns["entropy"])
+        >>> part = Worker(work, ledger=None).result(0, 8, attempts=1)
+        >>> part.start, len(part.outcome.columns["entropy"])
         (0, 8)
     """
 
@@ -100,9 +100,9 @@ class Worker:
         prefetch.PROCESSES = False  # the threads of Ray do not stand a fork
         attempts = need("ray", "ray").get(self.ledger.begin.remote(start))
         table = batch["table"][0] if "table" in batch else b""
-        return {"done": [pickle.dumps(self.done(start, stop, attempts, table))]}
+        return {"done": [pickle.dumps(self.result(start, stop, attempts, table))]}
 
-    def done(self, start: int, stop: int, attempts: int, table: bytes = b"") -> Done:
+    def result(self, start: int, stop: int, attempts: int, table: bytes = b"") -> PartResult:
         """Return the scores of a part, or why there are none.
 
         Args:
@@ -117,7 +117,7 @@ class Worker:
         began = time.perf_counter()
         if attempts > ATTEMPTS:
             lost = ModelError(f"{ATTEMPTS} workers were lost at the rows {start} to {stop - 1}; was memory short?")
-            return Done(start, lost, 0.0, attempts)
+            return PartResult(start, lost, 0.0, attempts)
         try:
             work = self.work
             _enter(work.folder)
@@ -135,9 +135,9 @@ class Worker:
                 scores = replace(scores, columns={})
             unfit = () if ready.training is None else tuple(ready.training.problems)
             seconds = time.perf_counter() - began
-            return Done(start, scores, seconds, attempts, written, jobs.machine(ready), unfit)
+            return PartResult(start, scores, seconds, attempts, written, jobs.machine(ready), unfit)
         except Exception as error:
-            return Done(start, portable(error), time.perf_counter() - began, attempts)
+            return PartResult(start, portable(error), time.perf_counter() - began, attempts)
 
 
 def _enter(folder: str) -> None:

@@ -22,7 +22,7 @@ from nescio.batch.jobs import Job, Ready, identity, machine
 from nescio.batch.pacing import Beginning
 from nescio.batch.streaming import Usage, stream
 from nescio.data import check_ending, check_writable
-from nescio.data.manifest import MANIFEST, settled
+from nescio.data.manifest import MANIFEST, earlier_settings
 from nescio.data.parts import Parts, clean, part_rows
 from nescio.data.sources import Problem, Rows
 from nescio.guard.promise import check_level
@@ -204,7 +204,7 @@ def run_job(
         check_level(job.guard.level, ready.guard.fitted.ranks)
     if ready.training is not None:
         _say_all(listener, problem_lines(ready.training.problems, len(ready.training)))
-    if not output.is_folder and not output.fresh and settled(output.folder) is None:  # before rows are scored
+    if not output.is_folder and not output.fresh and earlier_settings(output.folder) is None:  # before rows are scored
         output.check_free()
     ready, size, begun = _paced(ready, output, on_ray, find_batch)
     facts = {"machine": None if on_ray else machine(ready), **_facts(ready), **(about or {})}
@@ -297,16 +297,16 @@ def _paced(ready: Ready, output: OutputSpec, on_ray: bool, find_batch: bool) -> 
     On Ray the process that keeps the results has no GPU, and fits nothing: there such rows are not timed.
     """
     begun, rows = None, output.part_rows
-    earlier = None if output.fresh else settled(output.folder)
+    earlier = None if output.fresh else earlier_settings(output.folder)
     if find_batch:
         size = None if earlier is None else pacing.noted_size(earlier.get("batch size"))
         if size is not None:
-            ready = pacing.settled(ready, size)
+            ready = pacing.with_batch_size(ready, size)
         elif not on_ray or ray_stream.can_begin(ready):
             begun = pacing.begin(ready)
             ready = begun.ready
         else:
-            ready = pacing.settled(ready, pacing.SIZES[-1])
+            ready = pacing.with_batch_size(ready, pacing.SIZES[-1])
     if rows is None and earlier is not None:
         rows = earlier["part_rows"]
     seconds = None if begun is None else begun.seconds

@@ -251,10 +251,10 @@ def _compute(ready: Ready, reads: list[Read], shown: Bar) -> tuple[Cost, Gathere
 
 def _store(scored: Gathered, folder: Path) -> tuple[Cost, float, float]:
     """Write few and many rows: what a row costs, seconds for each part beside, and bytes of a row."""
-    columns = scored.whole().columns
+    columns = scored.joined().columns
     rows = len(columns["index"])
     many = {name: np.concatenate([_another(column, time) for time in range(MANY)]) for name, column in columns.items()}
-    times, _ = _repeated(lambda _: _timed(scored.whole), 1)
+    times, _ = _repeated(lambda _: _timed(scored.joined), 1)
     made = _cost(times, [rows] * len(times))
     with tempfile.TemporaryDirectory(dir=folder, prefix=".nescio-plan-") as name:
         few, lot = _written(Path(name, "few"), columns), _written(Path(name, "many"), many)

@@ -223,7 +223,7 @@ def scored(ready: Ready, reads: Iterable[Read], begun: Gathered | None = None) -
     gathered = Gathered(ready) if begun is None else begun
     for read in reads:
         gathered.take(read)
-    return gathered.whole()
+    return gathered.joined()
 
 
 class _Span:

@@ -109,7 +109,7 @@ def _backend(args: argparse.Namespace) -> Backend:
     reference = None if args.reference is None else data_spec(args, args.reference)
     if rows is not None and reference is not None and Path(args.data).resolve() == Path(args.reference).resolve():
         raise InputError(
-            "--reference: expected other inputs than --data, got the same: what a guard is made of it would call known"
+            "--reference: expected other inputs than --data, got the same; a guard knows what it was fitted to"
         )
     guard, known = given_guard(args.guard, reference, source, lambda: guarded(source))
     training = None

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     from nescio import decide
     from nescio.data import check_ending, check_writable, read_class_names, write_table
-    from nescio.data.class_names import named
+    from nescio.data.class_names import names_of
     from nescio.data.tables import read_table
     from nescio.types import InputError
 
@@ -60,24 +60,22 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.out)
     policy = decide.load(args.policy)
     if not isinstance(policy, decide.Policy):
-        raise InputError(f"--policy: expected one of `nescio decide`, but {args.policy} makes sets of classes")
+        raise InputError(f"--policy: expected a rule of `nescio decide`, but {args.policy} makes sets of classes")
     made_for = policy.about.get("score")
     column = args.column or made_for
     if column is None:
-        raise InputError(f"--column: expected the column of scores, since {args.policy} does not say it; name it")
+        raise InputError(f"--column: expected the name of the column of scores, since {args.policy} does not say it")
     table = read_table(args.scores)
     if column not in table:
         hint = "" if args.column else f"; {args.policy} was made for it: name another with --column if it is the same"
         raise InputError(f"expected the column {column!r} in {args.scores}, but it has: {', '.join(table)}{hint}")
     if "decision" in table:
-        raise InputError(
-            f"expected no column 'decision' in {args.scores}, since it would be lost; give it another name"
-        )
+        raise InputError(f"expected no column 'decision' in {args.scores}, since it would be overwritten; rename it")
     names = None if args.class_names is None else read_class_names(args.class_names)
     if names is not None:
         if "predicted" not in table:
-            raise InputError(f"--class-names: expected a column 'predicted' in {args.scores}, whose classes they name")
-        table |= {"predicted_class": named(table["predicted"], names)}
+            raise InputError(f"--class-names: expected a column 'predicted' in {args.scores} with classes to name")
+        table |= {"predicted_class": names_of(table["predicted"], names)}
     scores = numbers(table, column, args.scores)
     accepted = policy.accept(scores).numpy()
     watch = None if args.monitor is None else decide.monitor(policy, args.monitor)

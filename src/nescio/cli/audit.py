@@ -109,7 +109,9 @@ def run(args: argparse.Namespace) -> int:
         check_apart({f"--{name}": getattr(args, name), "--out": args.out, "--table": args.table})
     source = open_source(model_spec(args))
     if source.kind == "texts":
-        raise InputError("expected a model of numbers or pictures to audit: there is no direction among texts")
+        raise InputError(
+            "expected a model of numbers or pictures, got one of texts, among which there are no directions"
+        )
     rows = open_rows(data_spec(args), source)
     tell_opened(source, rows)
     parts = [part.inputs for part in rows.batches(args.batch_size)]

@@ -90,8 +90,8 @@ def run(args: argparse.Namespace) -> int:
     output = output_spec(args)
     if args.fdr is not None and output.is_folder:
         raise InputError(
-            "--fdr: expected a file as --out, since it takes the p-values of all rows, and the parts of a folder are "
-            "written before these are known; name a file, or give --level"
+            "--fdr: expected a file as --out, got a folder, whose parts are written before the p-values of all rows "
+            "are known; name a file, or give --level"
         )
     cheaper("a GPU (--device cuda) or more processes (--engine ray --workers N) are faster")
     job = Job(
@@ -123,7 +123,7 @@ def _level(args: argparse.Namespace) -> float:
     from nescio.types import InputError
 
     if args.level is not None and args.fdr is not None:
-        raise InputError("--fdr: expected it in the place of --level, got both; leave one out")
+        raise InputError("--fdr: expected either --fdr or --level, got both; leave one out")
     for option, value in {"--level": args.level, "--fdr": args.fdr}.items():
         if value is not None:
             probability(option, value)

@@ -131,7 +131,7 @@ def _score_column(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -
     if len(written) == 1:
         return written[0]
     several = f"several scores: {', '.join(written)}" if written else f"no score among its columns: {', '.join(table)}"
-    raise InputError(f"expected --column with the score to decide by, for {args.scores} has {several}")
+    raise InputError(f"expected --column with the score to decide by, since {args.scores} has {several}")
 
 
 def _label_column(args: argparse.Namespace, table: Mapping[str, NDArray[Any]]) -> str | None:
@@ -192,7 +192,7 @@ def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]], label:
     import numpy as np
 
     from nescio.data import read_class_names
-    from nescio.data.class_names import named
+    from nescio.data.class_names import names_of
     from nescio.types import InputError
 
     if args.correct is not None:
@@ -209,11 +209,11 @@ def _correct(args: argparse.Namespace, table: Mapping[str, NDArray[Any]], label:
         text = values.dtype.kind == "O"
         empty = any(value is None or value == "" for value in values) if text else np.isnan(values).any()
         if empty:
-            raise InputError(f"expected a class for each input, but {what} has cells that hold none; leave them out")
+            raise InputError(f"expected a class for each input, but {what} has empty cells; leave these rows out")
     names = None if args.class_names is None else read_class_names(args.class_names)
     if names is not None and (predicted.dtype.kind == "O") != (truth.dtype.kind == "O"):
         predicted, truth = (
-            classes if classes.dtype.kind == "O" else named(classes, names) for classes in (predicted, truth)
+            classes if classes.dtype.kind == "O" else names_of(classes, names) for classes in (predicted, truth)
         )
     if (predicted.dtype.kind == "O") != (truth.dtype.kind == "O"):
         raise InputError(

@@ -129,11 +129,11 @@ def _check(args: argparse.Namespace) -> None:
     from nescio.types import InputError
 
     if args.gpus is not None and args.workers is not None:
-        raise InputError("--workers: expected it in the place of --gpus, got both; a GPU has one worker")
+        raise InputError("--workers: expected either --workers or --gpus, got both; a GPU has one worker")
     if args.guard is not None and (args.method is not None or args.fit is not None):
         raise InputError("--guard: expected it without --method and --fit, since a guard has its own")
     if args.out is not None and not Path(args.out).is_dir():
-        raise InputError(f"--out: expected a folder that is there, to time its disk, got {args.out}")
+        raise InputError(f"--out: expected a folder that exists, whose disk is timed, got {args.out}")
 
 
 def _job(args: argparse.Namespace) -> Any:

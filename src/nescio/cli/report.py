@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         need("PIL.Image", "demo")
     methods = None if args.method is None else methods_of(args.method, args.set)
     if methods is None and args.set:
-        raise InputError("--set: expected --method beside it, whose setting it is")
+        raise InputError("--set: expected --method too, since it is a setting of a method")
     cheaper("--no-maps, --no-audit and a smaller --most take less")
     check_unfitted(args)
     model, data = model_spec(args), data_spec(args)

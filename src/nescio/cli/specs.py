@@ -57,7 +57,7 @@ def _guarded_model(args: argparse.Namespace) -> str:
         return str(args.model)
     kept = remembered(args.guard)
     if kept is None:
-        raise InputError(f"--model: expected the model of the guard, since {args.guard} does not say it; name it")
+        raise InputError(f"--model: expected the model of the guard, since {args.guard} does not say which it is")
     if names_code(kept.name) and not args.trust_pickle:
         raise ModelError(
             f"{args.guard} names the function {kept.name}, and opening it would run that: name it yourself if "
@@ -133,7 +133,7 @@ def given_guard(
     from nescio.types import InputError
 
     if folder is not None and reference is not None:
-        raise InputError("--reference: expected it in the place of --guard, got both; leave one out")
+        raise InputError("--reference: expected either --reference or --guard, got both; leave one out")
     if folder is not None:
         return open_guard(GuardSpec(folder), network()), None
     if reference is None:

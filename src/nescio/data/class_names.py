@@ -42,7 +42,9 @@ def read_class_names(path: str | Path) -> tuple[str, ...]:
     file = Path(path)
     try:
         if file.is_file() and file.stat().st_size > LARGEST:
-            raise InputError(f"expected the names of classes in {path}, but it has {file.stat().st_size} bytes")
+            raise InputError(
+                f"expected names of classes in {path}, but it is too large for that: {file.stat().st_size} bytes"
+            )
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"expected a file with a name on each line, but cannot read {path}: {error}") from error
@@ -55,7 +57,7 @@ def read_class_names(path: str | Path) -> tuple[str, ...]:
     return plain
 
 
-def named(indices: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
+def names_of(indices: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
     """Return the name of each class.
 
     Args:
@@ -66,14 +68,14 @@ def named(indices: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
         An array of objects ``[N]``.
 
     Examples:
-        >>> named(np.array([1, 0]), ["cat", "dog"]).tolist()
+        >>> names_of(np.array([1, 0]), ["cat", "dog"]).tolist()
         ['dog', 'cat']
     """
     if indices.dtype.kind not in "iu":
         raise InputError(f"expected indices of classes to give names to, got {indices.dtype}")
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(names):
         odd = int(indices.max() if indices.max() >= len(names) else indices.min())
-        raise InputError(f"expected a name for every class, but there are {len(names)} and none for class {odd}")
+        raise InputError(f"expected a name for every class, but there are {len(names)} names, and none for class {odd}")
     return np.array([names[index] for index in indices.tolist()], dtype=object)
 
 

@@ -88,7 +88,7 @@ class Journal:
         self.file.unlink(missing_ok=True)
 
 
-def settled(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+def earlier_settings(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
     """What an earlier run in this folder has settled: its identity, and `part_rows`; None where there was none."""
     file = Path(folder) / MANIFEST
     if not file.is_file():
@@ -105,7 +105,7 @@ def read(file: Path) -> dict[str, Any]:
             raise ValueError(f"it is {record['format']} {record['version']}")
         return {key: record[key] for key in ("identity", "about", "rows", "part_rows", "parts", "problems")}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"cannot read {file}: {error}; --fresh begins anew") from error
+        raise InputError(f"cannot read {file}: {error}; begin again with --fresh") from error
 
 
 def write(folder: Path, record: dict[str, Any], problems: Iterable[Problem], lines: Iterable[str]) -> None:

@@ -225,7 +225,7 @@ class Parts:
     def join(self, file: str | os.PathLike[str], change: Callable[[Any], Columns] | None = None) -> None:
         """All parts as one file of their kind, whole or not at all; change: from a part's columns to those written."""
         if self.missing or check_ending(Path(file)) != self.ending:
-            raise InputError(f"expected all parts, as {self.ending}, to make {file} of, got others")
+            raise InputError(f"expected all parts, and a file that ends in {self.ending} to join them in, got {file}")
         with replacing(Path(file)) as joined, TemporaryDirectory() as changed:
             JOIN[self.ending](self.files if change is None else rewritten(self.files, change, changed), joined)
 

@@ -159,8 +159,8 @@ def _settled(rows: Rows, places: range, room: Tensor, problems: list[Future[Prob
             attempted[place] = problem
     except BrokenProcessPool as error:
         raise InputError(
-            f"expected the rows {places.start} to {places.stop - 1}, but a process that read them was ended; was "
-            "memory short? Give fewer --workers"
+            f"expected the rows {places.start} to {places.stop - 1}, but the process that read them was "
+            "killed, perhaps because memory was short; give fewer --workers"
         ) from error
 
     def together(good: list[Inputs]) -> Inputs:

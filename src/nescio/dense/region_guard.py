@@ -83,7 +83,7 @@ class Averaged(Classifier):
 
 
 class RegionGuard:
-    """Say of each region of a picture whether it is foreign, for a model that answers at every position.
+    """Tell which regions of a picture are foreign, for a model that answers at every position.
 
     Pictures as a whole are judged too, by the witnesses of strangeness and of appearance (`nescio.Guard`).
 

@@ -27,9 +27,9 @@ from nescio.guard.promise import check_level
 from nescio.inputs import Data, Inputs, describe
 from nescio.models import Classifier
 from nescio.models.sources import Preprocess, Source, open_model
-from nescio.models.sources.base import Found
+from nescio.models.sources.base import Opened
 from nescio.models.sources.huggingface import pictures_of, texts_of
-from nescio.models.sources.model_opening import settled
+from nescio.models.sources.model_opening import with_own_settings
 from nescio.quantities.beside import Beside
 from nescio.scores import Method
 from nescio.scores import base as score_base
@@ -55,7 +55,7 @@ def pipeline(
     device: str | torch.device | None = None,
     batch_size: int = 8,
 ) -> Pipeline:
-    """Make a pipeline that classifies as that of transformers does, and says how far to trust each answer.
+    """Make a pipeline that classifies like that of transformers, and says how far to trust each answer.
 
     Args:
         task: "image-classification", "text-classification" or "sentiment-analysis".
@@ -64,7 +64,7 @@ def pipeline(
         image_processor: For a model of images that is given as an object, likewise.
         reference: Some hundred inputs of the kind that the model is meant for and was not trained on, to fit a guard:
             a list of what the pipeline is called with, or the path of a folder of pictures or of a table.
-        guard: In the place of a reference, a guard that is fitted, or the folder where one was saved
+        guard: Instead of a reference, a fitted guard, or the folder where one was saved
             (``pipe.guard.save(folder)``).
         level: The share of inputs like the reference that may be called foreign by mistake.
         method: The score that is given as doubt: a name of `nescio.methods()`, or such an object.
@@ -75,8 +75,8 @@ def pipeline(
         The pipeline.
 
     Raises:
-        InputError: The task is another one, or reference or level cannot be used.
-        ModelError: The model is none of transformers for that task, or the guard belongs to another one.
+        InputError: The task is not one of these, or the reference or the level cannot be used.
+        ModelError: The model is not one of transformers for that task, or the guard belongs to another model.
 
     Examples:
         >>> from PIL import Image
@@ -134,7 +134,7 @@ class Pipeline:
         self.task, self.level, self.batch_size = task, level, batch_size
         self.classifier = _network(source)
         self.preprocess: Preprocess = source.preprocess
-        self.method = score_base.settled(scores.get(method), noise=self.preprocess.kind == "pictures")
+        self.method = score_base.without_tolerance(scores.get(method), noise=self.preprocess.kind == "pictures")
         self.guard: Guard | None = None
         config = getattr(self.classifier.module, "config", None)
         self.labels = [str(label) for _, label in sorted(config.id2label.items())] if config is not None else []
@@ -280,13 +280,13 @@ def _of_objects(model: Any, kind: str, tokenizer: Any, image_processor: Any) -> 
     if given is None:
         raise InputError(f"expected {word}=… beside the model {name}, got none; or give the folder that holds both")
     if kind == "pictures":
-        return settled(Found(model, name, pictures_of(given)), None, (None, None, None, None))
+        return with_own_settings(Opened(model, name, pictures_of(given)), None, (None, None, None, None))
     if given.pad_token_id is None or getattr(model.config, "pad_token_id", None) is None:
         raise ModelError(
             f"expected a tokenizer and a configuration with a token for padding, got none for {name}; set "
             "tokenizer.pad_token = tokenizer.eos_token and model.config.pad_token_id = tokenizer.pad_token_id"
         )
-    return settled(Found(model, name, texts_of(given, model.config, name)), None, (None, None, None, None))
+    return with_own_settings(Opened(model, name, texts_of(given, model.config, name)), None, (None, None, None, None))
 
 
 def _network(source: Source) -> Classifier:

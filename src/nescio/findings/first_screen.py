@@ -24,7 +24,7 @@ CARDS = 24
 """Inputs of a state that get a card each; the others are listed."""
 
 
-def judged(
+def with_guard(
     verdict: Verdict,
     guard: Guard | RegionGuard,
     counts: Mapping[int, int],

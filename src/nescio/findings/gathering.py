@@ -231,7 +231,7 @@ def _answer(data: _Data, guard: Guard | RegionGuard | None, level: float, again:
     known, counts, kind = data.known, data.counts, data.kind
     show = partial(single.tile, data.rows, known, labels=data.truth, class_names=data.class_names)
     if known.verdict is not None and guard is not None:
-        front = first_screen.judged(known.verdict, guard, counts, show, kind=kind, level=level, again=again)
+        front = first_screen.with_guard(known.verdict, guard, counts, show, kind=kind, level=level, again=again)
         for card in front["cards"]["foreign"]:
             batch = data.rows.assemble([card["index"]], [data.rows.attempt(card["index"])])
             one = None if batch is None else foreignness(guard, batch.inputs)
@@ -253,13 +253,13 @@ def _examples(
         single.described, data.about, leading=leading, method=data.methods[0], class_names=data.class_names, maps=maps,
         progress=progress,
     )  # fmt: skip
-    picked = single.chosen(data.known.scores[leading], most, few, data.counts)
+    picked = single.most_and_least_doubtful(data.known.scores[leading], most, few, data.counts)
     shown = {
         key: describe(data.rows, data.known, at, labels=data.truth, what=f"the {key} doubtful")
         for key, at in picked.items()
     }
     if foreign is not None and data.other is not None:
-        low = single.chosen(data.other.scores[leading], 0, few, data.other.copies())["least"]
+        low = single.most_and_least_doubtful(data.other.scores[leading], 0, few, data.other.copies())["least"]
         shown["foreign"] = describe(foreign, data.other, low, labels=None, what="the others")
     return shown
 

@@ -36,7 +36,7 @@ SPECIAL = "marks of begin and end"
 """What the special tokens of a text are called together: nobody wrote them."""
 
 
-def chosen(
+def most_and_least_doubtful(
     scores: NDArray[np.float64], most: int, least: int, among: Iterable[int] | None = None
 ) -> dict[str, list[int]]:
     """Return the places of the most doubtful inputs, falling, and of the least doubtful, rising; none is in both.

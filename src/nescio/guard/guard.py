@@ -37,7 +37,7 @@ _GPU_SHARE = 0.1  # of a GPU's memory that the states of the witnesses may take
 
 
 class Guard:
-    """Say of each input of a classifier whether it is foreign: unlike the inputs of a reference.
+    """Tell which inputs of a classifier are foreign: unlike the inputs of a reference.
 
     Args:
         model: A PyTorch classifier, any callable that returns logits, or a `Classifier`. It is not changed.
@@ -127,7 +127,7 @@ class Guard:
         return self
 
     def check(self, x: Data | Rows, *, progress: bool | None = None, chunk: int | None = None) -> Verdict:
-        """Judge inputs.
+        """Judge whether inputs are foreign.
 
         Args:
             x: A tensor, a mapping of tensors, an iterable of batches, or rows of `nescio.data.sources.open_data`.

@@ -25,7 +25,7 @@ from nescio.limits.audit_table import Audit, AuditRow
 from nescio.limits.directions import KINDS
 from nescio.limits.directions import directions as ways_from
 from nescio.limits.members import Models, check_work, members
-from nescio.limits.moves import moves, ranges
+from nescio.limits.moves import changes_by_direction, ranges
 from nescio.limits.rays import Ray, ray
 from nescio.limits.settling import SCORES
 from nescio.models import ModelOrPosterior
@@ -78,10 +78,10 @@ def audit(
     Args:
         model: A model, a list of models, or a posterior.
         x: Data ``[N, ...]``.
-        directions: Kinds of them ("features", "random", "towards" other inputs, "away" from the mean), or a mapping of
-            names to directions, in whose units α then counts.
-        scores: Any of `nescio.methods()` that the model can be given, "variance" and "aleatoric"; None takes what its
-            probabilities give.
+        directions: Kinds of directions ("features", "random", "towards" other inputs, "away" from the mean), or a
+            mapping of names to directions; α then counts in their lengths.
+        scores: Names of `nescio.methods()` that suit the model, "variance" and "aleatoric"; None takes the scores that
+            need probabilities alone.
         starts: From how many inputs each direction starts.
         count: How many random directions, and how many inputs to go towards.
         features: At most so many, those that vary most.
@@ -137,7 +137,7 @@ def audit(
     }
     rows = _rows(list(ways), curves, rest, *_certainty(rays, measured, len(ways), distances))
     return Audit(
-        rows, distances, len(begin), reason, tuple(classes or ()), moves(data, begin, ways, names),
+        rows, distances, len(begin), reason, tuple(classes or ()), changes_by_direction(data, begin, ways, names),
         ranges(data, names), len(data),
     )  # fmt: skip
 

@@ -40,8 +40,8 @@ class Member:
         pieces: list[int] = []
         with self.network.working():
             self.network.settle(
-                self.network.given(x),
-                self.network.given(d, "direction"),
+                self.network.checked_batch(x),
+                self.network.checked_batch(d, "direction"),
                 lambda site, h: pieces.append(site.measure(h, True).shape[2]),
             )
         return float(sum(pieces)) * self.network.numbers

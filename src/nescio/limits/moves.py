@@ -56,7 +56,9 @@ class Move:
     picture: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
 
-def moves(data: Tensor, starts: Tensor, ways: Mapping[str, Tensor], names: Sequence[str] | None) -> dict[str, Move]:
+def changes_by_direction(
+    data: Tensor, starts: Tensor, ways: Mapping[str, Tensor], names: Sequence[str] | None
+) -> dict[str, Move]:
     """Return what each direction ``[K, ...]`` changes; data and starts are float64 ``[N, ...]``."""
     deviation, called = deviations(data.flatten(1)), feature_names(data, names)
     low, high = _bounds(data)

@@ -35,7 +35,7 @@ class Network:
         with preserved(self.classifier), predicting(self.classifier), eager():
             yield
 
-    def given(self, x: Any, what: str = "x") -> Tensor:
+    def checked_batch(self, x: Any, what: str = "x") -> Tensor:
         """A batch of inputs, or of directions, as float64 on the model's device; checked.
 
         A vector is taken for a batch of one.
@@ -59,7 +59,7 @@ class Network:
         d = torch.as_tensor(direction) if not isinstance(direction, Tensor) else direction
         if d.shape == x.shape[1:]:
             d = d[None]
-        d = self.given(d if d.ndim > 1 else d[None], "direction")
+        d = self.checked_batch(d if d.ndim > 1 else d[None], "direction")
         if d.shape[1:] != x.shape[1:] or len(d) not in (1, len(x)):
             raise InputError(
                 f"expected one direction, or one for each input, of the inputs' shape {list(x.shape[1:])}, "

@@ -22,7 +22,7 @@ from nescio._common.argument_checks import integer
 from nescio._common.arrays import Values
 from nescio.inputs import Data
 from nescio.limits.members import Models, members
-from nescio.limits.settling import SCORES, settled
+from nescio.limits.settling import SCORES, settling_alpha
 from nescio.limits.walk import Path
 from nescio.progress import bar
 from nescio.scores.decomposition import decompose
@@ -108,7 +108,7 @@ class Ray:
             raise InputError(f"expected within to be a number between 0 and 1, got {within!r}")
         if (score, within) not in self._settled:
             alphas = [
-                settled(list(paths), self.samples[:, n], self.tied[:, n], score, within)
+                settling_alpha(list(paths), self.samples[:, n], self.tied[:, n], score, within)
                 for n, paths in enumerate(zip(*self.paths, strict=True))
             ]
             self._settled[score, within] = torch.tensor(alphas, dtype=torch.float64)
@@ -155,11 +155,11 @@ def ray(
     networks = members(model, output)
     integer("most", most, at_least=1)
     network = networks[0].network
-    starts = network.given(x)
+    starts = network.checked_batch(x)
     d = network.along(starts, direction)
     with bar(None, show=progress, description="walking rays", unit="face") as shown:
         paths = tuple(
-            tuple(m.paths(m.network.given(starts), m.network.given(d, "direction"), most, shown.update))
+            tuple(m.paths(m.network.checked_batch(starts), m.network.checked_batch(d, "direction"), most, shown.update))
             for m in networks
         )
     if len({path.slope.shape for each in paths for path in each}) > 1:

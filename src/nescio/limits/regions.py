@@ -129,7 +129,7 @@ def region(model: ModelLike, x: Data, *, output: str | None = None) -> Region:
         True
     """
     network = Network(model, output)
-    x = network.given(x)
+    x = network.checked_batch(x)
     margins: list[Tensor] = []
     norms: list[Tensor] = []
     rows: list[Tensor] = []

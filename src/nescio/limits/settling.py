@@ -31,7 +31,7 @@ _MOVE = 0.01
 _MOST_POINTS = 100_000
 
 
-def settled(paths: list[Path], limit: Tensor, tied: Tensor, score: str, within: float) -> float:
+def settling_alpha(paths: list[Path], limit: Tensor, tied: Tensor, score: str, within: float) -> float:
     """The α behind which the score of these networks, with limits and tie sets ``[S, C]``, stays within so much."""
     goal = _value(limit[:, None], score)
     share = _share(score, within, limit.shape[1])

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nescio.training import augment
-from nescio.training.checkpoint import named
+from nescio.training.checkpoint import stable_name
 from nescio.types import InputError
 
 _KNOWN = (augment.random_crop, augment.horizontal_flip, augment.random_rotation)
@@ -31,7 +31,7 @@ class OnPictures:
         return {**batch, "x": self.change(batch["x"])}
 
     def __repr__(self) -> str:  # the same in the next run, which goes on from this one
-        return f"OnPictures({named(self.change)})"
+        return f"OnPictures({stable_name(self.change)})"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _flat(change: Any) -> list[Any]:
         return [change]
     raise InputError(
         "expected an augmentation that can move the attention with the picture "
-        f"({', '.join(kind.__name__ for kind in _KNOWN)} or compose of these), got {named(change)}; leave it out, or "
-        "train mitigate.Attended(network) by nescio.training.train, with a recipe whose transform and augment take "
-        "batches {'x': pictures, 'attention': attention}"
+        f"({', '.join(kind.__name__ for kind in _KNOWN)} or compose of these), got {stable_name(change)}; leave it "
+        "out, or train mitigate.Attended(network) by nescio.training.train, with a recipe whose transform and augment "
+        "take batches {'x': pictures, 'attention': attention}"
     )

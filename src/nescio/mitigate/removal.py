@@ -212,11 +212,12 @@ def without(
     """Predict before and after the doubtful pixels are filled in.
 
     Args:
-        posterior: A distribution, or a single network, around which one is put as by `nescio.explain`.
+        posterior: A distribution, or a single network, which gets a distribution as in `nescio.explain`.
         x: Pictures ``[N, C, H, W]``.
         maps: An `Attribution` or numbers [N, H, W], higher where the doubt comes from; booleans are the mask itself.
-        share: Of the pixels, those with the highest attribution. Without share and threshold: 0.05.
-        threshold: In its place, the least attribution of a masked pixel, with 1 the highest of the picture and 0 the
+        share: The share of the pixels that are masked, those with the highest attribution. Without share and
+            threshold: 0.05.
+        threshold: Instead of a share, the least attribution of a masked pixel: 1 is the highest of the picture, 0 the
             lowest.
         by: "inpaint", "blur", "mean", or a number to put there.
         sigma: The width of the blur in pixels.

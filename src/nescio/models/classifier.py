@@ -38,21 +38,21 @@ TWICE = {
 
 
 class Classifier:
-    """See any callable that classifies as one function from a batch of inputs to logits ``[N, C]``.
+    """Treat any classifier as one function from a batch of inputs to logits ``[N, C]``.
 
     Args:
         model: A PyTorch module, or any callable that gives logits.
         output: What the model returns: "logits", "probabilities" (it ends in a softmax), "binary" (one logit for two
-            classes), or "dense": logits of every position, such as a pixel or a token. Where `nescio.score` or a
-            posterior gets logits [N, C, H, W] of pictures, it finds "dense" by itself.
+            classes), or "dense": logits of every position, such as each pixel or token. For logits [N, C, H, W] of
+            pictures `nescio.score` and the posteriors find "dense" by themselves.
         preprocess: Applied to every input before the model, such as the normalisation of an image. Noise is added to
             inputs before it, so that its size is in the units of the input.
-        item: Where the logits are, for a model that returns several things: a place in a tuple, or a name in a
-            mapping. Left out, they are the entry ``logits``, or the first of a tuple, with a warning where others could
-            be logits too.
-        class_dim: For a model that answers at every position the dimension of the classes in what it returns: 1 in
-            [N, C, H, W], -1 in [N, T, C]. Left out with output="dense" it is found where it is clear. Given with
-            "probabilities" or "binary", these are of every position. The logits have the classes last.
+        item: Where the logits are, if the model returns several things: an index into a tuple, or a name in a mapping.
+            Without it nescio takes the entry ``logits``, or the first of a tuple, and warns if other entries could be
+            logits too.
+        class_dim: For a model that answers at every position: the dimension of the classes in what it returns, 1 in
+            [N, C, H, W], -1 in [N, T, C]. With output="dense" it may be left out if it is clear. With
+            "probabilities" or "binary" it says that these are of every position. nescio puts the classes last.
 
     Raises:
         ModelError: The model cannot be called, or has parameters without values.
@@ -94,7 +94,7 @@ class Classifier:
 
     @classmethod
     def of(cls, model: Classifier | Callable[..., Any], output: str | None = None, dense: bool = False) -> Classifier:
-        """Return the model as a Classifier; one that is a Classifier already stays the same object.
+        """Return the model as a Classifier; a Classifier is returned as it is.
 
         Args:
             model: The model.

@@ -159,13 +159,13 @@ def to_logits(out: Tensor, kind: str, closing: Closing | None, class_dim: int | 
             if out.ndim < 3 or not -out.ndim <= class_dim < out.ndim or out.shape[class_dim] != 1:
                 raise ModelError(
                     f"expected one logit at every position, [N, 1, ...], with output='binary' and "
-                    f"class_dim={class_dim}, got {describe(out)}; leave output='dense' for one for each class"
+                    f"class_dim={class_dim}, got {describe(out)}; keep output='dense' for one logit for each class"
                 )
             return torch.cat([torch.zeros_like(out), out], dim=class_dim)
         if out.ndim > 2 or (out.ndim == 2 and out.shape[1] != 1):
             raise ModelError(
                 f"expected one logit for each input, shape [N] or [N, 1], with output='binary', got {describe(out)}; "
-                "leave output='logits' for a model with one column for each class; for one logit at every position "
+                "keep output='logits' for a model with one column for each class; for one logit at every position "
                 "say class_dim=1 too"
             )
         out = out.reshape(-1, 1)

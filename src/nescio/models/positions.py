@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from nescio import inputs
 from nescio.inputs import Inputs, describe
+from nescio.modes.state import modules_of
 from nescio.types import ModelError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def remember(classifier: Classifier, class_dim: int) -> None:
 
 def _inside(module: nn.Module) -> tuple[int, ...]:
     """Which modules are in this one: a head that was replaced may have another answer."""
-    return tuple(map(id, module.modules()))
+    return tuple(map(id, modules_of(module)))
 
 
 def unknown(classifier: Classifier) -> bool:
@@ -134,7 +135,7 @@ def classes_last(z: Tensor, class_dim: int, count: int) -> Tensor:
     """
     expected = f"expected logits of every position, [N, C, ...] or [N, ..., C] with N = {count} and C >= 2 classes"
     if z.is_floating_point() and z.ndim == 2:
-        raise ModelError(f"{expected}, got {describe(z)}; leave output='logits' for one answer for each input")
+        raise ModelError(f"{expected}, got {describe(z)}; keep output='logits' for one answer for each input")
     fits = z.ndim > 2 and z.shape[0] == count and z.is_floating_point()
     if not fits or class_dim % z.ndim == 0 or not -z.ndim <= class_dim < z.ndim:
         raise ModelError(f"{expected} at class_dim={class_dim}, got {describe(z)}; {_SAY}")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from nescio.inputs import Data
 from nescio.models import Classifier
-from nescio.posteriors.ensemble import DeepEnsemble, chosen
+from nescio.posteriors.ensemble import DeepEnsemble, recipe_from
 from nescio.posteriors.prior import prior
 from nescio.posteriors.saving import saved
 from nescio.training import Recipe, Step, spawned
@@ -76,7 +76,7 @@ class AnchoredEnsemble(DeepEnsemble):
         Returns:
             The ensemble.
         """
-        recipe = replace(chosen(recipe, settings), weight_decay=0.0)
+        recipe = replace(recipe_from(recipe, settings), weight_decay=0.0)
         more: Any = {"members": members, "seed": seed, "folder": folder, "progress": progress}
 
         def loss(model: nn.Module, member: int) -> AnchoredLoss:

@@ -23,7 +23,7 @@ from nescio._common.argument_checks import integer
 from nescio.inputs import Data, Inputs, describe
 from nescio.models import Classifier, ModelLike
 from nescio.posteriors.base import PosteriorBase, ScaledNetwork, chunked
-from nescio.posteriors.sampled import made
+from nescio.posteriors.sampled import network_from
 from nescio.posteriors.saving import refilled, saved, weights
 from nescio.types import InputError, ModelError
 
@@ -112,7 +112,9 @@ class DeepEnsemble(PosteriorBase):
             The ensemble.
         """
         more: Any = {"members": members, "seed": seed, "folder": folder, "progress": progress}
-        return cls._trained(factory, data, validation, chosen(recipe, settings), lambda model, member: None, **more)
+        return cls._trained(
+            factory, data, validation, recipe_from(recipe, settings), lambda model, member: None, **more
+        )
 
     @classmethod
     def _trained(
@@ -133,7 +135,7 @@ class DeepEnsemble(PosteriorBase):
         trained = []
         for member in range(members):
             own = training.spawned(seed, member)
-            model = made(factory, own)
+            model = network_from(factory, own)
             more: Any = {"seed": own, "progress": progress, "loss": loss(model, member)}
             more["folder"] = None if folder is None else Path(folder) / f"member-{member}"
             training.train(model, data, validation, recipe=recipe, **more)
@@ -203,7 +205,7 @@ class DeepEnsemble(PosteriorBase):
         return cls([refilled(one, tensors, f"{at}.", outputs[at]) for at, one in enumerate(models)])
 
 
-def chosen(recipe: training.Recipe | None, settings: dict[str, Any]) -> training.Recipe:
+def recipe_from(recipe: training.Recipe | None, settings: dict[str, Any]) -> training.Recipe:
     """The recipe that is given as such or by its settings."""
     if recipe is not None and settings:
         raise InputError(f"expected a recipe or its settings, got both (recipe and {', '.join(settings)})")

@@ -31,7 +31,7 @@ from nescio.inputs import Data, Inputs, describe
 from nescio.models import Classifier, ModelLike, named_modules
 from nescio.modes import predicting, preserved
 from nescio.posteriors.base import PosteriorBase, chunked, total
-from nescio.posteriors.laplace_curvature import Curvature, Kind, Sums, chosen, lowest
+from nescio.posteriors.laplace_curvature import Curvature, Kind, Sums, lowest, most_exact_kind
 from nescio.posteriors.laplace_layer import observed, padded, probabilities, probit
 from nescio.posteriors.saving import about, check_tensors, same, saved
 from nescio.progress import bar
@@ -48,7 +48,7 @@ _AT_ONCE = 2**22  # numbers of drawn weights that are made together
 class Laplace(PosteriorBase):
     """Approximate the posterior of the last linear layer by a Gaussian (Daxberger et al. 2021).
 
-    Fit it to the training data, then `predict`. Fitted, it has `precision` and `log_likelihood` of the training data.
+    Fit it to the training data, then `predict`. After the fit it has `precision`, and `log_likelihood` of these data.
 
     Args:
         model: A PyTorch classifier, any callable that gives logits, or a `Classifier`; it is not changed.
@@ -125,7 +125,7 @@ class Laplace(PosteriorBase):
             p, rest = probabilities(z)
             if self._sums is None:
                 outputs, width = self._layer_module().out_features, h.shape[1]
-                kind: Any = chosen(outputs, width) if self.kind == "auto" else self.kind
+                kind: Any = most_exact_kind(outputs, width) if self.kind == "auto" else self.kind
                 self._sums, self._total = Sums(kind, outputs, width, self._bias), 0.0
             outputs = self._sums.outputs
             self._sums.add(h, p[:, -outputs:], rest[:, -outputs:])

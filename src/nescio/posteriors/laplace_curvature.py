@@ -34,7 +34,7 @@ _FACTOR = 4096  # rows of a Kronecker factor up to which it is decomposed
 _ELEMENTS = 2**22  # of an intermediate result at once
 
 
-def chosen(outputs: int, width: int) -> Kind:
+def most_exact_kind(outputs: int, width: int) -> Kind:
     """The most exact kind that a layer of this size allows; width counts the bias."""
     if outputs * width <= _FULL:
         return "full"

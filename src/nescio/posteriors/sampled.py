@@ -79,10 +79,10 @@ def copied(model: Callable[..., Any], seed: int) -> nn.Module:
     """A network to train: a deep copy of a module, or what a function without arguments makes from the seed."""
     if isinstance(model, nn.Module):
         return deepcopy(model)
-    return made(model, seed)
+    return network_from(model, seed)
 
 
-def made(factory: Callable[[], Any], seed: int) -> nn.Module:
+def network_from(factory: Callable[[], Any], seed: int) -> nn.Module:
     """A network from a function without arguments, which draws its weights from the seed."""
     if isinstance(factory, nn.Module) or not callable(factory):
         raise ModelError(

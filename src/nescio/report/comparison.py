@@ -117,7 +117,7 @@ class Comparison:
         ...     for name in ("digits", "noise")
         ... )
         >>> comparison = Comparison(known, (noise,), (method,), 0.9, {}, {}, "entropy")
-        >>> comparison.shown.name, comparison.ranked[0].result.auroc
+        >>> comparison.featured_method.name, comparison.ranked[0].result.auroc
         ('entropy', 1.0)
     """
 
@@ -135,6 +135,6 @@ class Comparison:
         return sorted(self.methods, key=lambda method: (-method.result.auroc, method.name))
 
     @property
-    def shown(self) -> MethodResult:
+    def featured_method(self) -> MethodResult:
         """The featured method."""
         return next(method for method in self.methods if method.name == self.featured)

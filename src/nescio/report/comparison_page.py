@@ -165,7 +165,7 @@ def _curves(comparison: Comparison) -> list[Figure]:
 
 
 def _histogram(comparison: Comparison) -> Figure:
-    method = comparison.shown
+    method = comparison.featured_method
     groups = {comparison.known.name: method.known, **method.foreign}
     figure = plots.histogram(groups, f"{method.name} (higher = more uncertain)", width=5.6, height=3.4)
     medians = "; ".join(f"{name} {number(float(np.median(scores)))}" for name, scores in groups.items())
@@ -174,7 +174,7 @@ def _histogram(comparison: Comparison) -> Figure:
 
 
 def _strips(comparison: Comparison) -> Iterator[Strip]:
-    method = comparison.shown
+    method = comparison.featured_method
     for title, sets, scores in (
         (comparison.known.name, (comparison.known,), method.known),
         ("things that are not digits", comparison.foreign, method.all_foreign),

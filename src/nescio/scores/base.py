@@ -198,7 +198,7 @@ def must_be_fitted(method: Method) -> TypeGuard[FittedScore]:
     return isinstance(method, FittedScore) and not method.is_fitted
 
 
-def settled(method: Any, noise: bool) -> Any:
+def without_tolerance(method: Any, noise: bool) -> Any:
     """The method without a tolerance, which is kept by looking at a batch, and without noise where there can be none.
 
     So the score of an input is the same in any batch.

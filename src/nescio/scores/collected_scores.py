@@ -27,7 +27,7 @@ class CollectedScores:
         self.errors.append(None if error is None else error.cpu())
         self.checks += [value.check for value in values if isinstance(value, NormTable) and value.check is not None]
 
-    def whole(self) -> Scored:
+    def joined(self) -> Scored:
         """All blocks together."""
         if len({block.shape[1:] for block in self.scores[1:]}) > 1:
             sizes = " and ".join(str(list(shape)) for shape in sorted({tuple(b.shape[1:]) for b in self.scores[1:]}))

@@ -32,7 +32,7 @@ def predicted(engine: Engine, assessed: Sequence[Assessed], top: int) -> list[Pr
     """
     results = []
     for one in assessed:
-        decided, verdict = decision(engine, one), judged(engine, one)
+        decided, verdict = decision(engine, one), verdict_at_usual_level(engine, one)
         order = one.probabilities.argsort(descending=True, stable=True)[:top].tolist()
         likeliest = [_class(engine, one, place) for place in order]
         several = one.samples > 1
@@ -73,7 +73,7 @@ def verdicts(engine: Engine, assessed: Sequence[Assessed], level: float, maps: b
     return results
 
 
-def judged(engine: Engine, one: Assessed) -> Judged | None:
+def verdict_at_usual_level(engine: Engine, one: Assessed) -> Judged | None:
     """Return the verdict at the usual level; None without a guard."""
     if one.verdict is None or engine.level is None:
         return None
@@ -119,7 +119,7 @@ def decision(engine: Engine, one: Assessed) -> Decision | None:
 
     The policy's promise is for inputs like the known ones, so a foreign input is not accepted.
     """
-    policy, verdict = engine.policy, judged(engine, one)
+    policy, verdict = engine.policy, verdict_at_usual_level(engine, one)
     foreign = verdict is not None and verdict.foreign
     if isinstance(policy, Policy) and engine.decider is not None and engine.decider in one.scores:
         score = one.scores[engine.decider]

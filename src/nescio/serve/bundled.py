@@ -83,7 +83,7 @@ def bundled(
         correct = p.mean(0).argmax(1) == test.y
         decide.threshold(uncertainty, correct, RISK, about={"score": method, "model": "bundled digits"}).save(file)
     policy = Policy.load(file) if policy is None else policy
-    others = sorted(set(range(len(test.y))) - set(shown(test.y)))
+    others = sorted(set(range(len(test.y))) - set(example_places(test.y)))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the reference has", UserWarning)  # there are no more, and nobody can add any
         guard = Guard(model).fit((test.x[others], test.y[others]), progress=progress)
@@ -107,6 +107,6 @@ def _network(place: Path, digits: Split, recipe: Recipe, progress: bool | None) 
     return model
 
 
-def shown(labels: Tensor) -> list[int]:
+def example_places(labels: Tensor) -> list[int]:
     """Return the places of the first held-out digit of each kind: examples for people, in no reference."""
     return [int((labels == label).nonzero()[0]) for label in range(10)]

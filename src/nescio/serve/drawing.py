@@ -19,7 +19,7 @@ from nescio.serve.row_batches import stacked
 _one_at_a_time = threading.Lock()  # matplotlib keeps fonts and caches for the whole process
 
 
-def places(model: sources.Source, row: Inputs) -> list[str] | None:
+def token_names(model: sources.Source, row: Inputs) -> list[str] | None:
     """Return what the places of a map are called: the tokens of a text; None for others."""
     preprocess = model.preprocess
     if preprocess is None or preprocess.kind != "texts" or isinstance(row, Tensor):

@@ -38,7 +38,7 @@ from nescio.posteriors import Deterministic
 from nescio.quantities import Logits, Predictions
 from nescio.quantities.beside import Beside
 from nescio.scores import Method
-from nescio.scores.base import settled
+from nescio.scores.base import without_tolerance
 from nescio.scores.decomposition import decompose
 from nescio.scoring import score
 from nescio.serve import everywhere
@@ -136,14 +136,16 @@ class Engine:
         device = under[0].device if under else None
         self.rows = rows or (ROWS if device is None or device.type == "cpu" else 32)
         noise = self.kind != "texts"
-        chosen = [settled(scores.get(method), noise) for method in (methods or [scores.default_method().name])]
+        chosen = [
+            without_tolerance(scores.get(method), noise) for method in (methods or [scores.default_method().name])
+        ]
         self.methods: dict[str, Method] = {method.name: method for method in chosen}
         self.decider: str | None = None
         """The method whose score the policy judges."""
         if isinstance(policy, Policy):
             self.decider = policy.about.get("score", next(iter(self.methods)))
             if self.decider not in self.methods:
-                self.methods[self.decider] = settled(scores.get(self.decider), noise)
+                self.methods[self.decider] = without_tolerance(scores.get(self.decider), noise)
         for name in self.methods:
             self.whose(name)
 

@@ -1,6 +1,6 @@
 """The routes: what can be asked of a service, each from the request to its answer.
 
-This module is loaded when a service is made: its functions are typed with FastAPI's own.
+This module is loaded when a service is answer_of: its functions are typed with FastAPI's own.
 """
 
 from collections.abc import Awaitable, Callable
@@ -80,10 +80,10 @@ def _check(app: FastAPI, service: Service) -> None:
         except InputError as error:
             raise of_input(f"query.level: {error}") from None
 
-        def made(rows: list[Inputs], assessed: list[Assessed]) -> schemas.Verdicts:
+        def answer_of(rows: list[Inputs], assessed: list[Assessed]) -> schemas.Verdicts:
             return schemas.Verdicts(results=answers.verdicts(engine, assessed, share, maps), reference=ranks)
 
-        verdicts = await service.answer(request, Assess(), made)
+        verdicts = await service.answer(request, Assess(), answer_of)
         await service.judged(verdicts.results)
         return await sent(verdicts)
 
@@ -96,11 +96,11 @@ def _predict(app: FastAPI, service: Service) -> None:
         request: Request,
         top: Annotated[int, Query(ge=1, le=1000, description="How many of the likeliest classes to name")] = 5,
     ) -> Response:
-        def made(rows: list[Inputs], assessed: list[Assessed]) -> schemas.Predictions:
+        def answer_of(rows: list[Inputs], assessed: list[Assessed]) -> schemas.Predictions:
             note = answers.SINGLE if assessed[0].samples == 1 else None
             return schemas.Predictions(results=answers.predicted(engine, assessed, top), note=note)
 
-        predictions = await service.answer(request, Assess(service.judges), made)
+        predictions = await service.answer(request, Assess(service.judges), answer_of)
         await service.decided(predictions.results)
         await service.judged([one.verdict for one in predictions.results if one.verdict is not None])
         return await sent(predictions)
@@ -120,10 +120,10 @@ def _score(app: FastAPI, service: Service) -> None:
     ) -> Response:
         wanted = tuple(dict.fromkeys(method or engine.methods))
 
-        def made(rows: list[Inputs], assessed: list[Assessed]) -> schemas.Scores:
+        def answer_of(rows: list[Inputs], assessed: list[Assessed]) -> schemas.Scores:
             return schemas.Scores(results=answers.scored(engine, assessed, wanted))
 
-        scores = await service.answer(request, Assess(tuple(dict.fromkeys((*wanted, *service.judges)))), made)
+        scores = await service.answer(request, Assess(tuple(dict.fromkeys((*wanted, *service.judges)))), answer_of)
         await service.decided(scores.results)
         return await sent(scores)
 
@@ -138,17 +138,17 @@ def _explain(app: FastAPI, service: Service) -> None:
         method: Annotated[Literal[MAPS], Query(description="How it is found")] = "ua_backprop",  # type: ignore[valid-type]
         show: Annotated[_Show, Query(description="A picture, numbers, or both")] = "both",
     ) -> Response:
-        def made(rows: list[Inputs], explained: list[Explained]) -> schemas.Explanations:
+        def answer_of(rows: list[Inputs], explained: list[Explained]) -> schemas.Explanations:
             results, one = _explained(engine, rows, explained, show), explained[0].attribution
             return schemas.Explanations(results=results, of=one.of, method=one.method, about=one.about)
 
-        return await sent(await service.answer(request, Explain(of, method), made))
+        return await sent(await service.answer(request, Explain(of, method), answer_of))
 
 
 def _explained(engine: Engine, rows: list[Inputs], explained: list[Explained], show: _Show) -> list[schemas.Explained]:
     results = []
     for row, (known, one) in zip(rows, explained, strict=True):
-        names = drawing.places(engine.source, row)
+        names = drawing.token_names(engine.source, row)
         uncertainty, map_ = float(one.uncertainty[0]), one.maps[0]
         picture = drawing.overlay(map_, row, one.of, uncertainty, names) if show in ("overlay", "both") else None
         results.append(

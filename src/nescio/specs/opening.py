@@ -27,8 +27,8 @@ from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.positions import PositionsFound
 from nescio.models.sources import Source, open_model
-from nescio.models.sources.base import Found
-from nescio.models.sources.model_opening import FORMS, settled
+from nescio.models.sources.base import Opened
+from nescio.models.sources.model_opening import FORMS, with_own_settings
 from nescio.modes import preserved
 from nescio.posteriors.saving import RECORD
 from nescio.specs.saved_models import FACTS, MODEL, folder_of, names_code, remembered
@@ -246,7 +246,7 @@ def _opened(spec: ModelSpec) -> Source:
         raise InputError(f"expected a folder of a saved posterior beside a base, got {spec.name!r}; leave the base out")
     changes = (spec.size, spec.crop, spec.mean, spec.std)
     if (folder / FACTS).is_file():
-        return settled(_trained(folder, spec), spec.output, changes)
+        return with_own_settings(_trained(folder, spec), spec.output, changes)
     if folder.is_dir():
         hint = f"; say hf:{spec.name} for a model of transformers" if (folder / "config.json").is_file() else ""
         raise InputError(
@@ -297,7 +297,7 @@ def _known_base(folder: Path, given: ModelSpec | None, trust_pickle: bool) -> Mo
     return kept
 
 
-def _trained(folder: Path, spec: ModelSpec) -> Found:
+def _trained(folder: Path, spec: ModelSpec) -> Opened:
     """Open a network that `nescio train` has kept, by the package that knows it."""
     entry = plugins.plugins("nescio.folders").get(FACTS)
     if entry is None:
@@ -305,7 +305,7 @@ def _trained(folder: Path, spec: ModelSpec) -> Found:
             f"expected the package nescio_papers, which knows the network in {folder}, but it is not installed; "
             f"install it: {plugins.PAPERS}"
         )
-    result: Found = plugins.load(entry)(folder, spec.weights, spec.trust_pickle)
+    result: Opened = plugins.load(entry)(folder, spec.weights, spec.trust_pickle)
     return result
 
 

@@ -59,9 +59,9 @@ def class_gradients(
         smoothing: "log" averages log-probabilities (Eq. 13), "mean" takes the log of the mean probability.
         chunk: inputs at a time; None chooses from the memory at hand. Results do not depend on it.
         output: what the model returns: "logits" (unless a Classifier says otherwise), "probabilities" or "binary".
-        classes: "exact" computes every class; a number does about the work of as many, whatever their number, and
+        classes: "exact" computes every class; a number n does about the work of n classes, however many there are, and
             estimates the rest (`nescio.trace.estimate`); "auto" is 40.
-        precision: "bfloat16" works out the gradients in that type, from the probabilities of the model's own.
+        precision: "bfloat16" computes the gradients in that type; probabilities stay in the model's own type.
         memory_gb: about how much memory to work in, beyond the model; None chooses.
         exclude: names or patterns of the layers to leave out, such as a table of positions that is not trained.
 

@@ -24,13 +24,13 @@ FILE = "training.pt"
 VERSION = 1
 
 
-def named(function: object) -> str:
+def stable_name(function: object) -> str:
     """A function, or an object that is called, by a name that is the same in the next run."""
     if function is None or (is_dataclass(function) and not isinstance(function, type)):
         return repr(function)
     if isinstance(function, functools.partial):
         words = [*map(repr, function.args), *(f"{key}={value!r}" for key, value in sorted(function.keywords.items()))]
-        return f"{named(function.func)}({', '.join(words)})"
+        return f"{stable_name(function.func)}({', '.join(words)})"
     kind = function if hasattr(function, "__qualname__") else type(function)
     return f"{kind.__module__}.{kind.__qualname__}"
 
@@ -38,7 +38,7 @@ def named(function: object) -> str:
 def described(recipe: Recipe) -> dict[str, str]:
     """The settings of a recipe as text."""
     values = {field.name: getattr(recipe, field.name) for field in fields(recipe)}
-    return {name: named(value) if callable(value) else repr(value) for name, value in values.items()}
+    return {name: stable_name(value) if callable(value) else repr(value) for name, value in values.items()}
 
 
 def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:

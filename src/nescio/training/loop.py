@@ -177,7 +177,7 @@ def _identity(
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]
     about = {f"recipe.{name}": value for name, value in checkpoint.described(recipe).items()}
     return about | {
-        "loss": checkpoint.named(loss),
+        "loss": checkpoint.stable_name(loss),
         "seed": str(seed),
         "device": weights[0].device.type,
         "model": f"{type(model).__name__} with weights {digest(weights)}",

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from nescio.models.sources import Pictures
-from nescio.models.sources.base import Found
+from nescio.models.sources.base import Opened
 from nescio.models.sources.heads import size
 from nescio.models.weights import fill, read_weights
 from nescio.types import InputError
@@ -17,7 +17,7 @@ from nescio_papers.zoo.trained import FACTS, WEIGHTS, named
 _SIDES = {"mnist": 28, "digits": 8}
 
 
-def open_trained(place: Path, weights: str | os.PathLike[str] | None, trust_pickle: bool) -> Found:
+def open_trained(place: Path, weights: str | os.PathLike[str] | None, trust_pickle: bool) -> Opened:
     """Open a network that `nescio train` has kept.
 
     Args:
@@ -44,4 +44,4 @@ def open_trained(place: Path, weights: str | os.PathLike[str] | None, trust_pick
     fill(model, read_weights(source, trust_pickle=trust_pickle), str(source))
     side = _SIDES.get(plan.data, 32)
     about = f"{plan.name}, seed {seed}, of {place}, {size(model)}"
-    return Found(model.eval(), about, Pictures((side, side), channels=len(model.mean)), SETS[plan.data].classes)
+    return Opened(model.eval(), about, Pictures((side, side), channels=len(model.mean)), SETS[plan.data].classes)

@@ -64,7 +64,7 @@ class CsvTable:
                 try:
                     values.append(float(cell))
                 except ValueError as error:
-                    raise InputError(f"column {column!r} has {cell[:40]!r}, which is no number") from error
+                    raise InputError(f"column {column!r} has {cell[:40]!r}, which is not a number") from error
             else:
                 values.append(cell)
         return values
@@ -92,7 +92,7 @@ class CsvTable:
         try:
             text = content.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(f"{where} is no text in UTF-8 ({error.reason})") from error
+            raise InputError(f"{where} is not text in UTF-8 ({error.reason})") from error
         try:
             cells = next(csv.reader(text.splitlines(keepends=True), delimiter=self._mark), [])
         except csv.Error as error:

@@ -35,13 +35,13 @@ def decode(source: str | Path | bytes) -> Image:
     """The picture in the file, or in these bytes; of an animation the first."""
     image = need("PIL.Image", "data")
     if not isinstance(source, bytes) and (path := Path(source)).exists() and not (path.is_file() or path.is_dir()):
-        raise InputError("it is a pipe or a device, and no file")  # which may never end
+        raise InputError("it is a pipe or a device, not a file")  # which may never end
     try:
         with image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as opened:
             opened.load()
             return _plain(_upright(opened, image), image)
     except image.UnidentifiedImageError as error:
-        raise InputError("it is no picture, or one of an unknown kind") from error
+        raise InputError("it is not a picture, or one of an unknown kind") from error
     except (image.DecompressionBombError, image.DecompressionBombWarning) as error:
         raise InputError(f"it has too many pixels ({error})") from error
 

@@ -71,8 +71,8 @@ class Problem:
         reason: The reason, in words.
 
     Examples:
-        >>> print(Problem(3, "cat.jpg", "it is no picture"))
-        cat.jpg (row 3): it is no picture
+        >>> print(Problem(3, "cat.jpg", "it is not a picture"))
+        cat.jpg (row 3): it is not a picture
     """
 
     index: int

@@ -72,8 +72,8 @@ class TableRows:
         self._alone = kinds != {"number"}
         if self._alone and len(self._x) > 1:
             raise InputError(
-                f"expected columns of numbers, or one other, as input from {table.path}, got {', '.join(self._x)} "
-                f"of the kinds {', '.join(sorted(kinds))}; name the right ones with x (--x)"
+                f"expected several columns of numbers, or one column of another kind, as input from {table.path}, got "
+                f"{', '.join(self._x)} of the kinds {', '.join(sorted(kinds))}; name the right ones with x (--x)"
             )
         self._of = kinds.pop()
         self.kind: Kind = _kind(table, self._x[0], self._of, want)
@@ -113,7 +113,7 @@ class TableRows:
             return _array(cell, self._x[0])
         if self.kind == "pictures":
             return decode(self._file(cell))
-        raise InputError(f"column {self._x[0]!r} holds {self._of}, which is no input")
+        raise InputError(f"column {self._x[0]!r} holds {self._of}, which is not an input")
 
     def labels(self) -> Labels | None:
         if self._label is None:

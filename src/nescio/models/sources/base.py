@@ -132,7 +132,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Found:
+class Opened:
     """What one kind of source finds, before a person's own settings."""
 
     model: Classifier | Callable[..., Any]

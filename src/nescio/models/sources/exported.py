@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio._common.formatting import count
-from nescio.models.sources.base import Found
+from nescio.models.sources.base import Opened
 from nescio.models.sources.heads import Weights, size
 from nescio.models.weights import fill, read_weights
 from nescio.types import InputError, ModelError
@@ -51,15 +51,15 @@ class Exported(nn.Module):
         return part if missing == 0 else torch.cat([part, part[-1:].expand(missing, *part.shape[1:])])
 
 
-def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
+def find(name: str, weights: Weights | None, trust_pickle: bool) -> Opened:
     """The program in that file."""
     file = Path(name)
     if not file.is_file():
         raise InputError(f"expected an archive of torch.export at {name}, but there is none (seen from {Path.cwd()})")
     if not trust_pickle:
         raise ModelError(
-            f"expected to be told that {name} can be trusted, because opening an archive of torch.export can execute "
-            "any code that is in it; if you trust where the file comes from, say trust_pickle=True (--trust-pickle), "
+            f"expected trust_pickle=True (--trust-pickle) to open {name}: an archive of torch.export can execute any "
+            "code that is in it. Say so only if you trust where the file comes from; "
             "else load its weights into a model that you build (package.module:factory with --weights)"
         )
     try:
@@ -78,7 +78,7 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
     how = "any number of inputs at once"
     if batch is not None:
         how = f"{count(batch, 'input')} at once (methods that read features need any number)"
-    return Found(module, f"{file.name}, exported for {how}, {size(module)}")
+    return Opened(module, f"{file.name}, exported for {how}, {size(module)}")
 
 
 def _with_layers(program: Any) -> Any:

@@ -13,12 +13,12 @@ from torch import nn
 
 from nescio.models.classifier import Classifier
 from nescio.models.load import _factory, _folder_importable, load
-from nescio.models.sources.base import Found, Preprocess
+from nescio.models.sources.base import Opened, Preprocess
 from nescio.models.sources.heads import Weights, size
 from nescio.models.sources.picture_transform import Transformed
 
 
-def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
+def find(name: str, weights: Weights | None, trust_pickle: bool) -> Opened:
     """What the factory of that name makes."""
     model = load(name, weights, trust_pickle=trust_pickle)
     with _folder_importable():
@@ -35,7 +35,7 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
     classes = next((v for holder in holders if _are_names(v := getattr(holder, "classes", None))), None)
     what = f", {size(inside)}" if isinstance(inside, nn.Module) else ""
     about = f"{name}{what}" + ("" if weights is None else f", weights of {weights}")
-    return Found(model, about, preprocess, None if classes is None else tuple(classes))
+    return Opened(model, about, preprocess, None if classes is None else tuple(classes))
 
 
 def _of_a_picture(value: Any) -> bool:

@@ -18,7 +18,7 @@ from urllib.request import getproxies
 import torch
 
 from nescio._common.lazy_imports import need
-from nescio.models.sources.base import Found, Preprocess
+from nescio.models.sources.base import Opened, Preprocess
 from nescio.models.sources.heads import Weights, size
 from nescio.models.sources.picture_transform import Transformed
 from nescio.models.sources.texts import Texts
@@ -35,7 +35,7 @@ TASKS = {
 """What a model is for: the end of the names of such architectures, and what transformers opens them by."""
 
 
-def find(name: str, weights: Weights | None, trust_pickle: bool, task: str | None = None) -> Found:
+def find(name: str, weights: Weights | None, trust_pickle: bool, task: str | None = None) -> Opened:
     """The model of that folder or id; `task`: what it is for, where its configuration does not say it."""
     transformers = need("transformers", "hf")
     local = _folder(name) or not _answers()
@@ -61,7 +61,7 @@ def find(name: str, weights: Weights | None, trust_pickle: bool, task: str | Non
     labels = [] if task == "text-generation" else [str(label) for _, label in sorted(config.id2label.items())]
     known = None if all(label == f"LABEL_{i}" for i, label in enumerate(labels)) else tuple(labels)
     about = f"hf:{name}, {type(model).__name__}, {size(model)}" + ("" if weights is None else f", weights of {weights}")
-    return Found(model, about, preprocess, known)
+    return Opened(model, about, preprocess, known)
 
 
 def _task(name: str, architectures: list[str], given: str | None) -> str:
@@ -118,7 +118,7 @@ def _read(name: str, local: bool, what: str, auto: Any) -> Any:
             if Path(name).is_dir()
             else "check the name and the connection, or download the folder where there is one and give its path"
         )
-        raise ModelError(f"expected to read {what} from hf:{name}, but: {reason}; {remedy}") from error
+        raise ModelError(f"cannot read {what} from hf:{name}: {reason}; {remedy}") from error
 
 
 @contextmanager

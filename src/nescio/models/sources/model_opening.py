@@ -9,16 +9,16 @@ from torch import nn
 
 from nescio.models.classifier import Classifier
 from nescio.models.sources import exported, factory, huggingface, onnx_models, timm_models, torchvision_models
-from nescio.models.sources.base import Channels, Found, Size, Source
+from nescio.models.sources.base import Channels, Opened, Size, Source
 from nescio.models.sources.heads import Weights
 from nescio.models.sources.picture_transform import Pictures
 from nescio.types import InputError
 
-KINDS: dict[str, Callable[[str, Weights | None, bool], Found]] = {
+KINDS: dict[str, Callable[[str, Weights | None, bool], Opened]] = {
     "torchvision": torchvision_models.find,
     "timm": timm_models.find,
 }
-FILES: dict[str, Callable[[str, Weights | None, bool], Found]] = {".pt2": exported.find, ".onnx": onnx_models.find}
+FILES: dict[str, Callable[[str, Weights | None, bool], Opened]] = {".pt2": exported.find, ".onnx": onnx_models.find}
 FORMS = "package.module:factory, torchvision:NAME, timm:NAME, hf:PATH-OR-ID, FILE.onnx or FILE.pt2"
 
 
@@ -71,11 +71,11 @@ def open_model(
         raise InputError(f"expected {FORMS}, got {spec!r}, which is none of these; check the name")
     else:
         opened = factory.find(spec, weights, trust_pickle)
-    return settled(opened, output, (size, crop, mean, std))
+    return with_own_settings(opened, output, (size, crop, mean, std))
 
 
-def settled(
-    opened: Found,
+def with_own_settings(
+    opened: Opened,
     output: str | None,
     changes: tuple[Size | None, Size | None, Channels | None, Channels | None],
 ) -> Source:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from nescio._common.lazy_imports import need
-from nescio.models.sources.base import Found, Preprocess
+from nescio.models.sources.base import Opened, Preprocess
 from nescio.models.sources.heads import RANDOM, Weights, built, size
 from nescio.models.sources.picture_transform import Pictures, Transformed
 from nescio.types import InputError, ModelError
@@ -18,7 +18,7 @@ from nescio.types import InputError, ModelError
 PRETRAINED = "pretrained"
 
 
-def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
+def find(name: str, weights: Weights | None, trust_pickle: bool) -> Opened:
     """The model of that name."""
     timm = need("timm", "timm")
     published = str(weights) == PRETRAINED
@@ -35,12 +35,12 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
     except OSError as error:  # also those of the hub
         reason = str(error).splitlines()[0].rstrip(".")
         raise ModelError(
-            f"expected to fetch timm:{name}, but: {reason}; bring its weights here as a file and name it with weights "
+            f"cannot fetch timm:{name}: {reason}; copy its weights to this machine, and give the file as weights "
             "(--weights)"
         ) from error
     what = "published weights" if published else RANDOM if weights is None else f"weights of {weights}"
     config = need("timm.data", "timm").resolve_model_data_config(model)
-    return Found(
+    return Opened(
         model,
         f"timm:{name}, {what}, {size(model)}",
         _preprocess(config),

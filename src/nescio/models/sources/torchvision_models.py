@@ -10,13 +10,13 @@ from difflib import get_close_matches
 from typing import Any
 
 from nescio._common.lazy_imports import need
-from nescio.models.sources.base import Found, Preprocess
+from nescio.models.sources.base import Opened, Preprocess
 from nescio.models.sources.heads import RANDOM, Weights, built, size
 from nescio.models.sources.picture_transform import Pictures, Transformed
 from nescio.types import InputError, ModelError
 
 
-def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
+def find(name: str, weights: Weights | None, trust_pickle: bool) -> Opened:
     """The model of that name."""
     models = need("torchvision.models", "data")
     known = models.list_models(module=models)  # the classifiers: those of other tasks are in modules of their own
@@ -34,8 +34,8 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
             model = models.get_model(name, weights=chosen)
         except OSError as error:
             raise ModelError(
-                f"expected to fetch the weights {chosen.name} of torchvision:{name}, but: {error}; "
-                f"bring the file {chosen.url.rpartition('/')[2]} here and name it with weights (--weights)"
+                f"cannot fetch the weights {chosen.name} of torchvision:{name}: {error}; copy the file "
+                f"{chosen.url.rpartition('/')[2]} to this machine, and give it as weights (--weights)"
             ) from error
         what = f"weights {chosen.name}"
     else:
@@ -43,7 +43,7 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
         what = RANDOM if weights is None else f"weights of {weights}"
     categories = tuple(entry.meta.get("categories", ()))
     classes = categories if weights is not None and len(categories) == _outputs(model) else None
-    return Found(model, f"torchvision:{name}, {what}, {size(model)}", _preprocess(entry.transforms()), classes)
+    return Opened(model, f"torchvision:{name}, {what}, {size(model)}", _preprocess(entry.transforms()), classes)
 
 
 def _preprocess(preset: Any) -> Preprocess:

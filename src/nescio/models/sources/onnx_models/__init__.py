@@ -12,7 +12,7 @@ from torch import nn
 
 from nescio._common.lazy_imports import need
 from nescio.models.classifier import Classifier
-from nescio.models.sources.base import Found
+from nescio.models.sources.base import Opened
 from nescio.models.sources.exported import Exported
 from nescio.models.sources.heads import Weights, size
 from nescio.models.sources.onnx_models import onnx_facts
@@ -25,14 +25,14 @@ from nescio.types import InputError
 def from_onnx(path: str | os.PathLike[str], *, output: str | None = None, item: str | None = None) -> Classifier:
     """Make a classifier of an ONNX file, with parameters that have gradients.
 
-    The module is compared with onnxruntime on random inputs first. A model whose file says one number of rows takes any
-    number where its operators do; else the rows go through it in parts.
+    The module is compared with onnxruntime on random inputs first. If the file fixes the number of rows, the classifier
+    takes any number all the same: at once if the operators allow it, otherwise in parts.
 
     Args:
         path: The file; its external data, where it has some, lie beside it.
         output: What the model returns, as `Classifier` takes it; None finds out: a softmax or sigmoid at its end is
             seen.
-        item: The name of the output with the logits; None finds it, where one alone can be it.
+        item: The name of the output with the logits; None finds it if only one output can be it.
 
     Returns:
         The classifier. Several inputs are given as a mapping from their names in the file.
@@ -74,7 +74,7 @@ def from_onnx(path: str | os.PathLike[str], *, output: str | None = None, item: 
     return Classifier(network if batch is None else Exported(network, batch), output=kind)
 
 
-def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
+def find(name: str, weights: Weights | None, trust_pickle: bool) -> Opened:
     """The model in that file."""
     if weights is not None:
         raise InputError(f"expected no weights beside {name}, which has its own inside, got {weights}; leave them out")
@@ -83,4 +83,4 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Found:
     assert isinstance(module, nn.Module)
     ending = {"logits": "", "probabilities": ", ends in a softmax", "binary": ", ends in a sigmoid"}[classifier.output]
     parts = f", {module.batch} rows at once" if isinstance(module, Exported) else ""
-    return Found(classifier, f"{Path(name).name}, of ONNX{ending}{parts}, {size(module)}")
+    return Opened(classifier, f"{Path(name).name}, of ONNX{ending}{parts}, {size(module)}")

@@ -43,7 +43,7 @@ def read(file: str) -> Any:
         proto = need("onnx.inliner", "onnx").inline_local_functions(proto)
         return need("onnx.shape_inference", "onnx").infer_shapes(proto)
     except Exception as error:  # what a damaged graph raises is not told
-        raise ModelError(f"expected a sound graph in {file}, but: {' '.join(str(error).split())[:300]}") from error
+        raise ModelError(f"expected a valid graph in {file}, but: {' '.join(str(error).split())[:300]}") from error
 
 
 def values(protos: Any) -> list[Value]:
@@ -123,7 +123,7 @@ def closing_of(proto: Any, output: Value, file: str) -> str:
         return "probabilities"
     if output.shape is not None and len(output.shape) == 2 and output.shape[1] != 1:
         raise ModelError(
-            f"expected classes of which one is right, got {file}, which closes with a sigmoid over several columns: an "
+            f"expected classes of which one is right, got {file}, which ends with a sigmoid over several columns: an "
             "answer yes or no for each. If one class alone is right say output='logits' to from_onnx and name the "
             "output before the sigmoid as item; else make one model [N, 1] for each column"
         )

@@ -86,9 +86,7 @@ def _session(file: str, rewrites: bool = True) -> Any:
     try:
         return runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # of its own kinds, which have no common base
-        raise ModelError(
-            f"expected a model that onnxruntime can open, to compare with, in {file}, but: {_reason(error)}"
-        ) from error
+        raise ModelError(f"expected onnxruntime to open {file}, for a comparison, but: {_reason(error)}") from error
 
 
 def _feed(
@@ -113,7 +111,7 @@ def _feed(
         return feed, rows, side
     assert problem is not None
     raise ModelError(
-        f"expected onnxruntime to run {file} on random inputs, to compare with, but: {_reason(problem)}"
+        f"expected onnxruntime to run {file} on random inputs, for a comparison, but: {_reason(problem)}"
     ) from problem
 
 
