@@ -2,11 +2,13 @@
 
 There are as few numbers in it as the kernel has places, so it is written down: unfolded into patches the input would
 be as many times larger. A GPU has a kernel of ours for it, a CPU oneDNN's for float32; what neither takes is summed up
-place by place.
+place by place. oneDNN is quick for weights of 3 × 3; for larger ones the gradients at the output are taken as the
+weights of a convolution of the input, which oneDNN does up to eighty times faster.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 
@@ -16,6 +18,9 @@ from torch import Tensor
 
 from nescio.trace.rules import full
 from nescio.trace.runtime.gpu import kernels
+
+QUICK = 9
+"""Places of a kernel up to which oneDNN's own gradient is the faster way."""
 
 
 def gradient(
@@ -36,7 +41,7 @@ def gradient(
         result: Tensor = module.depthwise_weight(rows, x, kernel, *geometry)
         return result
     if plain and x.device.type == "cpu" and x.dtype == torch.float32 and torch.backends.mkldnn.is_available():
-        return _by_library(delta, x, shape, *geometry)
+        return (_by_library if math.prod(kernel) <= QUICK else _as_weights)(delta, x, shape, *geometry)
     own = full(x).unsqueeze(0)
     small, large = (own, full(delta)) if transposed else (full(delta), own)
     return _by_place(small, large, shape, *geometry)
@@ -60,6 +65,22 @@ def _by_library(
                 [False, True, False],
             )[1]  # fmt: skip
     return out.flatten(3)
+
+
+def _as_weights(
+    delta: Tensor,
+    x: Tensor,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
+    """The convolution of each channel of x with its gradients at the output: its steps are the places of the kernel."""
+    groups, space = math.prod(x.shape[:2]), delta.shape[3:]
+    weights = delta.permute(1, 2, 0, 3, 4).reshape(-1, 1, *space)  # [inputs · channels · cotangents, ..]
+    out = F.conv2d(x.reshape(1, groups, *x.shape[2:]), weights, None, dilation, padding, stride, groups)
+    out = out[..., : shape[2], : shape[3]]  # with a stride the convolution may take a step more
+    return out.reshape(len(x), delta.shape[2], len(delta), -1).permute(2, 0, 1, 3)
 
 
 def _by_place(
