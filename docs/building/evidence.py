@@ -20,7 +20,7 @@ from not_run import not_run
 from results import ROOT, SCALES, files, measured, parts
 
 from nescio.plots.style import ACCENT, FAINT, INK
-from nescio_papers.regrad.label_charts import identity
+from nescio_papers.regrad.label_charts import gains, identity
 from nescio_papers.ua_backprop import charts
 
 PAGE = ROOT / "docs" / "evidence.md"
@@ -82,7 +82,7 @@ def claims() -> list[Claim]:
     ]
 
 
-FIGURES = {"polarity": ("polarity", 0), "acquisition": ("acquisition@quick", 0)}
+FIGURES = {"polarity": ("polarity", 0)}
 """What the page shows of a study's figures: the study, and which of its figures."""
 
 
@@ -94,8 +94,14 @@ def figures() -> dict[str, tuple[str, str, str]]:
         for name, (study, at) in FIGURES.items()
         if files(study)
     }
-    ours = parts("acquisition@quick")[0][0]["cells"] if files("acquisition@quick") else ()
-    kept["nll-identity"] = asdict(identity(ours))
+    accuracy, gain = (
+        [part["cells"] for part, _ in parts("acquisition@quick")]
+        if files("acquisition@quick")
+        else ((), ())
+    )
+    kept["nll-identity"] = asdict(identity(accuracy))
+    if gain:
+        kept["acquisition"] = asdict(*gains(gain))
     cells = {
         name: [part["cells"] for part, _ in parts(name)]
         for name in ("ua-signs", "ua-attention")

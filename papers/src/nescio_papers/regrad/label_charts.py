@@ -35,7 +35,8 @@ def gains(cells: Cells) -> list[Figure]:
             ax.errorbar(values.mean(), -place, xerr=half, fmt="o", color=COLOURS[0], markersize=4, capsize=2)
         ax.axvline(0, color="0.6", linewidth=1)
         ax.set_yticks([-place for place in range(len(labels))], labels, fontsize=8)
-        ax.set_xlabel(f"{name}: accuracy over random, points", fontsize="small")
+        ax.tick_params(labelsize=8)
+        ax.set_xlabel(f"{NAMES[name]}: accuracy over random, points", fontsize="small")
     alt = "How much better each method's acquisitions are than random ones, with intervals over seeds"
     return [
         Figure(

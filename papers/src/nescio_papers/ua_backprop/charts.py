@@ -43,6 +43,7 @@ def signs(cells: Sequence[Cells]) -> list[Figure]:
         ax.set_xlabel("share of the doubt that goes", fontsize="small")
         ax.set_xticks([0.0, 0.5, 1.0])
         ax.set_xlim(min(-0.04, ax.get_xlim()[0]), 1.04)
+        ax.tick_params(labelsize=8)
     axes[0].set_yticks(range(len(PAIRS)), list(reversed(PAIRS)), fontsize="small")
     _legend(figure, axes[0])
     alt = (
@@ -81,11 +82,12 @@ def temperature(cells: Cells) -> list[Figure]:
             ax.plot(x, y, "o" if at else "x", color=COLOURS[1 - at], markersize=4, label=label)
         ax.set_title(NAMES.get(name, name), fontsize="small", color=INK)
         ax.set_xlabel("mean factor 1 + αA in training", fontsize="small")
+        ax.tick_params(labelsize=8)
     axes[0].set_ylabel("negative log-likelihood", fontsize="small")
     _legend(figure, axes[0])
     alt = "Negative log-likelihood of every row by the factor of its features in training, before and after scaling"
     text = (
-        "Each mark is a row, the mean over runs. Where the crosses fall with the factor and the dots do not, the gain "
-        "is a temperature."
+        "Each mark is a row, the mean over runs. If the crosses fell with the factor and the dots did not, the gain "
+        "would be a temperature alone."
     )
     return [Figure("Is the gain a temperature?", text, alt, svg(figure, alt, "ua-attention"))]
