@@ -32,15 +32,19 @@ CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time
 def seconds(
     run: Callable[[], Any], device: torch.device, repeats: int = 3, budget: float = 20.0, clock: str = "wall"
 ) -> float:
-    """The median time of a few runs after one to warm up; fewer when they are slow."""
+    """The median time of a few runs after one to warm up; fewer when they are slow.
+
+    On a GPU two warm up: the first may compile kernels, and the second records what the third one replays.
+    """
     now = CLOCKS[clock]
     synchronize(device)
-    start = now()
-    run()
-    synchronize(device)
-    first = now() - start
+    for _ in range(2 if device.type == "cuda" else 1):
+        start = now()
+        run()
+        synchronize(device)
+        last = now() - start
     times = []
-    for _ in range(max(1, min(repeats, int(budget / max(first, 1e-9))))):
+    for _ in range(max(1, min(repeats, int(budget / max(last, 1e-9))))):
         start = now()
         run()
         synchronize(device)
