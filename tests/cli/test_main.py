@@ -42,6 +42,11 @@ class Broken(nn.Module):
         raise SystemError("the disk of the universe is full")
 
 
+class Full(nn.Module):
+    def forward(self, x):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 154.00 MiB.")
+
+
 def interrupted():
     raise KeyboardInterrupt
 """
@@ -246,6 +251,12 @@ def test_what_is_unforeseen_is_said_without_a_traceback_and_shown_with_debug(fol
     assert "SystemError: the disk of the universe is full; run again with --debug" in error
     with pytest.raises(SystemError, match="universe"):
         run("--debug")
+
+
+def test_full_memory_is_told_with_what_to_do(folder, capsys):
+    error = refusal(capsys, lambda: score("--method", "entropy", model="climodels:Full"), status=1)
+    assert "memory ran out" in error and "--batch-size" in error and "154.00 MiB" in error
+    assert "unforeseen" not in error
 
 
 def test_an_interrupt_gives_130_and_leaves_nothing(folder, capsys):

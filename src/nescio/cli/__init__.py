@@ -25,6 +25,10 @@ from nescio.cli import interrupting, plugged
 from nescio.cli.argument_parser import Parser
 from nescio.plugins import PluginError
 
+FULL_MEMORY = (
+    "memory ran out; end other programs that use it, give a smaller --batch-size where the command has one, or, for a "
+    "GPU that others use too, take another device (--device cpu is slower and may have more)"
+)
 COMMANDS = (
     "demo",
     "methods",
@@ -104,6 +108,11 @@ def main(arguments: Sequence[str] | None = None, extra: Mapping[str, Any] | None
         if isinstance(error, NescioError):
             print(f"nescio: {_one_line(error)}", file=sys.stderr)
             return 2
+        from nescio._common.memory import exhausted
+
+        if exhausted(error):
+            print(f"nescio: {FULL_MEMORY}. It said: {_one_line(error)[:200]}", file=sys.stderr)
+            return 1
         where = f"{type(error).__name__}: {_one_line(error)}"
         print(f"nescio: unforeseen {where}; run again with --debug to see where", file=sys.stderr)
         return 1
