@@ -201,6 +201,26 @@ def test_hooks_and_features_are_given_back():
     assert not closed[0]._forward_hooks
 
 
+def test_a_head_that_was_replaced_is_found_anew():
+    """Where the last layer was found before, its calls alone are noted: another one takes a second forward pass."""
+
+    class Either(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = nn.ModuleList([nn.Conv2d(3, 4, 1).double(), nn.Conv2d(3, 4, 3, padding=1).double()])
+            self.at = 0
+
+        def forward(self, x):
+            return self.heads[self.at](x)
+
+    network, x = Either(), picture(6, 7)
+    agree(network, network, [network.heads[0]], x)
+    network.at = 1
+    agree(network, network, [network.heads[1]], x)
+    network.at = 0
+    agree(network, network, [network.heads[0]], x)
+
+
 @pytest.mark.parametrize(("mode", "align"), MODES)
 @pytest.mark.parametrize("size", [(9, 14), (20, 15), (3, 30)])
 def test_lengths_of_resized_features(mode, align, size):
@@ -212,7 +232,33 @@ def test_lengths_of_resized_features(mode, align, size):
     torch.testing.assert_close(resize.ones(a), torch.ones(size, dtype=torch.float64), rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("method", ["exgrad", "regrad", "ungrad", "gradnorm"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("norm", [1, 2])
+def test_float32_gives_the_numbers_of_float64(method, norm):
+    """Logits as large as those of sure networks, with classes far below what float32 can say of a probability."""
+    logits = 30 * torch.randn(500, 21, generator=torch.Generator().manual_seed(0))
+    chosen = nescio.scores.get(method, norm=norm, samples=0, layer_decay=0.0)
+    sizes = torch.full((len(logits), 1), 1.7, dtype=torch.float64)
+    single, double = (
+        scores(chosen, given, sizes, ("head",), chosen.needs[0], False) for given in (logits, logits.double())
+    )
+    torch.testing.assert_close(single, double, rtol=5e-6, atol=0)
+
+
+@pytest.mark.parametrize("method", ["exgrad", "regrad", "squared"])
+@pytest.mark.parametrize("settings", [{}, {"norm": 1}, {"variant": "literal"}])
+def test_sums_without_a_table_are_those_of_a_table(method, settings):
+    logits = 4 * torch.randn(300, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    logits[:100, 3] = logits[:100].amax(1)  # two classes that are alike
+    chosen = nescio.scores.get(method, samples=0, layer_decay=0.0, **settings)
+    sizes = torch.rand(300, 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    delta = torch.eye(7, dtype=torch.float64) - logits.softmax(1)[:, None]
+    norms = torch.linalg.vector_norm(delta, chosen.norm, dim=2)[..., None] * sizes[:, None]
+    found = scores(chosen, logits, sizes, ("head",), chosen.needs[0], False)
+    torch.testing.assert_close(found, chosen(NormTable(norms, logits.softmax(1), ("head",))), rtol=1e-8, atol=0)
+
+
+@pytest.mark.parametrize("method", ["exgrad", "regrad", "ungrad", "gradnorm", "squared"])
 @pytest.mark.parametrize("norm", [1, 2])
 def test_sure_rows_of_float32_lose_no_digits(method, norm):
     """Gaps between logits from 0 (two classes alike) to 300, where squares and exponentials vanish in float32."""

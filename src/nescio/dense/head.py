@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nescio.dense.resize import MODES, Resize
+from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.structure import named_modules
 from nescio.modes import eager
@@ -75,20 +76,24 @@ class Head:
             if "bias" in _keys(call.layer):
                 powers.append(_bias(call, self.resize, norm).expand_as(powers[0]))
             columns += powers if by == "tensor" else [sum(powers[1:], powers[0])]
-        table = torch.stack(columns, -1)
-        return table.sqrt() if norm == 2 else table
+        table = torch.stack(columns)
+        return (table.sqrt_() if norm == 2 else table).movedim(0, -1)  # a layer after the other in memory
 
 
 @contextmanager
 def watched(classifier: Classifier) -> Iterator[list[Call]]:
     """Gives a list that a forward pass within the block fills with the calls that may be the last layer.
 
-    Kept are the latest calls, and those of layers whose number of channels few other layers have, as is mostly so for
-    that of the classes: a network may have a second head, which is called later. What others were given can be freed.
+    Where the last layers of the model were found before, only their calls are noted. Otherwise the latest calls are
+    kept, and those of layers whose number of channels few other layers have, as is mostly so for that of the classes: a
+    network may have a second head, which is called later. What others were given can be freed.
     """
     calls: list[Call] = []
     modules = [] if classifier.module is None else list(named_modules(classifier.module))
-    layers = [(name, module) for name, module in modules if isinstance(module, _LAYERS)]
+    before = None if classifier.module is None else _FOUND.get(classifier.module)
+    layers = [
+        (name, module) for name, module in modules if isinstance(module, _LAYERS) and (before is None or name in before)
+    ]
     often = Counter(_width(module) for _, module in layers)
 
     def note(name: str) -> Any:
@@ -107,6 +112,29 @@ def watched(classifier: Classifier) -> Iterator[list[Call]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def logits_and_head(classifier: Classifier, x: Inputs) -> tuple[Tensor, Head]:
+    """Return the logits ``[N, *positions, C]`` of a forward pass, and its last layers.
+
+    Args:
+        classifier: The model.
+        x: What its `prepare` gave.
+
+    Raises:
+        ModelError: As `find` does.
+    """
+    module = classifier.module
+    known = module is not None and module in _FOUND
+    with watched(classifier) as calls:
+        logits = classifier.logits(x)
+    try:
+        return logits, find(classifier, calls, logits)
+    except ModelError:
+        if not known or module is None:
+            raise
+        del _FOUND[module]  # the model has other last layers than before
+    return logits_and_head(classifier, x)
 
 
 def find(classifier: Classifier, calls: Sequence[Call], logits: Tensor) -> Head:
@@ -151,7 +179,7 @@ def find(classifier: Classifier, calls: Sequence[Call], logits: Tensor) -> Head:
 
 def _resize(made: Tensor, z: Tensor) -> Resize | Literal[False] | None:
     """How z came from what the layers gave: None as it is, False not at all."""
-    low, high = (float(end) for end in z.aminmax())
+    low, high = (float(end) for end in made.detach().aminmax())
     near = _CLOSE * torch.finfo(z.dtype).eps * max(-low, high, 1e-30)
     if made.shape == z.shape:
         return None if float((made - z).abs().max()) <= near else False

@@ -19,7 +19,7 @@ from torch import Tensor
 from nescio import inputs
 from nescio._common.chunking import at_once, in_chunks
 from nescio.dense.gradient_maps import kept, refuse, scores
-from nescio.dense.head import Head, find, watched
+from nescio.dense.head import Head, logits_and_head
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.models.positions import found_plain, unknown
@@ -95,7 +95,7 @@ class PositionMap(Request):
                 own, joined = self.method.strength(own)[..., None], ("+".join(names),)
             return scores(self.method, z, own, joined, wanted, binary)
 
-        return by_position(rows, logits, memory_gb, sizes, convert=_compact)
+        return by_position(rows, logits, memory_gb, sizes, convert=_same)
 
     def answer_from_predictions(self, p: Tensor) -> Tensor:
         """Compute the map from the probabilities ``[S, N, *positions, C]`` of a posterior."""
@@ -153,9 +153,7 @@ def maps_of(
     if not any(isinstance(one, GradientNorms) for request in requests for one in request.method.needs):
         logits, head = classifier.logits(x), None
     else:
-        with watched(classifier) as calls:
-            logits = classifier.logits(x)
-        head = find(classifier, calls, logits)
+        logits, head = logits_and_head(classifier, x)
     return logits, [request._read(logits, head, classifier, memory_gb) for request in requests]
 
 
@@ -194,9 +192,9 @@ def _double(z: Tensor) -> Tensor:
     return z.to(torch.float64, memory_format=torch.contiguous_format)
 
 
-def _compact(z: Tensor) -> Tensor:
-    """Rows in their own type, class after class in memory where they come so, as those of pictures do."""
-    return z.contiguous() if z.stride(-1) == 1 else z.T.contiguous().T
+def _same(z: Tensor) -> Tensor:
+    """Rows as they are: what is first made of them is dense in memory, class after class where they come so."""
+    return z
 
 
 def look(classifier: Classifier, x: Inputs, methods: Mapping[str, Method]) -> None:

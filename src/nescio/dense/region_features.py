@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nescio.dense.head import find, watched
+from nescio.dense.head import logits_and_head
 from nescio.inputs import Inputs, describe
 from nescio.models import Classifier
 from nescio.models.feature_layer import listen
@@ -43,9 +43,8 @@ def region_features(classifier: Classifier, x: Inputs, layer: str | None, grid: 
         ModelError: The features are no maps ``[N, D, h, w]``.
     """
     if layer is None:
-        with watched(classifier) as calls:
-            logits = accepting([classifier], lambda: classifier.logits(x))
-        seen = find(classifier, calls, logits).calls[-1].given
+        logits, head = accepting([classifier], lambda: logits_and_head(classifier, x))
+        seen = head.calls[-1].given
     else:
         logits, heard = accepting([classifier], lambda: listen(classifier, x, [layer]))
         seen = heard[layer].value
