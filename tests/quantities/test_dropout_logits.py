@@ -167,7 +167,7 @@ def test_without_a_linear_layer_it_says_what_to_do() -> None:
         dropped(model, torch.rand(2, 1, 2, 2))
     assert str(caught.value) == (
         "expected a model that calls an nn.Linear, before which dropout can be inserted, got one that calls none; "
-        "name the layer with layer='...' (the last modules are: 0, 1) or use another method, such as perturb_x"
+        "use another method, such as perturb_x, or name the layer with layer='...' (the last modules are: 0, 1)"
     )
     with pytest.raises(ModelError, match="the last modules are: none"):
         dropped(lambda x: x, torch.rand(2, 3))

@@ -145,7 +145,7 @@ def test_knn_is_scikit_learns(normalise: bool, k: int, average: bool, monkeypatc
     truth = distances.mean(1) if average else distances[:, -1]
     method = scores.KNN(k=k, normalise=normalise, average=average)
     np.testing.assert_allclose(scored(method, h, y, new).numpy(), truth, rtol=1e-9)
-    monkeypatch.setattr("nescio.scores.feature_scores._ELEMENTS", 1)
+    monkeypatch.setattr("nescio.scores.feature_scores.ELEMENTS", 1)
     np.testing.assert_allclose(scored(method, h, y, new).numpy(), truth, rtol=1e-9)
 
 

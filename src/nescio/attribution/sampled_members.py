@@ -227,17 +227,17 @@ def _inserted(posterior: posteriors.InsertedDropout, x: Inputs) -> list[Member]:
     classifier = posterior.classifiers[0]
     first = inputs.take(classifier.prepare(x), slice(0, 1))
     with preserved(classifier), predicting(classifier), eager():
-        call, logits = inserted._watched(classifier, first, inserted._candidates(classifier, posterior.layer))
+        call, logits = inserted.last_call(classifier, first, inserted.possible_layers(classifier, posterior.layer))
     if call is None:
-        raise inserted._no_layer(classifier, posterior.layer)
+        raise inserted.no_layer(classifier, posterior.layer)
     axis = 1 if isinstance(call.layer, nn.modules.conv._ConvNd) else -1
-    masks = inserted._masks(posterior.p, posterior.samples, posterior.seed, call.given.shape[axis]).to(call.given)
+    masks = inserted.draw_masks(posterior.p, posterior.samples, posterior.seed, call.given.shape[axis]).to(call.given)
     layer = call.layer
-    at_end = call.times == 1 and call.given.ndim == 2 and inserted._is_output(call, logits)
+    at_end = call.times == 1 and call.given.ndim == 2 and inserted.is_output(call, logits)
 
     def member(mask: Tensor) -> Member:
         last = Last(layer, lambda own, h: own(h * mask)) if at_end else None
-        return Member(_own(posterior), lambda x: inserted._inserted(layer, mask, axis), last=last)
+        return Member(_own(posterior), lambda x: inserted.dropping(layer, mask, axis), last=last)
 
     return [member(mask) for mask in masks]
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from nescio._common.lazy_imports import need
 from nescio.data.sources import Rows
-from nescio.data.sources.arrow_files import BLOCK, ParquetTable, _cell
+from nescio.data.sources.arrow_files import BLOCK, ParquetTable, plain_cell
 from nescio.data.sources.table_rows import TableRows
 
 MOST = 128 * 2**20
@@ -229,5 +229,5 @@ class _Lent:
         """The cells of these columns."""
         place = index - self.start
         if 0 <= place < len(self.block):
-            return [_cell(self.block.column(column)[place]) for column in columns]
+            return [plain_cell(self.block.column(column)[place]) for column in columns]
         return self.table.row(index, columns)

@@ -46,7 +46,7 @@ def read_npz(path: str | Path, key: str | None = None) -> NDArray[Any]:
         if not zipfile.is_zipfile(path):
             raise InputError(f"expected a .npz file, but {path} is not one, or was cut short; {REMEDY}")
         with np.load(path, allow_pickle=False) as archive:
-            array = archive[_choose(archive.files, key, path)]
+            array = archive[array_name(archive.files, key, path)]
     except InputError:
         raise
     except OSError as error:
@@ -60,7 +60,8 @@ def read_npz(path: str | Path, key: str | None = None) -> NDArray[Any]:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
 
 
-def _choose(keys: list[str], key: str | None, path: Path) -> str:
+def array_name(keys: list[str], key: str | None, path: Path) -> str:
+    """Return the name of the array that is meant: the given one, "x", or the only one."""
     if key is not None and key in keys:
         return key
     if key is None and "x" in keys:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nescio.inputs import Inputs, describe
 from nescio.models.classifier import Classifier
-from nescio.models.structure import named_modules
+from nescio.models.structure import layer_error, named_modules
 from nescio.modes import eager
 from nescio.types import ModelError
 
@@ -87,7 +87,12 @@ def listen(
             handle.remove()
     for key in wanted:
         if key not in heard:
-            raise _silent(key, modules)
+            raise layer_error(
+                key,
+                modules,
+                "expected a model that calls an nn.Linear, whose input are its features, got one that calls none; name "
+                "the module whose output to take",
+            )
     return logits, heard
 
 
@@ -126,16 +131,3 @@ def _gave(name: str, note: Callable[..., None]) -> Callable[..., None]:
         note(name, name, module, gave)
 
     return hook
-
-
-def _silent(key: str | None, modules: Mapping[str, nn.Module]) -> ModelError:
-    known = ", ".join(name for name in list(modules)[-8:] if name) or "none"
-    if key is None:
-        return ModelError(
-            "expected a model that calls an nn.Linear, whose input are its features, got one that calls none; name "
-            f"the module whose output to take with layer='...' (the last modules are: {known})"
-        )
-    state = "is never called" if key in modules else "is not there"
-    return ModelError(
-        f"expected layer='{key}' to name a module that the model calls, but it {state}; the last modules are: {known}"
-    )

@@ -43,8 +43,8 @@ def load(
         >>> nescio.models.load("torch.nn:Identity")
         Identity()
     """
-    with _folder_importable():
-        model = _model_of(_factory(spec), spec)
+    with folder_importable():
+        model = _model_of(imported_factory(spec), spec)
     if weights is not None:
         module = model.module if isinstance(model, Classifier) else model
         if not isinstance(module, nn.Module):
@@ -53,7 +53,7 @@ def load(
     return model
 
 
-def _factory(spec: str) -> Any:
+def imported_factory(spec: str) -> Any:
     """The object that `spec` names."""
     name, colon, attribute = spec.partition(":")
     if not (name and colon and attribute):
@@ -108,7 +108,7 @@ def _model_of(factory: Any, spec: str) -> Classifier | Callable[..., Any]:
 
 
 @contextmanager
-def _folder_importable() -> Iterator[None]:
+def folder_importable() -> Iterator[None]:
     """The current folder first among those that Python imports from, as `python -m` has it."""
     folder = os.getcwd()
     sys.path.insert(0, folder)

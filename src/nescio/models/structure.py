@@ -221,3 +221,12 @@ def listing(names: Sequence[str], most: int = 10, quoted: bool = True) -> str:
     """The names for a message, all or the first few and how many more there are."""
     shown = ", ".join(repr(name) if quoted else name for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def layer_error(name: str | None, modules: Mapping[str, nn.Module], unnamed: str) -> ModelError:
+    """Return the error for a layer that the model does not call; `unnamed` says what is wrong where none was named."""
+    last = f"the last modules are: {', '.join(each for each in list(modules)[-8:] if each) or 'none'}"
+    if name is None:
+        return ModelError(f"{unnamed} with layer='...' ({last})")
+    state = "is never called" if name in modules else "is not there"
+    return ModelError(f"expected layer='{name}' to name a module that the model calls, but it {state}; {last}")

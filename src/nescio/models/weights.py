@@ -71,7 +71,7 @@ def fill(module: nn.Module, state: Mapping[str, Any], source: str = "the file") 
     A wrapper is `torch.compile` (``_orig_mod.``) or a parallel one (``module.``), on either side.
     """
     expected = module.state_dict(keep_vars=True)
-    renamed = _renamed(state, expected)
+    renamed = renamed_to_fit(state, expected)
     other = [
         f"{name!r} (the model has {list(expected[name].shape)}, the file {list(value.shape)})"
         for name, value in renamed.items()
@@ -185,7 +185,7 @@ def _state(content: Any, file: Path) -> dict[str, Any]:
     )
 
 
-def _renamed(state: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Any]:
+def renamed_to_fit(state: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Any]:
     """The state by the names that the module uses; a tied tensor that was saved once is given to all its names."""
     for wrappers in (("module", "_orig_mod"), ("_orig_mod",), ()):  # a model may have a module of such a name itself
         names = {_plain(name, wrappers): name for name in expected}

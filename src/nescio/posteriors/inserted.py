@@ -22,6 +22,7 @@ from nescio._common.argument_checks import integer, number
 from nescio._common.chunking import at_once, in_chunks
 from nescio.inputs import Inputs
 from nescio.models import Classifier, ModelLike, named_modules
+from nescio.models.structure import layer_error
 from nescio.modes import eager, predicting
 from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.saving import about, check_tensors, same, saved
@@ -106,29 +107,30 @@ def dropped_logits(
     """Logits under each mask, float64 [S, N, C]; p is the rate, and layer=None the last linear layer."""
     size = at_once(x, chunk)
     with predicting(classifier), eager():  # compiled code would pass the hooks by
-        candidates = _candidates(classifier, layer)
+        candidates = possible_layers(classifier, layer)
 
         def look(start: int, stop: int) -> tuple[_Call | None, Tensor]:
-            return _watched(classifier, inputs.take(x, slice(start, stop)), candidates)
+            return last_call(classifier, inputs.take(x, slice(start, stop)), candidates)
 
         seen = in_chunks(min(size, inputs.size(x)), size, look)
         last, logits = seen[0]
         if last is None:
-            raise _no_layer(classifier, layer)
+            raise no_layer(classifier, layer)
         if not isinstance(last.given, Tensor) or not last.given.is_floating_point():
             raise ModelError(
                 f"expected the layer before which dropout is inserted ({type(last.layer).__name__}) to take a "
                 f"floating-point tensor, got {inputs.describe(last.given)}; name another one with layer='...'"
             )
         axis = 1 if isinstance(last.layer, nn.modules.conv._ConvNd) else -1
-        masks = _masks(p, samples, seed, last.given.shape[axis]).to(last.given)
-        if last.times == 1 and last.given.ndim == 2 and _is_output(last, logits):
+        masks = draw_masks(p, samples, seed, last.given.shape[axis]).to(last.given)
+        if last.times == 1 and last.given.ndim == 2 and is_output(last, logits):
             done = [call.given for call, _ in seen if call is not None]
             return _last_layer_only(classifier, x, last.layer, masks, size, done)
         return _whole_model(classifier, x, last.layer, masks, axis, size)
 
 
-def _masks(p: float, samples: int, seed: int, width: int) -> Tensor:
+def draw_masks(p: float, samples: int, seed: int, width: int) -> Tensor:
+    """Return what features are multiplied by in each sample, ``[S, width]``: 0, or 1 / (1 − p)."""
     generator = torch.Generator("cpu").manual_seed(seed)
     kept = torch.rand(samples, width, generator=generator, dtype=torch.float32) >= p
     return kept / (1.0 - p)
@@ -141,7 +143,7 @@ def _last_layer_only(
     first = sum(map(len, done))
 
     def given(start: int, stop: int) -> Tensor:
-        call, _ = _watched(classifier, inputs.take(x, slice(first + start, first + stop)), [layer])
+        call, _ = last_call(classifier, inputs.take(x, slice(first + start, first + stop)), [layer])
         assert call is not None
         result: Tensor = call.given
         return result
@@ -166,14 +168,16 @@ def _whole_model(classifier: Classifier, x: Inputs, layer: nn.Module, masks: Ten
         def step(start: int, stop: int) -> Tensor:
             return classifier.logits(inputs.take(x, slice(start, stop)))
 
-        with _inserted(layer, mask, axis):
+        with dropping(layer, mask, axis):
             return torch.cat(in_chunks(inputs.size(x), size, step))
 
     return torch.stack([draw(mask) for mask in masks]).to("cpu", torch.float64)
 
 
 @contextmanager
-def _inserted(layer: nn.Module, mask: Tensor, axis: int) -> Iterator[None]:
+def dropping(layer: nn.Module, mask: Tensor, axis: int) -> Iterator[None]:
+    """Multiply what goes into the layer by the mask, inside of the block."""
+
     def drop(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
         shape = [1] * given[0].ndim
         shape[axis] = -1
@@ -186,7 +190,7 @@ def _inserted(layer: nn.Module, mask: Tensor, axis: int) -> Iterator[None]:
         handle.remove()
 
 
-def _watched(classifier: Classifier, x: Inputs, layers: list[nn.Module]) -> tuple[_Call | None, Tensor]:
+def last_call(classifier: Classifier, x: Inputs, layers: list[nn.Module]) -> tuple[_Call | None, Tensor]:
     """The last call of any of these layers in a forward pass, and the logits."""
     last: _Call | None = None
     times: Counter[nn.Module] = Counter()
@@ -209,28 +213,24 @@ def _modules(classifier: Classifier) -> dict[str, nn.Module]:
     return {} if classifier.module is None else dict(named_modules(classifier.module))
 
 
-def _candidates(classifier: Classifier, name: str | None) -> list[nn.Module]:
+def possible_layers(classifier: Classifier, name: str | None) -> list[nn.Module]:
+    """Return the layers before which dropout may be inserted."""
     modules = _modules(classifier)
     if name is None:
         return [module for module in modules.values() if isinstance(module, nn.Linear)]
     return [modules[name]] if name in modules else []
 
 
-def _no_layer(classifier: Classifier, name: str | None) -> ModelError:
-    modules = _modules(classifier)
-    known = ", ".join(n for n in list(modules)[-8:] if n) or "none"
-    if name is None:
-        return ModelError(
-            "expected a model that calls an nn.Linear, before which dropout can be inserted, got one that calls none; "
-            f"name the layer with layer='...' (the last modules are: {known}) or use another method, such as perturb_x"
-        )
-    state = "is never called" if name in modules else "is not there"
-    return ModelError(
-        f"expected layer='{name}' to name a module that the model calls, but it {state}; the last modules are: {known}"
+def no_layer(classifier: Classifier, name: str | None) -> ModelError:
+    """Return the error for a model without that layer, or without a linear one."""
+    unnamed = (
+        "expected a model that calls an nn.Linear, before which dropout can be inserted, got one that calls none; use "
+        "another method, such as perturb_x, or name the layer"
     )
+    return layer_error(name, _modules(classifier), unnamed)
 
 
-def _is_output(call: _Call, logits: Tensor) -> bool:
+def is_output(call: _Call, logits: Tensor) -> bool:
     """Whether what the layer gave is what the model gave: the same memory, which nothing has written to since."""
     gave = call.gave
     if not isinstance(gave, Tensor) or call.version is None or call.version != _version(gave):

@@ -23,7 +23,7 @@ from nescio.scores.base import FittedScore
 from nescio.scores.registry import register
 from nescio.types import InputError
 
-_ELEMENTS = 2**24  # of a table of distances at once: 128 MiB
+ELEMENTS = 2**24  # of a table of distances at once: 128 MiB
 _ROUND_OFF = 1e-6  # of features in float32: smaller differences are none
 
 
@@ -196,7 +196,7 @@ class KNN(FeatureScore):
         k, square = min(self.k, len(known)), known.square().sum(1)
         taken = slice(None) if self.average else slice(k - 1, k)
         parts = []
-        for rows in self._scaled(features).split(max(1, _ELEMENTS // max(len(known), k * known.shape[1]))):
+        for rows in self._scaled(features).split(max(1, ELEMENTS // max(len(known), k * known.shape[1]))):
             # ‖a − b‖² = ‖a‖² + ‖b‖² − 2⟨a, b⟩ finds the neighbour; the distance to it is taken without cancellation
             near = (square - 2.0 * rows @ known.T).topk(k, dim=1, largest=False).indices[:, taken]
             parts.append((rows[:, None] - known[near]).norm(dim=2).mean(1))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nescio.quantities import Features, Logits, Request
 from nescio.scores.base import HIGHER
-from nescio.scores.feature_scores import _ELEMENTS, FeatureScore, unit
+from nescio.scores.feature_scores import ELEMENTS, FeatureScore, unit
 from nescio.scores.last_layer_score import energy
 from nescio.scores.registry import register
 
@@ -61,5 +61,5 @@ class NNGuide(FeatureScore):
         known: Tensor = self._fitted_state()
         self._same_width(known.shape[1], features)
         k, own = min(self.k, len(known)), unit(features)
-        parts = [(rows @ known.T).topk(k, dim=1).values.mean(1) for rows in own.split(max(1, _ELEMENTS // len(known)))]
+        parts = [(rows @ known.T).topk(k, dim=1).values.mean(1) for rows in own.split(max(1, ELEMENTS // len(known)))]
         return energy(logits) * torch.cat(parts)

@@ -17,7 +17,7 @@ import torch
 from numpy.lib import format as layout
 from numpy.typing import NDArray
 
-from nescio.data.npz_files import _choose, read_npz
+from nescio.data.npz_files import array_name, read_npz
 from nescio.data.sources.labels import Labels
 from nescio.data.sources.numbered import Numbered, stamp
 from nescio.data.sources.rows import Kind
@@ -117,7 +117,7 @@ def _array(path: Path, key: str | None) -> NDArray[Any] | Placed:
         try:
             with zipfile.ZipFile(path) as archive:
                 names = [name.removesuffix(".npy") for name in archive.namelist()]
-                entry = archive.getinfo(_choose(names, key, path) + ".npy")
+                entry = archive.getinfo(array_name(names, key, path) + ".npy")
             if entry.compress_type == zipfile.ZIP_STORED:
                 with path.open("rb") as file:
                     file.seek(entry.header_offset + 26)  # the lengths of name and extra field, which the array follows
@@ -161,4 +161,4 @@ def _label_key(path: Path, label: str | None) -> str | None:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
     if label == "auto":
         return next((name for name in USUAL if name in names), None)
-    return _choose(names, label, path)
+    return array_name(names, label, path)

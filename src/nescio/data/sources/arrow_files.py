@@ -86,7 +86,7 @@ class ParquetTable(_Arrow):
         """The cells of these columns."""
         file, place = self._place(index)
         block = self._block(file, place // BLOCK, tuple(columns))
-        return [_cell(block.column(column)[place % BLOCK]) for column in columns]
+        return [plain_cell(block.column(column)[place % BLOCK]) for column in columns]
 
     def column(self, name: str) -> list[Any]:
         """All cells of a column."""
@@ -147,7 +147,7 @@ class HubTable(_Arrow):
     def row(self, index: int, columns: Sequence[str]) -> list[Any]:
         """The cells of these columns."""
         part, place = self._place(index)
-        return [_cell(self._parts[part].column(column)[place]) for column in columns]
+        return [plain_cell(self._parts[part].column(column)[place]) for column in columns]
 
     def column(self, name: str) -> list[Any]:
         """All cells of a column."""
@@ -169,7 +169,7 @@ def hub_folder(path: Path) -> Path | None:
     return path / str(splits[0])
 
 
-def _cell(scalar: Any) -> Any:
+def plain_cell(scalar: Any) -> Any:
     """A cell as a plain value; a list of numbers as an array, which is much quicker."""
     kind = scalar.type
     if not scalar.is_valid or getattr(kind, "value_type", None) not in _plain_numbers():

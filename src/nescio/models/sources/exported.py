@@ -59,8 +59,8 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Opened:
     if not trust_pickle:
         raise ModelError(
             f"expected trust_pickle=True (--trust-pickle) to open {name}: an archive of torch.export can execute any "
-            "code that is in it. Say so only if you trust where the file comes from; "
-            "else load its weights into a model that you build (package.module:factory with --weights)"
+            "code that is in it. Say so only if you trust where the file comes from; otherwise load its weights into "
+            "a model that you build (package.module:factory with --weights)"
         )
     try:
         program = torch.export.load(file)

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from nescio.models.classifier import Classifier
-from nescio.models.load import _factory, _folder_importable, load
+from nescio.models.load import folder_importable, imported_factory, load
 from nescio.models.sources.base import Opened, Preprocess
 from nescio.models.sources.heads import Weights, size
 from nescio.models.sources.picture_transform import Transformed
@@ -21,8 +21,8 @@ from nescio.models.sources.picture_transform import Transformed
 def find(name: str, weights: Weights | None, trust_pickle: bool) -> Opened:
     """What the factory of that name makes."""
     model = load(name, weights, trust_pickle=trust_pickle)
-    with _folder_importable():
-        factory = _factory(name)
+    with folder_importable():
+        factory = imported_factory(name)
     inside = model.module if isinstance(model, Classifier) else model
     holders = [holder for holder in (factory, inside) if holder is not None]
     preprocess = None

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nescio.models.weights import _renamed, fill, read_weights
+from nescio.models.weights import fill, read_weights, renamed_to_fit
 
 Weights = str | os.PathLike[str]
 RANDOM = "random weights (--weights names others)"
@@ -26,7 +26,7 @@ def built(make: Callable[..., nn.Module], weights: Weights | None, trust_pickle:
     state = read_weights(weights, trust_pickle=trust_pickle)
     with torch.device("meta"):
         published = make().state_dict()
-    classes = _classes(published, _renamed(state, published))
+    classes = _classes(published, renamed_to_fit(state, published))
     model = make() if classes is None else make(num_classes=classes)
     fill(model, state, os.fspath(weights))
     return model
