@@ -13,13 +13,14 @@ CPU_BYTES = 7 << 25
 """More than this at once leaves the caches of a CPU and makes it slower."""
 
 
-def free_bytes(device: torch.device) -> float:
+def free_bytes(device: torch.device, most: float = CPU_BYTES) -> float:
     """Return how many bytes can still be used on a device.
 
-    On a CPU this is at most ``CPU_BYTES / SHARE``, because larger pieces of work are slower there.
+    On a CPU this is at most ``most / SHARE``, because larger pieces of work are slower there.
 
     Args:
         device: The device, a CPU or a GPU.
+        most: Bytes that work may be planned for on a CPU.
 
     Returns:
         The number of bytes.
@@ -37,7 +38,7 @@ def free_bytes(device: torch.device) -> float:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
         free = 4 << 30
-    return min(float(free), CPU_BYTES / SHARE)
+    return min(float(free), most / SHARE)
 
 
 def exhausted(error: BaseException) -> bool:
