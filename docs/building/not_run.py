@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from results import files, ran
+from results import SCALES, files, ran
 
 SETS = {"mnist": "MNIST", "svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 
@@ -32,7 +32,8 @@ def not_run() -> list[str]:
         f"The test of signs on {_listed(left)}: whether UA-Backprop's place depends on which pictures are chosen is open there.",
         bool(left),
     )
-    proved = ran("propositions", "ratio") if files("propositions") else []
+    scales = (f"propositions@{scale}" for scale in SCALES)
+    proved = [name for scale in scales if files(scale) for name in ran(scale, "ratio")]
     networks = {
         "mnist": "the CNN of MNIST",
         "svhn": "the CNN of SVHN",
