@@ -34,6 +34,7 @@ from nescio.findings.sections import Labels
 from nescio.findings.sentences import summary
 from nescio.guard import Guard
 from nescio.guard.promise import check_level
+from nescio.inputs import Data
 from nescio.models import Classifier, ModelOrPosterior
 from nescio.models.sources import Source
 from nescio.report.findings_types import Example, Findings, FirstScreen, Kind
@@ -55,7 +56,7 @@ def gather(
     *,
     foreign: Rows | None = None,
     labels: Tensor | None = None,
-    training: Any = None,
+    training: Data | None = None,
     methods: Sequence[Method] | None = None,
     guard: Guard | RegionGuard | None = None,
     level: float = 0.05,
@@ -189,7 +190,7 @@ def _measured(
     rows: Rows,
     foreign: Rows | None,
     labels: Tensor | None,
-    training: Any,
+    training: Data | None,
     methods: Sequence[Method] | None,
     guard: Guard | RegionGuard | None,
     *,
@@ -213,6 +214,7 @@ def _measured(
     chosen, why = usual(source.model, samples) if methods is None else (list(methods), "")
     if any(map(must_be_fitted, chosen)):
         check_fit({one.name: one for one in chosen}, training)
+        assert training is not None
         chosen = fit(source.model, chosen, training, progress=False)
     known = measure(about, rows, places, chosen, batch=batch, labels=labels, what="scoring", progress=progress)
     other = None

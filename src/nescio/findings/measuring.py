@@ -24,7 +24,7 @@ from nescio.dense.averages import averaged, mean
 from nescio.guard import Guard, Verdict
 from nescio.guard.split import digests
 from nescio.guard.verdict import joined as verdicts
-from nescio.inputs import Inputs
+from nescio.inputs import Data, Inputs
 from nescio.models import Classifier, ModelOrPosterior
 from nescio.models.positions import recall
 from nescio.posteriors import Deterministic
@@ -102,7 +102,9 @@ def sample(count: int, most: int, seed: int) -> list[int]:
     return [int(place) for place in np.sort(drawn)]
 
 
-def subject(model: ModelOrPosterior, training: Any, first: Inputs, guard: Guard | RegionGuard | None = None) -> Subject:
+def subject(
+    model: ModelOrPosterior, training: Data | None, first: Inputs, guard: Guard | RegionGuard | None = None
+) -> Subject:
     """The model, and the distribution that tells its kinds of doubt apart: its own, or a Laplace posterior of a single
     network where there are training data. A single network without them has one kind of doubt, and the words say so.
     """

@@ -13,7 +13,7 @@ from torch import Tensor
 from nescio import inputs
 from nescio.data.prefetch import batches_ahead
 from nescio.data.sources import Rows
-from nescio.inputs import Inputs
+from nescio.inputs import Data, Inputs
 from nescio.models import Classifier
 from nescio.posteriors.base import total
 
@@ -21,7 +21,7 @@ ROWS, ROWS_FOR_A_GPU = 64, 256
 """Rows of files that are read as one batch."""
 
 
-def blocks(data: Any, most: int, device: torch.device | None = None) -> Iterator[tuple[Inputs, Tensor | None]]:
+def blocks(data: Data | Rows, most: int, device: torch.device | None = None) -> Iterator[tuple[Inputs, Tensor | None]]:
     """Yield blocks of at most `most` inputs with their labels, None where there are none.
 
     device: a GPU that rows of files are sent to while the work on others goes on.
@@ -37,7 +37,7 @@ def block_size(classifier: Classifier) -> int:
     return 64 if classifier.device is None or classifier.device.type == "cpu" else 512
 
 
-def count(data: Any) -> int | None:
+def count(data: Data | Rows) -> int | None:
     """Return how many inputs there are; None where that is not known before they are read."""
     if isinstance(data, Rows):
         return len(data)
@@ -49,7 +49,7 @@ def form(x: Inputs) -> tuple[int, ...] | None:
     return tuple(x.shape[1:]) if isinstance(x, Tensor) and (x.is_floating_point() or x.dtype == torch.uint8) else None
 
 
-def _pairs(data: Any, device: torch.device | None) -> Iterator[tuple[Inputs, Tensor | None]]:
+def _pairs(data: Data | Rows, device: torch.device | None) -> Iterator[tuple[Inputs, Tensor | None]]:
     """Batches with labels where there are some."""
     data = inputs.plain(data)
     if isinstance(data, Rows):
@@ -76,7 +76,7 @@ def _items(data: Any) -> Iterator[Any]:
         yield from inputs.batches(data)
 
 
-def _are_labels(y: Any, x: Any) -> bool:
+def _are_labels(y: object, x: object) -> bool:
     """Whether y looks like the class indices of the batch x."""
     if isinstance(y, list):
         y = np.asarray(y) if all(isinstance(one, int) for one in y) else None
@@ -86,7 +86,7 @@ def _are_labels(y: Any, x: Any) -> bool:
     return whole and isinstance(x, Tensor | np.ndarray | Mapping) and len(y) == inputs.size(inputs.as_inputs(x))
 
 
-def _is_column(y: Any, x: Any) -> bool:
+def _is_column(y: object, x: object) -> bool:
     """Whether y may be meant as labels of x, and is not another batch; `inputs.labelled` says what is wrong with it."""
     batch = isinstance(x, Mapping) or (isinstance(x, Tensor | np.ndarray) and x.ndim > 1)
     return batch and (isinstance(y, list) or (isinstance(y, Tensor | np.ndarray) and y.ndim == 1))

@@ -16,12 +16,13 @@ where A↓ is A averaged over the area of each position of the features. A = 0 l
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 
 from nescio._common.argument_checks import choice, number
+from nescio._common.arrays import Values
 from nescio.attribution import Attribution
 from nescio.evaluate.map_checks import pixel_maps
 from nescio.inputs import describe
@@ -29,6 +30,8 @@ from nescio.models.structure import named_modules
 from nescio.modes import eager, predicting, preserved
 from nescio.types import InputError, ModelError
 
+Maps: TypeAlias = Attribution | Values
+"""Maps, one for each picture, as they are given."""
 Normalise = Literal["range", "softmax"]
 Where = Literal["features", "input"]
 
@@ -39,7 +42,7 @@ reproduce ua-sweep`).
 """
 
 
-def attention(maps: Any, normalise: Normalise = "range") -> Tensor:
+def attention(maps: Maps, normalise: Normalise = "range") -> Tensor:
     """Compute attention from maps, A = (1 − M) ⊙ M.
 
     Args:
@@ -60,7 +63,7 @@ def attention(maps: Any, normalise: Normalise = "range") -> Tensor:
     return (1.0 - m) * m
 
 
-def as_maps(maps: Any, x: Tensor | None = None) -> Tensor:
+def as_maps(maps: Maps, x: Tensor | None = None) -> Tensor:
     """Maps as numbers, float64 [N, H, W] on the CPU, checked; of pictures x [N, C, H, W] where they are given."""
     numbers = torch.from_numpy(pixel_maps(maps.maps if isinstance(maps, Attribution) else maps, "maps"))
     if x is not None and numbers.shape != (len(x), *x.shape[2:]):

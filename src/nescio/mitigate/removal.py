@@ -31,7 +31,7 @@ from nescio.attribution.uncertainty import KINDS, Of
 from nescio.evaluate.metric_inputs import classes
 from nescio.inputs import Data, describe
 from nescio.mitigate.inpainting import check_mask, check_numbers, inpaint, put
-from nescio.mitigate.map_attention import as_maps, check_pictures
+from nescio.mitigate.map_attention import Maps, as_maps, check_pictures
 from nescio.models import ModelOrPosterior
 from nescio.scores.decomposition import decompose
 from nescio.types import Decomposition, InputError
@@ -199,7 +199,7 @@ class Without:
 def without(
     posterior: ModelOrPosterior,
     x: Tensor,
-    maps: Any,
+    maps: Maps,
     *,
     share: float | None = None,
     threshold: float | None = None,
@@ -248,7 +248,7 @@ def _prediction(probabilities: Tensor) -> Prediction:
     return Prediction(probabilities, decompose(probabilities))
 
 
-def _mask(maps: Any, x: Tensor, share: float | None, threshold: float | None) -> tuple[Tensor, str]:
+def _mask(maps: Maps, x: Tensor, share: float | None, threshold: float | None) -> tuple[Tensor, str]:
     """Which pixels are doubtful, booleans [N, H, W] on the CPU, and that in words."""
     if isinstance(maps, Tensor | np.ndarray) and str(maps.dtype) in ("torch.bool", "bool"):
         if share is not None or threshold is not None:
@@ -277,7 +277,7 @@ def _mask(maps: Any, x: Tensor, share: float | None, threshold: float | None) ->
     return mask.view_as(numbers), f"the {pixels} of {size} pixels with the highest attribution"
 
 
-def _filled(x: Tensor, mask: Tensor, by: Any, sigma: float) -> tuple[Tensor, str]:
+def _filled(x: Tensor, mask: Tensor, by: By, sigma: float) -> tuple[Tensor, str]:
     """The pictures with the masked pixels replaced, and how in words."""
     x, inside = x.detach(), mask.to(x.device)
     if isinstance(by, str) and by == "inpaint":

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +20,16 @@ from nescio import inputs, training
 from nescio._common.argument_checks import integer
 from nescio.attribution import Attribution, explain
 from nescio.inputs import Data, Inputs, describe
-from nescio.mitigate.map_attention import ALPHA, Attended, Normalise, Where, as_maps, attention, check_pictures
+from nescio.mitigate.map_attention import ALPHA, Attended, Maps, Normalise, Where, as_maps, attention, check_pictures
 from nescio.mitigate.moving import OnPictures, together
-from nescio.models import Classifier
+from nescio.models import Classifier, ModelOrPosterior
 from nescio.posteriors.base import PosteriorBase
 from nescio.posteriors.sampled import copied
 from nescio.training import Epoch, Recipe
 from nescio.types import InputError, Posterior
+
+MapSource: TypeAlias = Maps | Callable[[Tensor], Maps] | ModelOrPosterior | None
+"""Maps, or what makes them of pictures; None for no attention."""
 
 
 class Mitigated(PosteriorBase):
@@ -52,7 +56,7 @@ class Mitigated(PosteriorBase):
         self,
         network: Attended,
         *,
-        source: Callable[[Any], Any] | None = None,
+        source: Callable[[Tensor], Maps] | None = None,
         attends: bool = True,
         normalise: Normalise = "range",
         transform: Callable[[Any], Any] | None = None,
@@ -62,7 +66,7 @@ class Mitigated(PosteriorBase):
         self.history = history
         self.classifiers = (Classifier(network, preprocess=None if transform is None else OnPictures(transform)),)
 
-    def predict(self, x: Data, maps: Any = "own", *, progress: bool | None = None) -> Tensor:
+    def predict(self, x: Data, maps: MapSource | Literal["own"] = "own", *, progress: bool | None = None) -> Tensor:
         """Predict the class probabilities of pictures.
 
         Args:
@@ -78,9 +82,9 @@ class Mitigated(PosteriorBase):
             return super().predict(x, progress=progress)
         return super().predict(self._joined(x, maps), progress=progress)
 
-    def _joined(self, x: Data, maps: Any) -> Iterator[Inputs]:
+    def _joined(self, x: Data, maps: MapSource) -> Iterator[Inputs]:
         """The batches with their attention."""
-        whole = None if maps is None or _makes(maps) else attention(maps, self.normalise)
+        whole = None if maps is None or _maker(maps) else attention(cast(Maps, maps), self.normalise)
         done = 0
         for batch in inputs.batches(x):
             pictures = check_pictures(batch)
@@ -109,10 +113,10 @@ class Mitigated(PosteriorBase):
 def retrain(
     model: Callable[[], nn.Module] | nn.Module,
     data: tuple[Tensor, Any],
-    maps: Any,
+    maps: MapSource,
     validation: tuple[Tensor, Any] | None = None,
     *,
-    validation_maps: Any = None,
+    validation_maps: Maps | None = None,
     recipe: Recipe | None = None,
     where: Where = "features",
     layer: str | None = None,
@@ -157,7 +161,8 @@ def retrain(
     recipe = Recipe() if recipe is None else recipe
     x, y = _pair(data, "data")
     held_out = None if validation is None else _pair(validation, "validation")
-    given = maps is not None and not _makes(maps)
+    maker = _maker(maps)
+    given = maps is not None and maker is None
     if validation_maps is not None and (not given or validation is None):
         raise InputError("expected validation_maps= with validation data, and with maps that are numbers, got it alone")
     if given and validation is not None and validation_maps is None:
@@ -182,7 +187,7 @@ def retrain(
     history = training.train(network, train, check, recipe=changed, **more)
     return Mitigated(
         network,
-        source=None if maps is None or given else maps,
+        source=maker,
         attends=maps is not None,
         normalise=normalise,
         transform=recipe.transform,
@@ -190,20 +195,19 @@ def retrain(
     )
 
 
-def made_attention(maps: Any, x: Tensor, normalise: Normalise) -> Tensor:
+def made_attention(maps: MapSource, x: Tensor, normalise: Normalise) -> Tensor:
     """The attention of pictures, float64 [N, H, W], from maps or from what makes them; 0 without."""
     if maps is None:
         return torch.zeros(len(x), *x.shape[2:], dtype=torch.float64)
+    maker = _maker(maps)
+    return attention(as_maps(cast(Maps, maps) if maker is None else maker(x), x), normalise)
+
+
+def _maker(maps: MapSource) -> Callable[[Tensor], Maps] | None:
+    """Return what makes the maps of pictures; None for maps themselves, and for no attention."""
     if isinstance(maps, Posterior | nn.Module | Classifier):
-        maps = explain(maps, x)
-    elif _makes(maps):
-        maps = maps(x)
-    return attention(as_maps(maps, x), normalise)
-
-
-def _makes(maps: Any) -> bool:
-    """Whether these are not maps but something that makes them."""
-    return not isinstance(maps, Attribution) and (callable(maps) or isinstance(maps, Posterior))
+        return partial(explain, maps)
+    return maps if callable(maps) and not isinstance(maps, Attribution) else None
 
 
 def _pair(data: Data, what: Literal["data", "validation"]) -> tuple[Tensor, Any]:

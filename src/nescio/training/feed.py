@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nescio import inputs
-from nescio.inputs import Inputs, describe
+from nescio.inputs import Data, Inputs, describe
 from nescio.types import InputError
 
 
@@ -38,7 +38,7 @@ class Feed(Protocol):
         """What tells these data from others."""
 
 
-def feed(data: Any, device: torch.device, dtype: torch.dtype, batch_size: int, what: str, raw: bool) -> Feed:
+def feed(data: Data, device: torch.device, dtype: torch.dtype, batch_size: int, what: str, raw: bool) -> Feed:
     """The data as a `Feed`; raw says that whole numbers of a byte, such as pictures, are turned to floats later."""
     data = inputs.plain(data)
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Tensor | np.ndarray | Mapping):
@@ -89,7 +89,7 @@ class _Pair:
 class _Loader:
     classes: int | None
 
-    def __init__(self, data: Any, device: torch.device, dtype: torch.dtype, what: str, raw: bool) -> None:
+    def __init__(self, data: Data, device: torch.device, dtype: torch.dtype, what: str, raw: bool) -> None:
         if isinstance(data, Iterator):
             raise InputError(
                 f"expected {what} data that can be read once in every epoch, got {describe(data)}, which can be read "
