@@ -16,7 +16,7 @@ class Parser(argparse.ArgumentParser):
 
     _given: Sequence[str] = ()
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(self, args: Any = None, namespace: object = None) -> Any:
         """Parse; an option that a command does not have is named by the command itself."""
         self._given = [] if args is None else list(args)
         known, rest = super().parse_known_args(args, namespace)

@@ -22,7 +22,7 @@ OF_PAPERS = ("train", "reproduce")
 
 
 def add(
-    commands: Any,
+    commands: object,
     common: argparse.ArgumentParser,
     arguments: Sequence[str],
     built_in: Collection[str],
@@ -67,7 +67,7 @@ def add(
         )
 
 
-def _add(entry: EntryPoint, commands: Any, common: argparse.ArgumentParser) -> None:
+def _add(entry: EntryPoint, commands: object, common: argparse.ArgumentParser) -> None:
     command = plugins.load(entry)
     try:
         command.add(commands, common)

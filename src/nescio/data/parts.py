@@ -146,7 +146,7 @@ class Parts:
     def _in_order(self) -> Iterator[Entry]:
         return (self._entries[start] for start in sorted(self._entries))
 
-    def add(self, part: range, columns: Columns, problems: Sequence[Problem] = (), notes: Any = None) -> None:
+    def add(self, part: range, columns: Columns, problems: Sequence[Problem] = (), notes: object = None) -> None:
         """Keep the rows of a part, which is one of `missing`, or how one begins. notes: anything that JSON can hold."""
         if not self._lock.is_held:
             self._make()
@@ -154,7 +154,7 @@ class Parts:
         write_table(file, columns)
         self._keep(part, len(next(iter(columns.values()))), sha256_of(file), problems, notes)
 
-    def adopt(self, part: range, written: WrittenPart, problems: Sequence[Problem] = (), notes: Any = None) -> None:
+    def adopt(self, part: range, written: WrittenPart, problems: Sequence[Problem] = (), notes: object = None) -> None:
         """`add` for rows that another process has written."""
         file = self._file(part)
         try:
@@ -181,7 +181,7 @@ class Parts:
         whole = part.stop >= min((number + 1) * self.size, self.total) and not offset
         return self.folder / f"part-{number:06d}{'' if whole else f'_{offset:06d}'}{self.ending}"
 
-    def _keep(self, part: range, rows: int, sha256: str, problems: Sequence[Problem], notes: Any) -> None:
+    def _keep(self, part: range, rows: int, sha256: str, problems: Sequence[Problem], notes: object) -> None:
         entry = Entry(part.start, part.stop, rows, sha256, "{}" if notes is None else json.dumps(notes))
         self._journal.add(entry, self._file(part).name, problems)
         self._entries[part.start] = entry

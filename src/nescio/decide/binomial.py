@@ -10,17 +10,18 @@ allowed.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nescio._common.arrays import Values
+
 Floats = NDArray[np.float64]
 _TINY = 1e-300
 
 
-def binomial_cdf(k: Any, n: Any, p: Any) -> Floats:
+def binomial_cdf(k: Values, n: Values, p: Values) -> Floats:
     """Compute P(Bin(n, p) ≤ k), exactly and without SciPy.
 
     Args:

@@ -42,6 +42,6 @@ def read(path: str | Path, form: str) -> dict[str, Any]:
     return record
 
 
-def damaged(path: str | Path, why: Any) -> InputError:
+def damaged(path: str | Path, why: object) -> InputError:
     """The error for a file whose fields do not fit together."""
     return InputError(f"{path} is damaged: {why}; write it again, or take it from a copy")

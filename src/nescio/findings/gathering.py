@@ -266,7 +266,7 @@ def _examples(
     return shown
 
 
-def plain(result: Any) -> Any:
+def plain(result: object) -> Any:
     """Leave out the arrays of pictures and maps, so that JSON can hold the rest.
 
     Args:
@@ -335,7 +335,7 @@ def _truth(
     return known.labels, "those of the data"
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     """The same as JSON can hold it: tuples as lists, numbers of numpy as Python's, what is not finite as None."""
     if isinstance(value, Mapping):
         return {key: one if key in ARRAYS else _finite(one) for key, one in value.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -104,7 +103,7 @@ def fitting_labels(labels: NDArray[np.int64] | None, classes: int) -> NDArray[np
     return labels
 
 
-def numbers(values: Any) -> list[float | None]:
+def numbers(values: object) -> list[float | None]:
     """Floats as JSON can hold them."""
     return [float(v) if math.isfinite(v) else None for v in np.asarray(values, dtype=np.float64)]
 

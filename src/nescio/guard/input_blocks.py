@@ -68,7 +68,7 @@ def _pairs(data: Data | Rows, device: torch.device | None) -> Iterator[tuple[Inp
                 yield next(iter(inputs.batches([item]))), None
 
 
-def _items(data: Any) -> Iterator[Any]:
+def _items(data: object) -> Iterator[Any]:
     """The items of an iterable of batches; an InputError for anything else."""
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | PathLike):
         yield from data

@@ -104,7 +104,7 @@ def _scaled(d: Tensor, deviation: Tensor) -> Tensor:
     return result
 
 
-def _given_direction(name: object, value: Any, starts: Tensor) -> Tensor:
+def _given_direction(name: object, value: object, starts: Tensor) -> Tensor:
     d = torch.as_tensor(value).to("cpu", torch.float64)
     if d.shape == starts.shape[1:]:
         d = d.expand_as(starts)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +34,7 @@ class Network:
         with preserved(self.classifier), predicting(self.classifier), eager():
             yield
 
-    def checked_batch(self, x: Any, what: str = "x") -> Tensor:
+    def checked_batch(self, x: object, what: str = "x") -> Tensor:
         """A batch of inputs, or of directions, as float64 on the model's device; checked.
 
         A vector is taken for a batch of one.

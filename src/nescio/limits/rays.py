@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,7 +77,7 @@ class Ray:
         """V d in the last region: the change of the logits with α, ``[S, N, C]``."""
         return torch.stack([torch.stack([path.slope for path in paths]) for paths in self.paths])
 
-    def logits(self, alpha: Any) -> Tensor:
+    def logits(self, alpha: Values) -> Tensor:
         """Compute the logits at x + α d, read from the paths.
 
         Args:

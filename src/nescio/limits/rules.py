@@ -148,7 +148,7 @@ def _product(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) ->
     return run.operation(lambda rows: read(rows) / factor if divide else read(rows) * factor, [varies])
 
 
-def _constant(run: Pass, constant: Any, beside: Tracked) -> Any:
+def _constant(run: Pass, constant: object, beside: Tracked) -> Any:
     """A number or tensor that is the same for all inputs."""
     if isinstance(constant, Tensor) and constant.ndim >= beside.raw.ndim and constant.shape[0] != 1:
         raise NotLinear("with a tensor that has a row for each input")
@@ -277,7 +277,7 @@ def _adaptive_max_pool(dims: int) -> Rule:
     return _pieces(make)
 
 
-def _per_dimension(value: Any, dims: int) -> list[Any]:
+def _per_dimension(value: object, dims: int) -> list[Any]:
     values = list(value) if isinstance(value, tuple | list) else [value]
     return values * dims if len(values) == 1 else values
 

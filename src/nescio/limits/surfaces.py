@@ -167,7 +167,7 @@ def _plane(points: Values | None) -> tuple[Tensor, Tensor, Tensor]:
     return plane[0], first, second
 
 
-def _checked_scores(scores: Any, count: int) -> Tensor:
+def _checked_scores(scores: object, count: int) -> Tensor:
     if not isinstance(scores, Tensor) or scores.shape != (count,):
         raise InputError(f"expected the score to give one number for each of {count} inputs, got {describe(scores)}")
     return scores.double().cpu()

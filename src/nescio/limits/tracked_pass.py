@@ -161,7 +161,7 @@ class Pass:
         raw = compute(None)
         return self.wrap(raw, self.tape.add(Step(raw, compute, [given.source], site, rows)))
 
-    def cast(self, parameter: Any) -> Any:
+    def cast(self, parameter: object) -> Any:
         """A parameter in float64; each is converted once."""
         if not isinstance(parameter, Tensor) or parameter.dtype == torch.float64:
             return parameter

@@ -182,7 +182,7 @@ def _features(network: nn.Module, x: Tensor, layer: str | None) -> tuple[str, in
     calls: list[tuple[str, torch.Size | None]] = []
 
     def listener(name: str) -> Any:
-        def note(_: nn.Module, __: Any, y: Any) -> None:
+        def note(_: nn.Module, __: object, y: object) -> None:
             calls.append((name, y.shape if isinstance(y, Tensor) else None))
 
         return note

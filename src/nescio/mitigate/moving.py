@@ -54,12 +54,12 @@ class Together:
         return {**batch, "x": x, "attention": a.squeeze(1)}
 
 
-def together(change: Any, about: str) -> Together:
+def together(change: object, about: str) -> Together:
     """The changes of a recipe as such that move the attention too; an InputError for one that cannot."""
     return Together(() if change is None else tuple(_flat(change)), about)
 
 
-def _flat(change: Any) -> list[Any]:
+def _flat(change: object) -> list[Any]:
     if isinstance(change, augment.compose):
         return [one for part in change.changes for one in _flat(part)]
     if isinstance(change, _KNOWN):

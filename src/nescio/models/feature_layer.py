@@ -60,7 +60,7 @@ def listen(
         modules = {} if classifier.module is None else dict(named_modules(classifier.module))
     heard: dict[str | None, Heard] = {}
 
-    def note(key: str | None, name: str, module: nn.Module, value: Any) -> None:
+    def note(key: str | None, name: str, module: nn.Module, value: object) -> None:
         value = value[0] if isinstance(value, tuple | list) and value else value
         value = getattr(value, "last_hidden_state", value)
         if not isinstance(value, Tensor) or not value.is_floating_point():

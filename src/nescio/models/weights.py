@@ -166,7 +166,7 @@ def _damaged(file: Path, kind: str, error: Exception) -> ModelError:
     )
 
 
-def _state(content: Any, file: Path) -> dict[str, Any]:
+def _state(content: object, file: Path) -> dict[str, Any]:
     """The state dict in what a torch file holds."""
     if isinstance(content, nn.Module):
         return content.state_dict()

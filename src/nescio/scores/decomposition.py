@@ -17,8 +17,6 @@ are right to about twelve digits, also for a network that is sure to 1e-30 or to
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -115,7 +113,7 @@ def _checked_probabilities(given: Values) -> Tensor:
     return wide
 
 
-def _tensor(given: Any, wanted: str) -> Tensor:
+def _tensor(given: object, wanted: str) -> Tensor:
     if isinstance(given, Tensor):
         return given
     if hasattr(given, "to_numpy"):  # a table

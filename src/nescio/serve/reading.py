@@ -11,7 +11,7 @@ import binascii
 import io
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -95,7 +95,7 @@ class Reader:
             raise Problem(413, f"{what}expected at most {self.max_text} characters, got {len(text)}; shorten it")
         return self._ready(self.preprocess, text, what)
 
-    def _numbers(self, value: Any, dtype: str, what: str) -> Inputs:
+    def _numbers(self, value: object, dtype: str, what: str) -> Inputs:
         if self.kind == "texts":
             raise of_input(f"{what}expected {self.expected}, got numbers, which this model does not take")
         if isinstance(value, dict):
@@ -106,7 +106,7 @@ class Reader:
         return row if self.preprocess is None else self._ready(self.preprocess, row, what)
 
     @staticmethod
-    def _ready(preprocess: Preprocess | Plain | None, row: Any, what: str) -> Inputs:
+    def _ready(preprocess: Preprocess | Plain | None, row: object, what: str) -> Inputs:
         assert preprocess is not None
         try:
             ready: Inputs = preprocess(row)
@@ -186,7 +186,7 @@ def _bytes(text: str, what: str) -> bytes:
         raise of_input(f"{what}expected the picture as base64, got other text; encode the bytes of the file") from error
 
 
-def _tensor(value: Any, dtype: str, what: str) -> torch.Tensor:
+def _tensor(value: object, dtype: str, what: str) -> torch.Tensor:
     wanted = f"{what}expected numbers in nested lists of one length each"
     try:
         array = np.asarray(value)

@@ -127,7 +127,7 @@ def _sizes(loader: Any) -> list[int]:
     return [min(size, count - size * place) for place in range(steps)]
 
 
-def generators(data: Any) -> list[torch.Generator]:
+def generators(data: object) -> list[torch.Generator]:
     """The random generators that belong to a loader; they are part of the state of a run."""
     owners = [data, *(getattr(data, name, None) for name in ("sampler", "batch_sampler"))]
     candidates = [getattr(owner, "generator", None) for owner in owners]

@@ -120,7 +120,7 @@ class TableRows:
             return None
         return Labels(self._table.column(self._label), self._table.names_of(self._label))
 
-    def _file(self, cell: Any) -> Path | bytes:
+    def _file(self, cell: object) -> Path | bytes:
         if isinstance(cell, dict):
             cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")
         if isinstance(cell, bytes):
@@ -180,7 +180,7 @@ def _kind(table: Table, column: str, kind: str, want: Kind | None) -> Kind:
     return "numbers"
 
 
-def _array(cell: Any, column: str) -> torch.Tensor:
+def _array(cell: object, column: str) -> torch.Tensor:
     try:
         array = np.array(cell)
     except ValueError as error:

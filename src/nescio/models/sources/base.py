@@ -35,7 +35,7 @@ class Preprocess(ABC):
     kind: ClassVar[Kind]
 
     @abstractmethod
-    def __call__(self, row: Any) -> Inputs:
+    def __call__(self, row: object) -> Inputs:
         """The tensor, or the mapping of tensors, of one row, without a batch dimension."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Numbers(Preprocess):
 
     kind = "numbers"
 
-    def __call__(self, row: Any) -> Inputs:
+    def __call__(self, row: object) -> Inputs:
         value = torch.as_tensor(row)
         return value.float() if value.is_floating_point() else value
 

@@ -38,7 +38,7 @@ def find(name: str, weights: Weights | None, trust_pickle: bool) -> Opened:
     return Opened(model, about, preprocess, None if classes is None else tuple(classes))
 
 
-def _of_a_picture(value: Any) -> bool:
+def _of_a_picture(value: object) -> bool:
     """Whether this is a function of a picture; the transform inside of a network for boxes takes lists of tensors."""
     return callable(value) and type(value).__name__ != "GeneralizedRCNNTransform"
 
@@ -56,5 +56,5 @@ def _transform(function: Any) -> Preprocess:
     return Transformed(function, f"the model's own transform: {words}")
 
 
-def _are_names(value: Any) -> bool:
+def _are_names(value: object) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, str) for one in value)

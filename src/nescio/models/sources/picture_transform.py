@@ -78,7 +78,7 @@ class _Normalised(Preprocess):
             raise InputError(f"--std: expected numbers above 0, got {_numbers(pair[1])}")
         return pair[0], pair[1]
 
-    def _opened(self, row: Any, channels: int) -> Any:
+    def _opened(self, row: object, channels: int) -> Any:
         """An array of floats as a tensor, which is taken as it is; anything else as a picture of so many channels."""
         if isinstance(row, np.ndarray | Tensor):
             x = torch.as_tensor(row)
@@ -199,7 +199,7 @@ class Transformed(_Normalised):
     words: str
     channels: int = 3
 
-    def __call__(self, row: Any) -> Tensor:
+    def __call__(self, row: object) -> Tensor:
         row = self._opened(row, self.channels)
         if isinstance(row, Tensor):
             return row

@@ -39,7 +39,7 @@ class Texts(Preprocess):
     def __post_init__(self) -> None:
         self("x")  # the first call settles the tokenizer's state: later ones change nothing and may run together
 
-    def __call__(self, row: Any) -> Inputs:
+    def __call__(self, row: object) -> Inputs:
         pair = row if isinstance(row, Mapping) else {"text": row}
         if not set(pair) <= {"text", "text_pair"} or not all(isinstance(text, str) for text in pair.values()):
             raise InputError(f"expected a text, or a mapping of text and text_pair, got {describe(row)}")

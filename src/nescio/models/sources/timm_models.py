@@ -60,7 +60,7 @@ def _preprocess(config: dict[str, Any]) -> Preprocess:
     steps = transform.transforms[:-1]  # the last one normalises
     words = f"timm's {mode} crop to {height}x{width}"
 
-    def applied(picture: Any) -> Any:
+    def applied(picture: object) -> Any:
         for step in steps:
             picture = step(picture)
         return picture

@@ -97,7 +97,7 @@ def _with_linear_layers(nodes: list[Any], shapes: dict[str, tuple[int, ...]], ou
     return result
 
 
-def _array(kind: str, value: Any) -> Any:
+def _array(kind: str, value: object) -> Any:
     if kind == "value":
         return need("onnx.numpy_helper", "onnx").to_array(value)
     return np.asarray(value, dtype=np.float32 if "float" in kind else np.int64)
