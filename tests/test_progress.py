@@ -2,6 +2,8 @@
 
 import io
 import sys
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -48,6 +50,9 @@ def test_left_to_itself_it_needs_a_terminal_and_two_seconds(monkeypatch: pytest.
 
         def update(self, n: int) -> None:
             made["done"] = made.get("done", 0) + n
+
+        def refresh(self) -> None:
+            pass
 
     monkeypatch.setattr(tqdm, "tqdm", Fake)
     shown(monkeypatch, Terminal(), None)
@@ -134,3 +139,63 @@ def test_in_a_notebook_it_is_left_to_itself_too_and_is_the_bar_that_suits(monkey
     made.clear()
     shown(monkeypatch, io.StringIO(), False)
     assert not made
+
+
+def test_in_a_terminal_it_is_drawn_before_the_first_step_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "SOON", 0.05)
+    monkeypatch.setattr(progress, "TICK", 0.05)
+    with bar(4, description="scoring"):
+        time.sleep(0.5)
+        before = stream.getvalue().count("0/4")
+    assert before > 2  # again and again: the time goes on
+    time.sleep(0.2)
+    assert stream.getvalue().count("0/4") <= before + 1  # nothing is drawn after its end
+    assert not any("run" in thread.name for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_a_command_in_a_terminal_says_that_it_gets_ready(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = stream is Terminal
+    for soon, said in ((0.05, watched), (60.0, False)):
+        own = stream()
+        monkeypatch.setattr(sys, "stderr", own)
+        monkeypatch.setattr(progress, "SOON", soon)
+        with progress.speaking():
+            time.sleep(0.3)
+        assert ("getting ready" in own.getvalue()) == said
+    own = stream()
+    monkeypatch.setattr(sys, "stderr", own)
+    monkeypatch.setattr(progress, "SOON", 0.2)
+    with progress.speaking(), bar(4):
+        time.sleep(0.4)
+    assert "getting ready" not in own.getvalue()
+
+
+def test_a_command_that_was_slow_to_begin_shows_its_bar_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tqdm
+
+    delays, now = [], [0.0]
+    own = tqdm.tqdm
+    monkeypatch.setattr(tqdm, "tqdm", lambda **settings: delays.append(settings["delay"]) or own(**settings))
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(progress, "clock", lambda: now[0])
+    with progress.speaking():
+        for later in (0.0, 1.0, 9.0):
+            now[0] = later
+            with bar(4):
+                pass
+    assert delays == [2.0, 1.0, progress.BRIEF]
+
+
+def test_work_of_unknown_length_names_a_cheaper_way_once_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    for unknown, said in ((0.05, True), (60.0, False)):
+        stream = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(progress, "UNKNOWN", unknown)
+        with progress.speaking():
+            progress.cheaper("--measured takes less")
+            with bar(None, description="walking rays"):
+                time.sleep(0.3)
+        assert stream.getvalue() == ("nescio: walking rays takes long; --measured takes less\n" if said else "")

@@ -11,10 +11,11 @@ than a minute, it says so in a sentence, with the time left and, where there is 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -26,8 +27,14 @@ clock = time.perf_counter
 """What all that is timed is timed by."""
 SOON = 2.0
 """Seconds after which a bar appears, and after which its steps tell of the rest."""
+BRIEF = 0.5
+"""The same for a bar of a command that has been at work for so long without one."""
 SLOW = 5 * SOON
 """Seconds from which on the first step alone tells of the rest."""
+UNKNOWN = 20.0
+"""Seconds after which work of which nobody knows how much there is names a cheaper way."""
+TICK = 1.0
+"""Seconds after which a bar in a terminal is drawn again, though no step has ended."""
 
 
 class Bar(Protocol):
@@ -55,6 +62,14 @@ class _Speech:
     def __init__(self) -> None:
         self.advice = ""
         self.told: set[str] = set()
+        self.began = clock()
+        self.ready = False
+        """Whether a bar was begun, which speaks for itself."""
+
+    def say_that_it_gets_ready(self) -> None:
+        """Say so, unless a bar was begun."""
+        if not self.ready:
+            _write("nescio: getting ready; what follows says how long it takes")
 
 
 _speech: ContextVar[_Speech | None] = ContextVar("_speech", default=None)
@@ -71,9 +86,11 @@ def speaking() -> Iterator[None]:
         >>> with nescio.progress.speaking():
         ...     scores = nescio.score(torch.nn.Linear(4, 3), torch.rand(5, 4), "entropy")
     """
-    before = _speech.set(_Speech())
+    speech = _Speech()
+    before = _speech.set(speech)
     try:
-        yield
+        with _later(SOON, speech.say_that_it_gets_ready) if _in_terminal() else nullcontext():
+            yield
     finally:
         _speech.reset(before)
 
@@ -116,9 +133,9 @@ def foretell(left: float, steps: int, description: str, unit: str = "input") -> 
 
 def _write(line: str) -> None:
     """On standard error, and not into a bar."""
-    tqdm = sys.modules.get("tqdm")
+    tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)  # a thread may find it half imported
     if tqdm is not None:
-        tqdm.tqdm.write(line, file=sys.stderr)
+        tqdm.write(line, file=sys.stderr)
     elif sys.stderr is not None:
         print(line, file=sys.stderr)
 
@@ -196,19 +213,57 @@ def bar(
         ...     for _ in range(3):
         ...         shown.update(1)
     """
-    speaks = foretells and show is not False and total is not None and _speech.get() is not None
+    speech = None if show is False else _speech.get()
+    speaks = foretells and total is not None and speech is not None
     tqdm = _tqdm() if (_is_watched() if show is None else show) else None
-    if tqdm is None:
-        yield _Watched(None, total, description, unit) if speaks and total is not None else _Silent()
-        return
     delay = SOON if show is None else 0.0
-    with tqdm(total=total, desc=description, unit=f" {unit}", delay=delay, leave=bool(show), file=sys.stderr) as shown:
-        yield _Watched(shown, total, description, unit) if speaks and total is not None else shown
+    with ExitStack() as stack:
+        if speech is not None:
+            speech.ready = True
+            delay = min(delay, max(BRIEF, speech.began + SOON - clock()))
+            if foretells and total is None and speech.advice:
+                slow = f"nescio: {description} takes long; {speech.advice}"
+                stack.enter_context(_later(UNKNOWN, lambda: _write(slow)))
+        shown: Any = None
+        if tqdm is not None:
+            shown = stack.enter_context(
+                tqdm(total=total, desc=description, unit=f" {unit}", delay=delay, leave=bool(show), file=sys.stderr)
+            )
+            if _in_terminal() and not in_notebook():  # by itself it is drawn when a step ends, which may take long
+                stack.enter_context(_later(delay or TICK, shown.refresh, again=TICK))
+        if speaks and total is not None:
+            yield _Watched(shown, total, description, unit)
+        else:
+            yield _Silent() if shown is None else shown
+
+
+@contextmanager
+def _later(wait: float, work: Callable[[], object], again: float | None = None) -> Iterator[None]:
+    """Do something in a thread after so many seconds, and then in steps of `again`, until the block is left."""
+    ended = threading.Event()
+
+    def run() -> None:
+        if not ended.wait(wait):
+            work()
+            while again is not None and not ended.wait(again):
+                work()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _is_watched() -> bool:
     """Whether somebody sees a bar: in a terminal or a notebook."""
-    return (sys.stderr is not None and sys.stderr.isatty()) or in_notebook()
+    return _in_terminal() or in_notebook()
+
+
+def _in_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def in_notebook() -> bool:

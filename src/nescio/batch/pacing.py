@@ -72,24 +72,26 @@ def begin(ready: Ready) -> Beginning:
     gathered, began = Gathered(ready), progress.clock()
     least: float | None = None
     stop, first = 0, True
-    for places in largest.batches(range(total)):
-        if least is not None and least * len(places) > limit:
-            break
-        try:
-            (read,) = read_ahead(ready.rows, [places], workers=ready.job.workers, device=ready.device)
-        except InputError:  # the stream meets it again, after what comes before it
-            break
-        since = progress.clock()
-        gathered.take(read)
-        took, stop = progress.clock() - since, places.stop
-        if read.batch is None:
-            continue
-        if not first:
-            own = took / inputs.size(read.batch.inputs)
-            least = own if least is None else min(least, own)
-        elif took > KEPT / 2 and not gpu:
-            least = took
-        first = False
+    with progress.bar(None, description="the first rows", foretells=False) as shown:
+        for places in largest.batches(range(total)):
+            if least is not None and least * len(places) > limit:
+                break
+            try:
+                (read,) = read_ahead(ready.rows, [places], workers=ready.job.workers, device=ready.device)
+            except InputError:  # the stream meets it again, after what comes before it
+                break
+            since = progress.clock()
+            gathered.take(read)
+            took, stop = progress.clock() - since, places.stop
+            shown.update(len(places))
+            if read.batch is None:
+                continue
+            if not first:
+                own = took / inputs.size(read.batch.inputs)
+                least = own if least is None else min(least, own)
+            elif took > KEPT / 2 and not gpu:
+                least = took
+            first = False
     if stop == total:
         size = next(size for size in SIZES if size >= min(stop, SIZES[-1]))
     else:
