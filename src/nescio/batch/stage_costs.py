@@ -165,7 +165,12 @@ def _import(times: int = 3) -> _Timed:
         cpu = max(spent, _children() - before)  # the end is in the second alone; not every system counts it
         return _Timed(max(0.0, seconds - spent) + cpu, cpu)
 
-    return min(timed() for _ in range(times))
+    with bar(times, description="starting processes", unit="process") as shown:
+        found = []
+        for _ in range(times):
+            found.append(timed())
+            shown.update(1)
+    return min(found)
 
 
 def _children() -> float:
