@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
-RAY_IMPORTS, RAY_CPU_IMPORTS, WORKER_IMPORTS = 3.5, 8.2, 1.95
+RAY_IMPORTS, RAY_CPU_IMPORTS, WORKER_IMPORTS, WORKER_CPU_IMPORTS = 3.5, 8.2, 1.95, 0.9
 """Multiples of what a process takes to import nescio: the time in which Ray starts and ends where cores are free, the
-processor time of that, and the time and processor time of a worker, which imports Ray too. They are of runs of 10,000
-rows on two cores; `benchmarks/plan.py` has others."""
+processor time of that, and the time and the processor time of a worker, which imports Ray too but whose process Ray has
+started before. They are of runs of 10,000 rows on two cores, by one, two and four workers (`benchmarks/plan.py`)."""
 BUSY = 0.9
 """The share of the time in which all cores are at work while more processes start than there are cores."""
 RAY_PART_CPU = 0.02

@@ -31,7 +31,7 @@ import torch
 from nescio import inputs
 from nescio.batch import pacing
 from nescio.batch.columns import Column, Gathered
-from nescio.batch.job_plan import RAY_CPU_IMPORTS, RAY_IMPORTS, WORKER_IMPORTS, Cost, Costs
+from nescio.batch.job_plan import RAY_CPU_IMPORTS, RAY_IMPORTS, WORKER_CPU_IMPORTS, WORKER_IMPORTS, Cost, Costs
 from nescio.batch.jobs import Job, Ready
 from nescio.data.parts import Parts
 from nescio.data.prefetch import Read, read_ahead
@@ -109,7 +109,7 @@ def measure(job: Job, rows: int, folder: Path, *, find_batch: bool = True) -> tu
         decode, transfer, compute, store, friction, together.cpu + store.cpu, part,
         importing.seconds + begun.seconds, importing.cpu + begun.cpu, RAY_IMPORTS * importing.seconds,
         RAY_CPU_IMPORTS * importing.cpu, WORKER_IMPORTS * importing.seconds + begun.seconds,
-        WORKER_IMPORTS * importing.cpu + begun.cpu, ready.job.batch, torch.get_num_threads(),
+        WORKER_CPU_IMPORTS * importing.cpu + begun.cpu, ready.job.batch, torch.get_num_threads(),
         ready.rows.store.kind == "numbers", row_bytes, _resident(), _row_bytes(ready),
     )  # fmt: skip
     return ready, costs
