@@ -114,6 +114,14 @@ def test_a_report_shows_maps_over_the_pictures_with_their_colours(guard, capsys)
     assert "The model answers at every position" in page
     assert main(["report", *asked, "--out", "r.json", "--method", "entropy"]) == 0
     result = json.loads(Path("r.json").read_text())
+    assert main(["check", "--guard", guard, *asked[:4], *asked[6:], "--out", "same.csv"]) == 0
+    with open("same.csv", newline="") as file:
+        said = [row["words"] for row in csv.DictReader(file)]
+    assert result["inputs"]["guard"]["words"] == said
+    again = result["answer"]["command"]["text"]
+    assert (
+        again == f"nescio check --guard {guard} --model scene_models:segment --level 0.12 --data NEW --out verdicts.csv"
+    )
     import scene_models
     import torch
 

@@ -44,11 +44,12 @@ def check_command(guard: str, args: argparse.Namespace) -> str:
 
     Args:
         guard: The folder of the guard. It does not run a function of the user's by itself, so that is named again.
-        args: What a command was given: ``model``, and where there are such ``x`` and ``trust_pickle``.
+        args: What a command was given: ``model``, and where there are such ``x``, ``trust_pickle`` and ``level``.
     """
     from nescio.specs import names_code
 
     model = args.model if args.model is not None and names_code(args.model) else None
     again = {"guard": guard, "model": model, "x": getattr(args, "x", None)}
+    again["level"] = None if (level := getattr(args, "level", 0.05)) == 0.05 else level
     again["trust_pickle"] = getattr(args, "trust_pickle", False) and str(args.model).endswith(".pt2")
     return command_line("check", {**again, "data": "NEW", "out": "verdicts.csv"})

@@ -110,8 +110,9 @@ def gather(
     """
     _check(rows, labels, guard, level, most=most, examples=examples, batch=batch, seed=seed)
     data = _measured(
-        source, rows, foreign, labels, training, methods, guard, most=most, batch=batch, seed=seed, progress=progress
-    )
+        source, rows, foreign, labels, training, methods, guard, level, most=most, batch=batch, seed=seed,
+        progress=progress,
+    )  # fmt: skip
     known, truth, leading = data.known, data.truth, data.leading
     calibration, selective = with_labels.calibration_and_risks(known.p, sections.every_score(known), truth, seed)
     result: Findings = {
@@ -193,6 +194,7 @@ def _measured(
     training: Data | None,
     methods: Sequence[Method] | None,
     guard: Guard | RegionGuard | None,
+    level: float,
     *,
     most: int,
     batch: int,
@@ -202,7 +204,7 @@ def _measured(
     """Choose rows and methods, and measure."""
     places = sample(len(rows), most, seed)
     first = _first(rows, places)
-    about = subject(source.model, training, first, guard)
+    about = subject(source.model, training, first, guard, level)
     samples, _, *somewhere, classes = about.answers.predict(first, progress=False).shape
     if somewhere and labels is not None:
         raise InputError("labels: expected none for a model that answers at every position, got one for each row")

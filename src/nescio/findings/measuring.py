@@ -48,6 +48,8 @@ class Subject:
     """What that distribution is."""
     guard: Guard | RegionGuard | None = None
     """Who judges each input, where there was a reference."""
+    level: float = 0.05
+    """At which it flags, for words on a part of a picture."""
 
     @property
     def parted(self) -> bool:
@@ -103,7 +105,11 @@ def sample(count: int, most: int, seed: int) -> list[int]:
 
 
 def subject(
-    model: ModelOrPosterior, training: Data | None, first: Inputs, guard: Guard | RegionGuard | None = None
+    model: ModelOrPosterior,
+    training: Data | None,
+    first: Inputs,
+    guard: Guard | RegionGuard | None = None,
+    level: float = 0.05,
 ) -> Subject:
     """The model, and the distribution that tells its kinds of doubt apart: its own, or a Laplace posterior of a single
     network where there are training data. A single network without them has one kind of doubt, and the words say so.
@@ -118,8 +124,8 @@ def subject(
                 raise
             why = f"the network alone, which has no epistemic part ({str(error).split(';')[0]})"
         else:
-            return Subject(model, posterior, words, guard)
-    return Subject(model, Deterministic(model), why, guard)
+            return Subject(model, posterior, words, guard, level)
+    return Subject(model, Deterministic(model), why, guard, level)
 
 
 def measure(
@@ -199,7 +205,7 @@ def _measured(about: Subject, batch: Batch, methods: Sequence[Method]) -> _Part:
     else:
         verdict = None if guard is None else guard.check(x, progress=False)
     if isinstance(verdict, RegionVerdict):
-        verdict = verdict.overall()
+        verdict = verdict.overall(about.level)
     if next(iter(scores.values())).ndim > 1:
         p, kinds, members = averaged(about.posterior, x)
         own = {key: mean(maps, x) for key, maps in scores.items()}
