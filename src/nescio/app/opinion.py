@@ -233,15 +233,15 @@ def mapped(engine: Engine, row: Inputs, samples: int, names: Sequence[str] | Non
 
 def _everywhere(engine: Engine, row: Inputs, kinds: Sequence[Of]) -> Maps:
     """The doubt at every position, and which part of a picture is foreign."""
-    found = everywhere.doubts(engine, row, kinds)
-    parts, values = _numbers(found)
+    maps = everywhere.doubts(engine, row, kinds)
+    parts, values = _numbers(maps)
     names = _called(parts["total"].shape, token_names(engine.source, row), "position")
     foreign = None
     if isinstance(engine.guard, RegionGuard) and parts["total"].ndim == 2:
         verdict = engine.guard.check(stacked([row], 1))
         size = parts["total"].shape
         foreign = everywhere.foreignness(verdict.p_value[0], (size[0], size[1])).numpy()
-    return Maps(parts, values, names, found["total"].about, everywhere=True, foreign=foreign)
+    return Maps(parts, values, names, maps["total"].about, everywhere=True, foreign=foreign)
 
 
 def _numbers(

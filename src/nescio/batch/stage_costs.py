@@ -166,11 +166,11 @@ def _import(times: int = 3) -> _Timed:
         return _Timed(max(0.0, seconds - spent) + cpu, cpu)
 
     with bar(times, description="starting processes", unit="process") as shown:
-        found = []
+        times_taken = []
         for _ in range(times):
-            found.append(timed())
+            times_taken.append(timed())
             shown.update(1)
-    return min(found)
+    return min(times_taken)
 
 
 def _children() -> float:

@@ -113,9 +113,9 @@ def write(folder: Path, record: dict[str, Any], problems: Iterable[Problem], lin
     head = json.dumps({"format": FORMAT, "version": VERSION, **record}, indent=1).removesuffix("\n}")
     with replacing(folder / MANIFEST) as file, file.open("w", encoding="utf-8") as out:
         out.write(head)
-        for name, found in (("problems", (json.dumps(vars(one)) for one in problems)), ("parts", lines)):
+        for name, items in (("problems", (json.dumps(vars(one)) for one in problems)), ("parts", lines)):
             out.write(f',\n "{name}": [')
-            out.writelines(f"{',' if number else ''}\n  {line}" for number, line in enumerate(found))
+            out.writelines(f"{',' if number else ''}\n  {line}" for number, line in enumerate(items))
             out.write("\n ]")
         out.write("\n}\n")
 

@@ -231,10 +231,10 @@ def _by_position(
         labels, here = _labels(rows, x)
         parts = {name: one[here].tolist() for name, one in maps.items()}
         return {**why, "form": "bars", "labels": labels, "parts": parts}, {}
-    found = foreignness(about.guard, x)
-    if found is not None:
-        maps[FOREIGNNESS] = found
-        why["of"] = {**of, FOREIGNNESS: float(found.mean())}
+    foreign = foreignness(about.guard, x)
+    if foreign is not None:
+        maps[FOREIGNNESS] = foreign
+        why["of"] = {**of, FOREIGNNESS: float(foreign.mean())}
     return why, {name: one.numpy() for name, one in maps.items()}
 
 

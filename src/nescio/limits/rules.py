@@ -169,8 +169,8 @@ def _cat(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tra
     dim: Any = kwargs.get("dim", args[1] if len(args) > 1 else 0)
     if not all(isinstance(part, _tracked()) for part in parts) or dim % parts[0].raw.ndim == 0:
         raise NotLinear("along the batch, or with tensors that do not depend on the input")
-    readers = [_reader(part) for part in parts]
-    return run.operation(lambda rows: torch.cat([read(rows) for read in readers], dim), list(parts))
+    reads = [_reader(part) for part in parts]
+    return run.operation(lambda rows: torch.cat([read(rows) for read in reads], dim), list(parts))
 
 
 def _zeros(run: Pass, func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Tracked:

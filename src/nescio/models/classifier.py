@@ -132,8 +132,8 @@ class Classifier:
     @property
     def name(self) -> str:
         """The model's name for people."""
-        thing = self.module if self.module is not None else self.model
-        return getattr(thing, "__name__", type(thing).__name__)
+        model = self.module if self.module is not None else self.model
+        return getattr(model, "__name__", type(model).__name__)
 
     @property
     def device(self) -> torch.device | None:

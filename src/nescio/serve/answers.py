@@ -9,7 +9,7 @@ from nescio._common.formatting import percent
 from nescio.decide import ConformalPolicy, Policy
 from nescio.guard import Verdict
 from nescio.serve.engine import Assessed, Engine
-from nescio.serve.schemas import Checked, Class, Decision, Doubt, Judged, Predicted, Scored, Wrong
+from nescio.serve.schemas import CheckedInput, Class, Decision, Doubt, GuardVerdict, Predicted, Scored, Wrong
 
 SINGLE = (
     "The model is a single network: its doubt is one total. To tell apart what more training data could remove, serve "
@@ -55,14 +55,14 @@ def predicted(engine: Engine, assessed: Sequence[Assessed], top: int) -> list[Pr
     return results
 
 
-def verdicts(engine: Engine, assessed: Sequence[Assessed], level: float, maps: bool = False) -> list[Checked]:
+def verdicts(engine: Engine, assessed: Sequence[Assessed], level: float, maps: bool = False) -> list[CheckedInput]:
     """Return verdicts at this level, with the answers that they are about; maps: with those of regions too."""
     results = []
     for one in assessed:
         assert one.verdict is not None
         place, parts = int(one.verdict.predicted[0]), one.parts if maps else None
         results.append(
-            Checked(
+            CheckedInput(
                 predicted=place,
                 predicted_class=engine.name(place),
                 confidence=float(one.verdict.confidence[0]),
@@ -73,20 +73,20 @@ def verdicts(engine: Engine, assessed: Sequence[Assessed], level: float, maps: b
     return results
 
 
-def verdict_at_usual_level(engine: Engine, one: Assessed) -> Judged | None:
+def verdict_at_usual_level(engine: Engine, one: Assessed) -> GuardVerdict | None:
     """Return the verdict at the usual level; None without a guard."""
     if one.verdict is None or engine.level is None:
         return None
     return _verdict_answer(one.verdict, engine.level)
 
 
-def _verdict_answer(one: Verdict, level: float) -> Judged:
+def _verdict_answer(one: Verdict, level: float) -> GuardVerdict:
     """Return a verdict on one input as callers get it."""
     wrong = None
     if one.wrong is not None:
         parts = (one.wrong.probability, one.wrong.low, one.wrong.high)
         wrong = Wrong(**dict(zip(("probability", "low", "high"), (float(part[0]) for part in parts), strict=True)))
-    return Judged(
+    return GuardVerdict(
         p_value=float(one.p_value[0]),
         level=level,
         foreign=bool(one.foreign(level)[0]),
@@ -150,7 +150,7 @@ def _class(engine: Engine, one: Assessed, place: int) -> Class:
     return Class(index=place, name=engine.name(place), probability=float(one.probabilities[place]))
 
 
-def _words(engine: Engine, one: Assessed, decided: Decision | None, verdict: Judged | None) -> str:
+def _words(engine: Engine, one: Assessed, decided: Decision | None, verdict: GuardVerdict | None) -> str:
     likeliest = answer(engine, one)
     name = f"“{likeliest.name}”" if likeliest.name is not None else f"class {likeliest.index}"
     first = f"The answer is {name}, with a probability of {percent(round(likeliest.probability, 4))}."

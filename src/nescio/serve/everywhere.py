@@ -66,12 +66,12 @@ def doubts(engine: Engine, row: Inputs, kinds: Sequence[Of]) -> dict[Of, Attribu
     x = stacked([row], 1)
     parted = decompose(engine.predict(x))
     nothing = torch.full((1,), torch.nan, dtype=torch.float64)  # a mean is no sum
-    found: dict[Of, Attribution] = {}
+    map_by_kind: dict[Of, Attribution] = {}
     for kind in kinds:
         map_ = getattr(parted, kind)
         about = f"the {kind} uncertainty at every position, whose mean is that of the input"
-        found[kind] = Attribution(smaller(map_), mean(map_, x), nothing, kind, METHOD, about)
-    return found
+        map_by_kind[kind] = Attribution(smaller(map_), mean(map_, x), nothing, kind, METHOD, about)
+    return map_by_kind
 
 
 def foreignness(parts: Tensor, size: tuple[int, int]) -> Tensor:

@@ -16,13 +16,13 @@ _NUMBERS = {
 }
 
 
-class Given(BaseModel):
+class Sent(BaseModel):
     """Whatever is sent has these names and no others."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Item(Given):
+class Item(Sent):
     """One input: exactly one of image, numbers and text."""
 
     image: str | None = Field(None, description="The file of a picture, as base64 or a data URL.")
@@ -40,7 +40,7 @@ class Item(Given):
         return self
 
 
-class Body(Given):
+class Body(Sent):
     """One or several inputs."""
 
     inputs: Annotated[list[Item], FailFast()] = Field(min_length=1)
@@ -82,7 +82,7 @@ class Wrong(BaseModel):
     high: float
 
 
-class Judged(BaseModel):
+class GuardVerdict(BaseModel):
     """What the guard says of an input: whether it is like the reference."""
 
     p_value: float = Field(description="Of inputs like the reference, at most a share α has p ≤ α.")
@@ -94,7 +94,7 @@ class Judged(BaseModel):
     wrong: Wrong | None = Field(description="Null where the reference had no labels; says nothing of a foreign input.")
 
 
-class Checked(Judged):
+class CheckedInput(GuardVerdict):
     """A verdict with the answer of the network that it is about."""
 
     predicted: int
@@ -108,23 +108,23 @@ class Checked(Judged):
 class Verdicts(BaseModel):
     """One for each input, in their order."""
 
-    results: list[Checked]
+    results: list[CheckedInput]
     reference: int = Field(description="How many known inputs each was compared with.")
 
 
-class Known(BaseModel):
+class AnsweredInput(BaseModel):
     """What every endpoint says of an input."""
 
     answer: Class
     decision: Decision | None = Field(description="Null where no policy was given.")
 
 
-class Predicted(Known):
+class Predicted(AnsweredInput):
     """An answer with its doubt."""
 
     likeliest: list[Class]
     doubt: Doubt
-    verdict: Judged | None = Field(description="Whether the input is foreign; null where no guard was given.")
+    verdict: GuardVerdict | None = Field(description="Whether the input is foreign; null where no guard was given.")
     words: str = Field(description="The answer, its doubt and what to do, in plain words.")
 
 
@@ -135,7 +135,7 @@ class Predictions(BaseModel):
     note: str | None = Field(description="What should be known of all of them.")
 
 
-class Scored(Known):
+class Scored(AnsweredInput):
     """An input's scores by method; higher is more uncertain."""
 
     scores: dict[str, float]
@@ -147,7 +147,7 @@ class Scores(BaseModel):
     results: list[Scored]
 
 
-class Explained(Known):
+class Explained(AnsweredInput):
     """A map over the input that says which part of it causes the doubt."""
 
     uncertainty: float = Field(description="What was attributed.")

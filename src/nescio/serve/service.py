@@ -140,7 +140,7 @@ class Service:
         self.metrics.inputs.labels(request.url.path).inc(len(rows))
         return made
 
-    async def decided(self, results: Sequence[schemas.Known]) -> None:
+    async def decided(self, results: Sequence[schemas.AnsweredInput]) -> None:
         """Count what the policy said, and let the monitor see it."""
         made = [one.decision for one in results if one.decision is not None]
         for one in made:
@@ -149,7 +149,7 @@ class Service:
         if scores and self.drift.monitor is not None:
             await run_in_threadpool(self.drift.update, scores)
 
-    async def judged(self, verdicts: Sequence[schemas.Judged]) -> None:
+    async def judged(self, verdicts: Sequence[schemas.GuardVerdict]) -> None:
         """Count what the guard said, and let the watch see it."""
         if verdicts:
             p, states = [one.p_value for one in verdicts], [one.state for one in verdicts]

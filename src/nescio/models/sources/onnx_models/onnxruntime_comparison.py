@@ -57,12 +57,12 @@ def compared(
     expected = [np.asarray(session.run([output.name], feed)[0]) for feed in feeds]
     slack = 0.0
     for feed, right in zip(feeds, expected, strict=True):
-        found = _run(network, feed, file)
+        ours = _run(network, feed, file)
         try:
-            _compare(found, right, file, slack)
+            _compare(ours, right, file, slack)
         except ModelError:
             slack = max(slack, SELF * _roundoff(network, file, output, feed, right))
-            _compare(found, right, file, slack)
+            _compare(ours, right, file, slack)
     if batch is None:
         return None
     joined = {name: np.concatenate([feed[name] for feed in feeds]) for name in first}
