@@ -13,6 +13,7 @@ from claims import ABOUT, PAPERS, RUNS, WORDS, Claim, formulas, regrad
 from claims_labels import hundred, labels, likelihood
 from claims_limits import limits, own
 from claims_maps import attention, maps, signs
+from claims_pixels import pixels
 from claims_propositions import propositions
 from contradictions import ABOUT as CONTRADICTIONS
 from contradictions import contradictions
@@ -79,6 +80,7 @@ def claims() -> list[Claim]:
         *some["ua-signs"],
         *limits(),
         *own(),
+        *pixels(),
     ]
 
 
