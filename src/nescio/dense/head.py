@@ -41,12 +41,17 @@ _FOUND: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()  # t
 
 @dataclass
 class Call:
-    """A layer's call: its name, the layer, what it was given, and how many channels it gave."""
+    """A layer's call: its name, the layer, what it was given, and the shape of what it gave."""
 
     name: str
     layer: Any
     given: Tensor
-    width: int
+    shape: torch.Size
+
+    @property
+    def width(self) -> int:
+        """How many channels it gave."""
+        return _width(self.layer)
 
 
 @dataclass(frozen=True)
@@ -98,8 +103,8 @@ def watched(classifier: Classifier) -> Iterator[list[Call]]:
 
     def note(name: str) -> Any:
         def hook(layer: nn.Module, given: tuple[Any, ...], gave: object) -> None:
-            if given and isinstance(given[0], Tensor):
-                calls.append(Call(name, layer, given[0].detach(), _width(layer)))
+            if given and isinstance(given[0], Tensor) and isinstance(gave, Tensor):
+                calls.append(Call(name, layer, given[0].detach(), gave.shape))
             if len(calls) > _LATEST and often[calls[-_LATEST - 1].width] > _FEW:
                 del calls[-_LATEST - 1]
 
@@ -248,5 +253,4 @@ def _bias(call: Call, resize: Resize | None, norm: int) -> Tensor:
     """(Σ_s w_qs)^norm, which is 1 for most."""
     if resize is None:
         return torch.ones((), dtype=torch.float64, device=call.given.device)
-    shape = call.layer.forward(call.given[:1]).shape[2:]
-    return resize.ones(call.given.new_zeros(1, 1, *shape)).abs().pow(norm)
+    return resize.ones(call.given.new_zeros(1, 1, *call.shape[2:])).abs().pow(norm)

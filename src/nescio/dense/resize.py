@@ -15,7 +15,7 @@ neighbours are needed: for each step (dy, dx) between them one map G of products
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -58,11 +58,15 @@ class Resize:
         """Return the squared lengths of resized features ``[N, D, h, w]``, float64 ``[N, H, W]``."""
         tall, wide = self.weights(a.shape[2], a.shape[3], a.device)
         lefts, rows = [], []
-        for dy, left in _moved(tall):
+        down, over = list(_moved(tall)), list(_moved(wide))
+        # each pair of neighbours once, and twice in the sum
+        steps = [(dy, step) for dy, _ in down for dx, _ in over for step in ({dx, -dx} if dy else {dx})]
+        products = _products(a, steps)
+        for dy, left in down:
             row = a.new_zeros((len(a), left.shape[1], self.size[1]), dtype=torch.float64)
-            for dx, right in _moved(wide):
-                for step in {dx, -dx} if dy else {dx}:  # each pair of neighbours once, and twice in the sum
-                    row += (1.0 if dy == dx == 0 else 2.0) * (_products(a, dy, step) @ right.mT)
+            for dx, right in over:
+                for step in {dx, -dx} if dy else {dx}:
+                    row += (1.0 if dy == dx == 0 else 2.0) * (products[dy, step] @ right.mT)
             lefts.append(left)
             rows.append(row)
         return (torch.cat(lefts, 1) @ torch.cat(rows, 1)).clamp_(min=0.0)  # one product of the full size
@@ -90,15 +94,17 @@ def _moved(weights: Tensor) -> Iterator[tuple[int, Tensor]]:
         yield step, products
 
 
-def _products(a: Tensor, dy: int, dx: int) -> Tensor:
-    """⟨a_s, a_{s + (dy, dx)}⟩ over the channels, float64 [N, h − dy, w − |dx|], a few channels at a time.
+def _products(a: Tensor, steps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Tensor]:
+    """⟨a_s, a_{s + (dy, dx)}⟩ over the channels for each step, float64 [N, h − dy, w − |dx|]; a few channels at a time.
 
     Columns are counted from the left one of the two.
     """
-    height, width = a.shape[2] - dy, a.shape[3] - abs(dx)
-    first, second = max(0, -dx), max(0, dx)
-    result = a.new_zeros((len(a), height, width), dtype=torch.float64)
-    for part in a.split(max(1, _NUMBERS // max(1, len(a) * a.shape[2] * a.shape[3])), 1):
+    height, width = a.shape[2:]
+    sums = {(dy, dx): a.new_zeros((len(a), height - dy, width - abs(dx)), dtype=torch.float64) for dy, dx in steps}
+    for part in a.split(max(1, _NUMBERS // max(1, len(a) * height * width)), 1):
         part = part.double()
-        result += (part[:, :, :height, first : first + width] * part[:, :, dy:, second : second + width]).sum(1)
-    return result
+        for (dy, dx), own in sums.items():
+            left, right = max(0, -dx), max(0, dx)
+            first = part[:, :, : height - dy, left : width - right]
+            own += (first * part[:, :, dy:, right : width - left]).sum(1)
+    return sums
