@@ -52,13 +52,13 @@ def pixels() -> list[Claim]:
     about = f"Digits on photographs, four kinds of foreign objects pasted in; {quality}. Mean AUROC, foreign pixels against all others"
     return [
         Claim(
-            OWN, "Of pixels gradients say what entropy says", "–", f"ExGrad {ex:.1f}, entropy {h:.1f}", HOLDS if abs(ex - h) <= NEAR else PARTLY, name,
+            OWN, "Gradients of pixels say what entropy says", "–", f"ExGrad {ex:.1f}, entropy {h:.1f}", HOLDS if abs(ex - h) <= NEAR else PARTLY, name,
             f"{about}; gradients of the last layer, in closed form. Expected was a difference of at most {NEAR:.0f} points. REGrad has {mean('regrad'):.1f}, EvenGrad {mean('evengrad'):.1f}, max_probability {mean('max_probability'):.1f}; "
             f"energy {mean('energy'):.1f} and max_logit {mean('max_logit'):.1f}, whose lead on street scenes is not found here. Of pixels of digits, wrong from right (rAULC): ExGrad {wrong('exgrad', 'pixels of digits'):.2f}, REGrad {wrong('regrad', 'pixels of digits'):.2f}, "
             f"entropy {wrong('entropy', 'pixels of digits'):.2f}, GEN {wrong('gen', 'pixels of digits'):.2f}.{other}",
         ),
         Claim(
-            OWN, "A guard of regions finds foreign pixels better", "–", f"{both('RegionGuard')}, entropy {both('entropy')}", HOLDS if all(above) else DOES_NOT, name,
+            OWN, "A guard of regions beats entropy of pixels", "–", f"{both('RegionGuard')}, entropy {both('entropy')}", HOLDS if all(above) else DOES_NOT, name,
             f"{about}. Of the U-Nets the RegionGuard is above entropy for {_named(better)}, below for {_named([one for one in OBJECTS if one not in better])}; its area under the precision-recall curve is {mean('RegionGuard', 'aupr'):.0f}, that of entropy {mean('entropy', 'aupr'):.0f}. "
             f"Expected was that it is above on average, most for textures and least for letters. At a level of 5 % it flags {alarms:.1f} % of the regions of known pictures and {object_:.0f} % of the regions of foreign objects; by their most foreign region {flagged:.0f} % of the pictures that have one.",
         ),
