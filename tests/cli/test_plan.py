@@ -76,7 +76,7 @@ def test_a_guard_is_planned_as_check_runs_it(folder, capsys):
 
 def test_what_does_not_go_together_is_refused_in_a_sentence(folder, capsys):
     assert "a GPU has one worker" in refusal(capsys, lambda: plan("--gpus", "2", "--workers", "2"))
-    assert "expected a folder that is there" in refusal(capsys, lambda: plan("--out", "none"))
+    assert "expected a folder that exists" in refusal(capsys, lambda: plan("--out", "none"))
     assert "such as 1000000 or 1e9, got '1.5'" in refusal(capsys, lambda: plan("--rows", "1.5"))
     assert "such as 1000000 or 1e9, got 'many'" in refusal(capsys, lambda: plan("--rows", "many"))
     assert "or a --guard that knows its own" in refusal(capsys, lambda: main(["plan", "--data", "x.npz"]))
