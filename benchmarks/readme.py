@@ -257,11 +257,16 @@ def maps() -> str:
     words = {
         "map": "a map of {network} takes {forwards:.0f} forward passes, and may be off by {median_told_error:.1%}",
         "report": "a report of {pictures} pictures, with maps of the {doubtful_drawn} most doubtful and half as many "
-        "others, takes {s:.0f} s on {cores} idle cores, {cpu_s:.0f} s of CPU time",
+        "others, takes {cpu_s:.0f} s of CPU time with {cores}, and {s:.0f} s by the clock beside other work",
     }
     pages = _result("pages-cpu")
-    rows = [*_result("maps-cpu")["rows"], *({**row, "cores": pages["machine"]["threads"]} for row in pages["rows"])]
+    rows = [*_result("maps-cpu")["rows"], *({**row, "cores": _threads(pages)} for row in pages["rows"])]
     return "\n".join(f"- {words[row.get('what', 'map')].format(**row)}".replace("%", " %") for row in rows)
+
+
+def _threads(result: dict[str, Any]) -> str:
+    count = result["machine"]["threads"]
+    return "one thread" if count == 1 else f"{count} threads"
 
 
 def strangers() -> str:
