@@ -101,7 +101,8 @@ def case(name: str, folder: Path, options: argparse.Namespace, decode_rate: floa
     shared = 1 / (1 / rates["read"] + 1 / rates["compute"])
     possible = min(rates["read"], rates["compute"]) if device.type == "cuda" else shared
     result = {
-        "network": name, "pictures": len(ready.rows), "reference": min(REFERENCE, len(known)), "decode": decode_rate, **rates,
+        "network": name, "pictures": len(ready.rows), "reference": min(REFERENCE, len(known)),
+        "decode": decode_rate, **rates,
         "possible": possible, "share": rates["check"] / decode_rate, "of_possible": rates["check"] / possible,
         "off": float((verdict - truth).abs().max() / truth.abs().max()),
     }  # fmt: skip
