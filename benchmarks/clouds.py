@@ -7,6 +7,10 @@ U-Nets over EfficientNet-B4 in ONNX: which pixels of a satellite picture are clo
 fetched by name as in `packages.py`. There are no satellite pictures here: crops of photographs stand in for them, red,
 green and blue as they are and every further band a copy of red. So nothing is said of clouds, only whether the network
 opens, whether its maps are those of onnxruntime's logits, and whether the guard finds a patch of noise.
+
+The networks were trained on 256 × 256 pixels, the one size that onnxruntime takes; modules take others. Crops for the
+maps and the guard are smaller, and lie in memory with their channels last, which makes a forward pass of these networks
+a third as long on a CPU.
 """
 
 from __future__ import annotations
@@ -27,12 +31,13 @@ from torch import Tensor
 
 import nescio
 
-SIDE, KNOWN, NEW = 256, 24, 4
+TRAINED, SIDE, KNOWN, NEW = 256, 128, 24, 4
+TIGHT = torch.channels_last
 NAMES = ("4b_l1c", "4b_l2a", "6b_l1c", "6b_l2a")
 METHODS = ("entropy", "energy", "exgrad")
 
 
-def crops(facts: dict[str, Any], count: int, seed: int) -> Tensor:
+def crops(facts: dict[str, Any], count: int, seed: int, side: int = SIDE) -> Tensor:
     """Crops of photographs as the network takes them: bands blue, green, red, and copies of red, normalised."""
     mean, std = (torch.tensor(row)[:, None, None] for row in facts["data"]["dataset_statistics"]["img"])
     draw, names = np.random.default_rng(seed), ("china.jpg", "flower.jpg", "coffee.png", "astronaut.png")
@@ -40,11 +45,11 @@ def crops(facts: dict[str, Any], count: int, seed: int) -> Tensor:
     for i in range(count):
         picture = photograph(names[i % len(names)])
         assert picture is not None
-        left, top = (int(draw.integers(0, length - SIDE + 1)) for length in picture.size)
-        pixels = np.asarray(picture.crop((left, top, left + SIDE, top + SIDE)), np.float32) / 255
+        left, top = (int(draw.integers(0, length - side + 1)) for length in picture.size)
+        pixels = np.asarray(picture.crop((left, top, left + side, top + side)), np.float32) / 255
         bands = torch.from_numpy(pixels[:, :, [2, 1, 0] + [0] * (len(mean) - 3)]).permute(2, 0, 1)
         made.append((bands - mean) / std)
-    return torch.stack(made)
+    return torch.stack(made).contiguous(memory_format=TIGHT)
 
 
 def difference(file: Path, model: nescio.Classifier, x: Tensor) -> dict[str, float]:
@@ -73,11 +78,11 @@ def judge(name: str, told: Callable[[dict[str, Any]], None]) -> None:
     """Open a network and look at it; `told` gets what is known after each step."""
     file = found("ukis-csmask", f"model_{name}.onnx")
     facts = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
-    row: dict[str, Any] = {"what": "clouds and shadows, U-Net over EfficientNet-B4, ONNX", "classes": 3}
+    row: dict[str, Any] = {"side": SIDE, "what": "clouds and shadows, U-Net over EfficientNet-B4, ONNX", "classes": 3}
     x = crops(facts, NEW, 1)
     strange = x.clone()
     noise = torch.randn(NEW, *x.shape[1:], generator=torch.Generator().manual_seed(0))
-    strange[:, :, 128:, 128:] = noise[:, :, 128:, 128:]
+    strange[:, :, SIDE // 2 :, SIDE // 2 :] = noise[:, :, SIDE // 2 :, SIDE // 2 :]
     since = time.process_time()
 
     def step(key: str, value: Any) -> None:
@@ -90,10 +95,11 @@ def judge(name: str, told: Callable[[dict[str, Any]], None]) -> None:
     try:
         opened = nescio.models.from_onnx(file)
     except nescio.types.NescioError as error:
-        step("failed", f"{type(error).__name__}: {error}")
+        step("failed", f"{type(error).__name__}: {error}".replace(str(file), file.name))
         return
+    opened.model.to(memory_format=TIGHT)
     step("parameters", sum(p.numel() for p in opened.model.parameters()))
-    step("difference from onnxruntime", difference(file, opened, x[:1]))
+    step("difference from onnxruntime", difference(file, opened, crops(facts, 1, 1, TRAINED)))
     try:
         maps = nescio.score(opened, x, list(METHODS), progress=False)
         step("scores", {key: {"shape": list(one.shape), "mean": float(one.mean())} for key, one in maps.items()})
