@@ -18,6 +18,12 @@ GIVEN = ["--model", "a:b", "--data", "c", "--out", "d.csv"]
         (["score", *GIVEN, "--xyzzy"], "nescio score: unrecognized arguments: --xyzzy; see nescio score --help"),
         (["score", "--model", "a:b"], "nescio score: the following arguments are required: --data, --out; see nescio"),
         (["explain", *GIVEN, "--of", "epistemc"], "did you mean epistemic? See nescio explain --help"),
+        (
+            ["score", *GIVEN, "--method", "exgrad", "entropy"],
+            "nescio score: unrecognized arguments: entropy; --method takes one value and is repeated: "
+            "--method exgrad --method entropy; see nescio score --help",
+        ),
+        (["score", *GIVEN, "more"], "nescio score: unrecognized arguments: more; see nescio score --help"),
         (["app", "--prot", "1"], "nescio app: there is no option --prot; did you mean --port? See nescio app --help"),
     ],
 )

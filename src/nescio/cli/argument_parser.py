@@ -17,10 +17,10 @@ class Parser(argparse.ArgumentParser):
     _given: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: object = None) -> Any:
-        """Parse; an option that a command does not have is named by the command itself."""
+        """Parse; what a command does not know is named by the command itself."""
         self._given = [] if args is None else list(args)
         known, rest = super().parse_known_args(args, namespace)
-        if " " in self.prog and any(word.startswith("-") for word in rest):
+        if " " in self.prog and rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
         return known, rest
 
@@ -42,7 +42,19 @@ class Parser(argparse.ArgumentParser):
         for word in words:
             if not any(name.startswith(word) for name in options) and (hint := _hint(word, options)):
                 return f"there is no option {word}{hint}"
-        return message
+        return message + self._repeated(message)
+
+    def _repeated(self, message: str) -> str:
+        """How an option is given several values, where one value too many stands behind an option that is repeated."""
+        said = "unrecognized arguments: "
+        if not message.startswith(said):
+            return ""
+        before = list(self._given)[: list(self._given).index(message.removeprefix(said).split()[0])]
+        last = next((word for word in reversed(before) if word.startswith("-")), "")
+        action = self._option_string_actions.get(last)
+        if not isinstance(action, argparse._AppendAction):
+            return ""
+        return f"; {last} takes one value and is repeated: {last} {before[-1]} {last} {message.removeprefix(said)}"
 
 
 def _hint(given: str, choices: Iterable[str]) -> str:
