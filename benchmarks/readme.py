@@ -257,7 +257,7 @@ def maps() -> str:
     words = {
         "map": "a map of {network} takes {forwards:.0f} forward passes, and may be off by {median_told_error:.1%}",
         "report": "a report of {pictures} pictures, with maps of the {doubtful_drawn} most doubtful and half as many "
-        "others, takes {cpu_s:.0f} s of CPU time with {cores}, and {s:.0f} s by the clock beside other work",
+        "others, takes {s:.0f} s by the clock with {cores}, and {cpu_s:.0f} s of CPU time",
     }
     pages = _result("pages-cpu")
     rows = [*_result("maps-cpu")["rows"], *({**row, "cores": _threads(pages)} for row in pages["rows"])]
