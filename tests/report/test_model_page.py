@@ -137,7 +137,8 @@ def test_the_page_begins_with_the_answer(pages, results):
     assert states == [one["state"] for one in front["strip"]] and len(states) == 16
     assert {state: states.count(state) for state in front["counts"]} == front["counts"]
     for one in front["strip"]:  # how sure the model is of each answer, and what is known to be wrong
-        assert f"“{one['class']}” {_whole_percent(one['probability'])}</small>" in tiles
+        sure = _whole_percent(one["probability"]).replace(" ", "\u00a0")  # never with the sign on a line of its own
+        assert f"“{one['class']}” {sure}</small>" in tiles
     assert tiles.count('<small class="wrong">it is “') == sum(one["truth"] is not None for one in front["strip"])
     assert tiles.count("×2") == 1  # the copy is counted, not shown
     for one in front["cards"]["foreign"]:
