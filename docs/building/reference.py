@@ -14,8 +14,8 @@ def functions(page: str) -> str:
     def placed(found: re.Match[str]) -> str:
         name = found[1]
         room, _, last = name.rpartition(".")
-        if isinstance(getattr(importlib.import_module(room), last), ModuleType) or not _is_file(
-            name
+        if not _is_file(name) or isinstance(
+            getattr(importlib.import_module(room), last), ModuleType
         ):
             return found[0]
         return f"::: {name}.{last}\n    options:\n      heading: {name}\n      toc_label: {last}"
@@ -24,7 +24,11 @@ def functions(page: str) -> str:
 
 
 def _is_file(name: str) -> bool:
+    """Whether it is a file of a folder; a file that needs an extra is not imported to find out what it holds."""
     try:
+        room = importlib.util.find_spec(name.rpartition(".")[0])
+        if room is None or room.submodule_search_locations is None:
+            return False
         return importlib.util.find_spec(name) is not None
     except (ModuleNotFoundError, ValueError):
         return False
