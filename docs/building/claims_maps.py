@@ -128,7 +128,7 @@ def attention() -> list[Claim]:
     return [
         Claim(
             UA, "What attention gains is no map's doing", "–",
-            f"{len(apart['tempered'])} of {len(both)} maps differ from flat ones{', for the worse' if worse and worse == apart['tempered'] else ''}", HOLDS if maps_are_idle else PARTLY, name,
+            f"{len(apart['tempered'])} of {len(both)} maps {'worse than' if worse and worse == apart['tempered'] else 'differ from'} flat", HOLDS if maps_are_idle else PARTLY, name,
             f"Ours. {sets}; {max(len(runs(none, column, 'nll')) for column in known)} runs. Attention makes features larger in training (1 + αA) and not in the test, which softens the answers. So each map has a control, a flat map with the same mean, and the likelihood is measured again after temperature scaling on held-out pictures; α is chosen there too. "
             f"Negative log-likelihood as it is, {sets}: UA-Backprop's maps {line(ours, 'nll')}, flat {line(ours + ', flat', 'nll')}, random numbers {line(random, 'nll')}, no attention {line(none, 'nll')}. "
             f"After scaling: {line(ours, 'tempered')}, flat {line(ours + ', flat', 'tempered')}, random {line(random, 'tempered')}, none {line(none, 'tempered')}. "
