@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ _HOOKS = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
-_NONE: dict[int, Any] = {}
+_NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 def modules_of(model: object) -> list[nn.Module]:
@@ -38,34 +40,46 @@ def modules_of(model: object) -> list[nn.Module]:
 
 
 class ModuleState:
-    """What one module holds itself, its submodules left aside."""
+    """What one module holds itself, its submodules left aside.
+
+    A network has hundreds of modules, most of which hold next to nothing: for what is empty no container is made, since
+    each new one brings Python's garbage collector nearer to looking through everything there is.
+    """
+
+    __slots__ = ("buffers", "held", "hooks", "module", "parameters", "temporary", "training", "values")
 
     def __init__(self, module: nn.Module) -> None:
         held = module.__dict__
         self.module = module
         self.training = module.training
         self.held = dict(held)
-        self.hooks = [
-            (hooks, hooks.copy() if hooks else _NONE) for name in _HOOKS if (hooks := held.get(name)) is not None
-        ]
-        self.parameters = [
-            (name, p, p.requires_grad, p.grad if p.is_leaf else None, None if is_lazy(p) else p.data)
-            for name, p in module._parameters.items()
-            if p is not None
-        ]
-        self.buffers = dict(module._buffers.items())
-        self.temporary = set(held.get("_non_persistent_buffers_set", ()))
-        # a lazy module's buffer has no values yet
-        self.values = [b for b in self.buffers.values() if b is not None and not is_lazy(b)]
+        self.hooks: Mapping[str, Mapping[int, Any]] = _NONE
+        for name in _HOOKS:
+            if hooks := held.get(name):
+                self.hooks = {**self.hooks, name: hooks.copy()}
+        self.parameters: Sequence[tuple[str, nn.Parameter, bool, Tensor | None, Tensor | None]] = ()
+        if named := module._parameters:
+            self.parameters = [
+                (name, p, p.requires_grad, p.grad if p.is_leaf else None, None if is_lazy(p) else p.data)
+                for name, p in named.items()
+                if p is not None
+            ]
+        self.buffers: Mapping[str, Tensor | None] = dict(module._buffers.items()) if module._buffers else _NONE
+        temporary = held.get("_non_persistent_buffers_set")
+        self.temporary: Collection[str] = set(temporary) if temporary else ()
+        self.values: Sequence[Tensor] = ()
+        if self.buffers:  # a lazy module's buffer has no values yet
+            self.values = [b for b in self.buffers.values() if b is not None and not is_lazy(b)]
         if held.get("max_norm") is not None:  # such an embedding scales its weights down when it is called
-            self.values += [p for p in module._parameters.values() if p is not None and not is_lazy(p)]
+            self.values = [*self.values, *(p for p in named.values() if p is not None and not is_lazy(p))]
 
     def restore(self) -> None:
         module, held = self.module, self.module.__dict__
         if module.training != self.training:
             module.training = self.training
-        for hooks, before in self.hooks:
-            if (hooks or before) and hooks != before:
+        for name in _HOOKS:
+            hooks, before = held.get(name), self.hooks.get(name, _NONE)
+            if hooks is not None and (hooks or before) and hooks != before:
                 hooks.clear()
                 hooks.update(before)
         key = "_is_full_backward_hook"
