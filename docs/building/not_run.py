@@ -23,10 +23,16 @@ def not_run() -> list[str]:
     left = [SETS[known] for known in SETS if known not in learned]
     asked(f"Active learning with the paper's protocol on {_listed(left)}.", bool(learned and left))
     asked(
-        "Active learning with the whole pool (10,000 pictures of it were searched); of SVHN seven of the twelve methods.",
+        "Active learning with the whole pool (10,000 pictures of it were searched)"
+        + ("; of SVHN seven of the twelve methods." if "svhn" in learned else "."),
         bool(learned),
     )
     turned = {column.partition("→")[0] for column in ran("ua-signs", "murr5")}
+    halves = [
+        SETS[one.partition("→")[0]] for one in ran("ua-signs", "murr5") if "upper half" in one
+    ]
+    left = [SETS[known] for known in turned if SETS[known] not in halves] if turned else []
+    asked(f"The test of signs on the upper half of {_listed(left)}.", bool(left))
     left = [SETS[known] for known in SETS if known not in turned]
     asked(
         f"The test of signs on {_listed(left)}: whether UA-Backprop's place depends on which pictures are chosen is open there.",
