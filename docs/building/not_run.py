@@ -31,7 +31,7 @@ def not_run() -> list[str]:
     halves = [
         SETS[one.partition("→")[0]] for one in ran("ua-signs", "murr5") if "upper half" in one
     ]
-    left = [SETS[known] for known in turned if SETS[known] not in halves] if turned else []
+    left = [name for known, name in SETS.items() if known in turned and name not in halves]
     asked(f"The test of signs on the upper half of {_listed(left)}.", bool(left))
     left = [SETS[known] for known in SETS if known not in turned]
     asked(
