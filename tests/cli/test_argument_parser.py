@@ -23,6 +23,7 @@ GIVEN = ["--model", "a:b", "--data", "c", "--out", "d.csv"]
             "nescio score: unrecognized arguments: entropy; --method takes one value and is repeated: "
             "--method exgrad --method entropy; see nescio score --help",
         ),
+        (["score", *GIVEN, "two words"], "nescio score: unrecognized arguments: two words; see nescio score --help"),
         (["score", *GIVEN, "more"], "nescio score: unrecognized arguments: more; see nescio score --help"),
         (["app", "--prot", "1"], "nescio app: there is no option --prot; did you mean --port? See nescio app --help"),
     ],

@@ -46,10 +46,11 @@ class Parser(argparse.ArgumentParser):
 
     def _repeated(self, message: str) -> str:
         """How an option is given several values, where one value too many stands behind an option that is repeated."""
-        said = "unrecognized arguments: "
-        if not message.startswith(said):
+        said, given = "unrecognized arguments: ", list(self._given)
+        first = next(iter(message.removeprefix(said).split()), "")
+        if not message.startswith(said) or first not in given:  # a word with a space in it is not found
             return ""
-        before = list(self._given)[: list(self._given).index(message.removeprefix(said).split()[0])]
+        before = given[: given.index(first)]
         last = next((word for word in reversed(before) if word.startswith("-")), "")
         action = self._option_string_actions.get(last)
         if not isinstance(action, argparse._AppendAction):
