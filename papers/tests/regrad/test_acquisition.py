@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,9 +75,29 @@ def test_what_a_scale_leaves_out_is_marked_as_not_run(job, monkeypatch):
     made = acquisition.program(job)
     found = {(cell["row"], cell["column"], cell["seed"]): cell for cell in made.cells[0]}
     assert {key for key, cell in found.items() if "metrics" in cell} == {("Random", "mnist", seed) for seed in (0, 1)}
-    assert len(found) == 2 + 2 + 2 * 3 and found["Random", "svhn", "all"]["reason"] == "not run at the scale smoke"
-    assert made.settings["seeds"] == {"mnist": [0, 1], "svhn": [], "cifar10": []} and made.settings["validation"] == 20
+    assert len(found) == 2 + 2 + 3 * 3 and found["Random", "svhn", "all"]["reason"] == "not run at the scale smoke"
+    assert made.settings["seeds"] == {"mnist": [0, 1], "svhn": [], "cifar10": [], "cifar100": []}
+    assert made.settings["validation"] == 20
     assert all("reason" in cell for cell in made.cells[1])
+
+
+def test_the_other_rows_of_a_set_are_a_run_after_the_first_ones(job, monkeypatch):
+    rows = {"mnist": ("Random",), "svhn": ("Random",)}
+    size = acquisition.Size({"mnist": (0,), "svhn": (0,)}, 1, 1, pool=30, rows=rows, later=("svhn",))
+    monkeypatch.setattr(acquisition, "SIZES", {"smoke": size})
+    monkeypatch.setattr(acquisition, "ROWS", ROWS)
+    made = acquisition.program(job)
+    done = [(cell["column"], cell["row"]) for cell in made.cells[0] if "metrics" in cell]
+    assert done == [("mnist", "Random"), ("svhn", "Random"), ("svhn", "Entropy"), ("svhn", "LA")]
+    assert {cell["row"] for cell in made.cells[1] if "metrics" in cell} == {"Entropy", "LA"}
+    whole = acquisition.Race("svhn", ROWS, 0, job)
+    monkeypatch.setattr(acquisition, "SIZES", {"smoke": replace(size, whole=("svhn",))})
+    assert len(whole.split.pool) == 30 < len(acquisition.Race("svhn", ROWS, 0, job).split.pool)
+
+
+def test_without_random_acquisition_there_is_no_gain():
+    cell = {"row": "A", "column": "mnist", "seed": 0, "metrics": {"acc": 0.7}}
+    assert "random acquisition" in acquisition._over_random(cell, [cell])["reason"]
 
 
 def test_the_gain_is_over_random_with_the_same_seed():

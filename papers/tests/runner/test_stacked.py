@@ -71,6 +71,26 @@ def test_training_is_sgd_of_each_network_alone(networks, pictures):
             torch.testing.assert_close(found[name][at], value.detach(), rtol=1e-4, atol=1e-6)
 
 
+def test_the_precision_of_steps_is_a_gpus_alone_and_leaves_parameters_as_they_are(pictures, monkeypatch):
+    x, y = pictures
+    cnns = [small_cnn(3, 10, 4, kernel=3, filters=4, seed=seed) for seed in (0, 1)]
+    networks = [Normalised(cnn, (0.4,) * 3, (0.2,) * 3) for cnn in cnns]
+    found = {}
+    for precision in (None, "bfloat16", "as on a GPU"):
+        recipe = replace(SGD, epochs=3, batch_size=4, precision="bfloat16" if precision else None)
+        trainer = Trainer(networks[0], x.byte(), y, recipe)
+        if precision == "as on a GPU":
+            rounding = torch.autocast("cpu", torch.bfloat16, cache_enabled=False)
+            monkeypatch.setattr(trainer, "_rounding", lambda rounding=rounding: rounding)
+        indices = torch.stack([torch.arange(6), torch.arange(6, 12)])
+        found[precision] = trainer.train(stacked(networks), indices, torch.arange(20, 40), (3, 4), lambda: None)
+    for name, value in found[None].items():
+        assert torch.equal(found["bfloat16"][name], value)
+        rounded = found["as on a GPU"][name]
+        assert rounded.dtype == torch.float32 and not torch.equal(rounded, value)
+        torch.testing.assert_close(rounded, value, rtol=0.0, atol=5e-3)
+
+
 def test_a_network_trains_alike_among_others_and_alone(networks, pictures):
     x, y = pictures
     trainer = Trainer(networks[0], x, y, replace(SGD, epochs=4, batch_size=4, lr=0.05), every=2)

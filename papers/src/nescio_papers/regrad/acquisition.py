@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -39,13 +40,14 @@ from nescio_papers.runner.stacked import State, Trainer, put_into, stacked
 from nescio_papers.runner.study import Part, Row, Study, pairs
 from nescio_papers.zoo.plans import SGD, STATISTICS, to_floats
 
-SETS = ("mnist", "svhn", "cifar10")
+SETS = ("mnist", "svhn", "cifar10", "cifar100")
 ROWS: tuple[Row, ...] = tuple(
     row
     for row in table3.STUDY.parts[0].rows
     if row.settings.get("norm", 2) != 1 and row.settings.get("power", 2) != 1 and (row.paper or row.method == RANDOM)
 )
 FEW = ("ExGrad, L2", "REGrad*, k = 2", "Entropy", "Random")
+SIX = (*FEW, "UNGrad, L2", "Inserted Dropout")
 BLOCK = 2000
 EVERY = 20
 Looks = Mapping[str, tuple[Mapping[str, Any], ...]]
@@ -66,8 +68,9 @@ LOOKS: Looks = {
 class Size:
     """Seeds by data set, acquisitions, epochs; so many pictures of the pool and of validation; rows by data set.
 
-    A set without rows of its own has all. looks: how dear scores see the pool first; of `again` pictures the one that
-    is put highest is seen again.
+    A set without rows of its own has all; on the sets in `later` the other rows are a run of their own, after these.
+    whole: the sets whose pool is all there is. looks: how dear scores see the pool first; of `again` pictures the one
+    that is put highest is seen again.
     """
 
     seeds: Mapping[str, tuple[int, ...]]
@@ -76,6 +79,8 @@ class Size:
     pool: int | None = None
     validation: int | None = None
     rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    later: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
     looks: Looks = field(default_factory=lambda: LOOKS)
     again: int = 20
 
@@ -92,10 +97,12 @@ SIZES = {
         again=100,
     ),
     "quick": Size(
-        {"mnist": (0, 1, 2, 3, 4), "svhn": (0, 1, 2, 3, 4), "cifar10": (0, 1, 2)},
+        {"mnist": (0, 1, 2, 3, 4), "svhn": (0, 1, 2, 3, 4), "cifar10": (0, 1, 2), "cifar100": (0,)},
         pool=10_000,
         validation=2000,
-        rows={"svhn": (*FEW, "UNGrad, L2", "Inserted Dropout")},
+        rows={"svhn": SIX, "cifar10": SIX, "cifar100": FEW},
+        later=("svhn",),
+        whole=("svhn", "cifar10", "cifar100"),
     ),
 }
 
@@ -114,12 +121,14 @@ class Race:
         ends = {"first": 400, "second": 500} if small else {}
         split = by_index(train.y.numpy(), first, seed, **ends)
         self.size = size_of(SIZES, job.parts.scale)
-        pool = np.random.default_rng(seed).permutation(split.pool)[: self.size.pool]
+        most = None if known in self.size.whole else self.size.pool
+        pool = np.random.default_rng(seed).permutation(split.pool)[:most]
         self.split = split._replace(pool=np.sort(pool), validation=split.validation[: self.size.validation])
         kernel = {"kernel": 3} if train.x.shape[2] < 16 else {}
         cnn = zoo.small_cnn(train.x.shape[1], train.x.shape[2], len(train.classes), seed=seed, **kernel)
         self.network = Normalised(cnn, *STATISTICS[name]).to(self.device).eval()
-        recipe = replace(SGD, epochs=self.size.epochs)
+        # MNIST's networks are small, and its runs were made in TF32
+        recipe = replace(SGD, epochs=self.size.epochs, precision=None if known == "mnist" else "bfloat16")
         x, y = train.x.to(self.device), train.y.to(self.device)
         self.trainer = Trainer(self.network, x, y, recipe, every=min(EVERY, recipe.epochs))
         self.labelled = [np.asarray(self.split.initial) for _ in rows]
@@ -210,8 +219,7 @@ def program(job: Job) -> Made:
     for known in SETS:
         asked = known in size.seeds and known in (job.sets or SETS)
         seeds_of[known] = list(job.seeds or size.seeds[known]) if asked else []
-        for seed in seeds_of[known]:
-            run = [row for row in ROWS if row.label in size.rows.get(known, (row.label,))]
+        for run, seed in product(_runs(known, size), seeds_of[known]):
             path = kept(job, known, run, seed)
             try:
                 cells += kept_json(path, partial(_run, known, run, seed, job))
@@ -225,6 +233,13 @@ def program(job: Job) -> Made:
     gains = [_over_random(cell, cells) for cell in cells if cell["row"] != "Random"]
     settings = {"seeds": seeds_of, **{name: value for name, value in asdict(size).items() if name != "seeds"}}
     return Made([cells, gains], [*label_charts.gains(gains), label_charts.identity(cells)], settings)
+
+
+def _runs(known: str, size: Size) -> list[list[Row]]:
+    """Return the rows of each run on a data set, in the order of the runs."""
+    first = [row for row in ROWS if row.label in size.rows.get(known, (row.label,))]
+    rest = [row for row in ROWS if row not in first and known in size.later]
+    return [first, rest] if rest else [first]
 
 
 def kept(job: Job, known: str, rows: Sequence[Row], seed: int, ending: str = "") -> Path:
@@ -243,14 +258,16 @@ def _over_random(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) ->
     """Return by how much a run is better than random acquisition with the same data set and seed."""
     if "reason" in cell:
         return dict(cell)
-    (random,) = (
+    random = [
         other["metrics"]["acc"]
         for other in cells
         if "metrics" in other
         and (other["row"], other["column"], other["seed"]) == ("Random", cell["column"], cell["seed"])
-    )
+    ]
     place = {name: cell[name] for name in ("row", "column", "seed")}
-    return {**place, "metrics": {"gain": float(cell["metrics"]["acc"] - random)}}
+    if not random:
+        return {**place, "reason": "not run: random acquisition, which it is set beside, was not run"}
+    return {**place, "metrics": {"gain": float(cell["metrics"]["acc"] - random[0])}}
 
 
 STUDY = Study(
@@ -275,12 +292,13 @@ STUDY = Study(
         ),
     ),
     (
-        "Settings were written down before the run (`regrad/protocol.md`). 200 epochs, 10,000 pictures above index "
-        "20,000 as the pool, ten acquisitions; the network before the first one is not averaged in. 2,000 pictures "
-        "for validation, after every twentieth epoch. Scores that need many draws see the whole pool with few, "
-        "gradients by the dense layers, and its most doubted twentieth with all. SVHN has six rows. At the scale "
-        "small: MNIST alone, four methods, 1,000 pictures for validation, five acquisitions, and the most doubted "
-        "hundredth seen again.",
+        "Settings were written down before the run (`regrad/protocol.md`). 200 epochs, ten acquisitions; the network "
+        "before the first one is not averaged in. The pool: every picture above index 20,000, of MNIST 10,000 of them. "
+        "2,000 pictures for validation, after every twentieth epoch. Scores that need many draws see the whole pool "
+        "with few, gradients by the dense layers, and its most doubted twentieth with all. SVHN and CIFAR-10 have six "
+        "rows, SVHN the others after them, CIFAR-100 four. Training on a GPU is in bfloat16, on MNIST in TF32. At the "
+        "scale small: MNIST alone, four methods, 10,000 pictures of the pool, 1,000 for validation, five acquisitions, "
+        "and the most doubted hundredth seen again.",
         "`NLL of softmax outputs` is what the paper's Table 3 seems to print: its NLL stands there. Gradient baselines "
         "are in L2.",
         "REGrad* takes eight paired copies.",

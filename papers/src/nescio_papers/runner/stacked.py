@@ -52,6 +52,8 @@ def logits(like: Normalised, state: State, x: Tensor) -> Tensor:
     count = len(next(iter(state.values())))
     normal = (x - like.mean) / like.std
     maps = list(normal.expand(count, *x.shape[1:]))  # by network, up to the first dense layer
+    if x.is_cuda and torch.is_autocast_enabled("cuda"):  # as its fast convolutions read them
+        maps = [one.contiguous(memory_format=torch.channels_last) for one in maps]
     flat: Tensor | None = None
     light = not torch.is_grad_enabled() and not x.is_cuda
     for place, (name, layer) in enumerate(like.network.named_children()):
@@ -101,7 +103,8 @@ class Trainer:
         like: A network of the same make as all.
         x: The whole training set, uint8 [M, channels, H, W], on the device of the training.
         y: Its labels [M].
-        recipe: Epochs, learning rate, momentum, weight decay and batch size; the rate is constant.
+        recipe: Epochs, learning rate, momentum, weight decay and batch size; the rate is constant. On a GPU also the
+            precision of steps; the CPU takes all digits.
         every: Validation comes after every so many epochs; the best of these is kept.
     """
 
@@ -173,16 +176,21 @@ class Trainer:
         return replayed
 
     def _step(self, parameters: State, velocity: State, batch: Tensor) -> None:
-        losses = F.cross_entropy(
-            logits(self.like, parameters, to_floats(self.x[batch])).flatten(0, 1), self.y[batch].flatten(),
-            reduction="none",
-        )  # fmt: skip
+        with self._rounding():
+            answers = logits(self.like, parameters, to_floats(self.x[batch]))
+        answers = answers.float() if answers.dtype == torch.bfloat16 else answers
+        losses = F.cross_entropy(answers.flatten(0, 1), self.y[batch].flatten(), reduction="none")
         loss = losses.view(batch.shape).mean(1).sum()  # each network's own mean: their gradients do not mix
         gradients = torch.autograd.grad(loss, list(parameters.values()))
         with torch.no_grad():
             for (name, value), gradient in zip(parameters.items(), gradients, strict=True):
                 velocity[name].mul_(self.recipe.momentum).add_(gradient + self.recipe.weight_decay * value)
                 value.sub_(self.recipe.lr * velocity[name])
+
+    def _rounding(self) -> torch.autocast:
+        """Return the context of a step; without a cache, which a recorded step cannot have."""
+        rounded = self.recipe.precision is not None and self.x.is_cuda
+        return torch.autocast(self.x.device.type, torch.bfloat16, enabled=rounded, cache_enabled=False)
 
     @torch.no_grad()
     def _reached(self, parameters: State, validation: Tensor) -> Tensor:
