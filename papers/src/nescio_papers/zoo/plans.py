@@ -172,6 +172,13 @@ PLANS: tuple[TrainingPlan, ...] = (
 PLANS += (
     *(replace(plan, name=f"own-{plan.name}") for plan in PLANS if plan.name in ("mnist", "svhn")),
     *(
+        replace(
+            plan, name="own-cifar10", recipe=replace(plan.recipe, precision="bfloat16"), about=f"{plan.about}; bfloat16"
+        )
+        for plan in PLANS
+        if plan.name == "cifar10"
+    ),
+    *(
         replace(plan, name="literal-svhn", network=literal_svhn_cnn, about=f"{plan.about}; layers read literally")
         for plan in PLANS
         if plan.name == "svhn"
