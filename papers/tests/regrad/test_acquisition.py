@@ -154,9 +154,9 @@ def test_first_looks_leave_the_most_doubted_and_narrow_ones_agree_with_the_score
 def test_runs_of_other_settings_are_kept_apart(job, monkeypatch):
     first = acquisition.kept(job, "mnist", ROWS, 0)
     assert first != acquisition.kept(job, "mnist", ROWS[:2], 0) != acquisition.kept(job, "mnist", ROWS, 1)
-    sizes = {"smoke": acquisition.Size({"mnist": (0, 1)}, acquisitions=2, epochs=3, pool=100)}
+    sizes = {"smoke": acquisition.Size({"mnist": (0, 1)}, acquisitions=2, epochs=3, pool=100, later=("svhn",))}
     monkeypatch.setattr(acquisition, "SIZES", sizes)
-    assert acquisition.kept(job, "mnist", ROWS, 0) == first  # one more seed
+    assert acquisition.kept(job, "mnist", ROWS, 0) == first  # one more seed, and more rows after these
     monkeypatch.setitem(sizes, "smoke", acquisition.Size({"mnist": (0,)}, acquisitions=2, epochs=4, pool=100))
     assert acquisition.kept(job, "mnist", ROWS, 0) != first
 

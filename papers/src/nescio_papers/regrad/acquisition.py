@@ -101,7 +101,7 @@ SIZES = {
         pool=10_000,
         validation=2000,
         rows={"svhn": SIX, "cifar10": SIX, "cifar100": FEW},
-        later=("svhn",),
+        later=("svhn", "cifar10"),
         whole=("svhn", "cifar10", "cifar100"),
     ),
 }
@@ -244,7 +244,7 @@ def _runs(known: str, size: Size) -> list[list[Row]]:
 
 def kept(job: Job, known: str, rows: Sequence[Row], seed: int, ending: str = "") -> Path:
     """Return the file of a run; its name holds a digest of all settings, so that none is taken for another."""
-    size = replace(size_of(SIZES, job.parts.scale), seeds={})  # more seeds leave a run as it is
+    size = replace(size_of(SIZES, job.parts.scale), seeds={}, later=())  # more runs leave a run as it is
     settings = repr((size, rows, EVERY, job.parts.scale.bundled))
     return job.work / "acquisition" / f"{known}-{seed}-{digest(settings)}{ending}.json"
 
@@ -295,9 +295,9 @@ STUDY = Study(
         "Settings were written down before the run (`regrad/protocol.md`). 200 epochs, ten acquisitions; the network "
         "before the first one is not averaged in. The pool: every picture above index 20,000, of MNIST 10,000 of them. "
         "2,000 pictures for validation, after every twentieth epoch. Scores that need many draws see the whole pool "
-        "with few, gradients by the dense layers, and its most doubted twentieth with all. SVHN and CIFAR-10 have six "
-        "rows, SVHN the others after them, CIFAR-100 four. Training on a GPU is in bfloat16, on MNIST in TF32. At the "
-        "scale small: MNIST alone, four methods, 10,000 pictures of the pool, 1,000 for validation, five acquisitions, "
+        "with few, gradients by the dense layers, and its most doubted twentieth with all. On SVHN and CIFAR-10 six "
+        "rows are run first, and the others after them; CIFAR-100 has four. Training on a GPU is in bfloat16, on MNIST "
+        "in TF32. At the scale small: MNIST alone, four methods, 10,000 pictures of the pool, 1,000 for validation, five acquisitions, "
         "and the most doubted hundredth seen again.",
         "`NLL of softmax outputs` is what the paper's Table 3 seems to print: its NLL stands there. Gradient baselines "
         "are in L2.",
