@@ -297,8 +297,8 @@ STUDY = Study(
         "2,000 pictures for validation, after every twentieth epoch. Scores that need many draws see the whole pool "
         "with few, gradients by the dense layers, and its most doubted twentieth with all. On SVHN and CIFAR-10 six "
         "rows are run first, and the others after them; CIFAR-100 has four. Training on a GPU is in bfloat16, on MNIST "
-        "in TF32. At the scale small: MNIST alone, four methods, 10,000 pictures of the pool, 1,000 for validation, five acquisitions, "
-        "and the most doubted hundredth seen again.",
+        "in TF32. At the scale small: MNIST alone, four methods, 10,000 pictures of the pool, 1,000 for validation, "
+        "five acquisitions, and the most doubted hundredth seen again.",
         "`NLL of softmax outputs` is what the paper's Table 3 seems to print: its NLL stands there. Gradient baselines "
         "are in L2.",
         "REGrad* takes eight paired copies.",
