@@ -4,11 +4,11 @@
     python benchmarks/first_call.py --device cuda           # results/first-call-cuda.json
 
 For each network a process with an empty cache of kernels (cold), and then another one with what that left on disk
-(warm). In each: load, two forward passes, and then two calls of the score as it comes on one batch, at 1,000 classes.
-The first call looks at the model, compiles or loads kernels, and lets libraries set themselves up for its shapes;
-``beyond`` is what it takes more than the second. ``look`` is the part that goes into looking at the model. Random
-weights: the time does not depend on them. ``--side-by-side`` starts the processes of all networks at once, where there
-are cores enough.
+(warm). In each: load torch, nescio and the network, two forward passes, and then two calls of the score as it comes on
+one batch, at 1,000 classes. The first call looks at the model, compiles or loads kernels, and lets libraries set
+themselves up for its shapes; ``beyond`` is what it takes more than the second. ``look`` is the part that goes into
+looking at the model. Random weights: the time does not depend on them. ``--side-by-side`` starts the processes of all
+networks at once, where there are cores enough.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def once(run: Callable[[], Any], device: torch.device) -> dict[str, float]:
 
 def child(name: str, device: torch.device, batch: int) -> dict[str, Any]:
     """Measure one network in this process."""
-    import nescio
+    from nescio import score
     from nescio.trace.estimate import table
 
     built = network(name, "")
@@ -64,8 +64,8 @@ def child(name: str, device: torch.device, batch: int) -> dict[str, Any]:
     table.begin = watched
     times = {
         "first_forward": once(forward, device), "forward": once(forward, device),
-        "first_call": once(lambda: nescio.score(model, x, "regrad", progress=False), device),
-        "second_call": once(lambda: nescio.score(model, x, "regrad", progress=False), device),
+        "first_call": once(lambda: score(model, x, "regrad", progress=False), device),
+        "second_call": once(lambda: score(model, x, "regrad", progress=False), device),
     }  # fmt: skip
     row = {f"{what}_{unit}": value for what, found in times.items() for unit, value in found.items()}
     return row | {"beyond_s": row["first_call_s"] - row["second_call_s"], "look_s": looks[0]}

@@ -12,7 +12,7 @@ from torch import nn
 
 import nescio
 from nescio import modes
-from nescio.modes import Watch, lazily, predicting, preserved, tracing
+from nescio.modes import Watch, lazily, predicting, preserved, preserved_when_run, tracing
 from nescio.modes.stopping import Stopped, stopping
 from nescio.types import ModelError
 
@@ -321,6 +321,62 @@ def test_modes_entered_late_leave_the_rest_to_those_around_them(monkeypatch):
         monkeypatch.setattr(modes, "ModuleState", None)  # nothing is saved once more
         enter()
         assert not model.norm.training
+    assert model.norm.training
+
+
+@pytest.mark.parametrize("enter", [tracing, predicting, preserved, lambda m: preserved(m, again=False)])
+@pytest.mark.parametrize("end", [None, Boom, KeyboardInterrupt])
+def test_a_state_that_waits_is_taken_before_a_mode_changes_it(enter, end):
+    model = make()
+    before, random_before = snapshot(model), torch.get_rng_state()
+
+    def work():
+        with preserved_when_run(model), enter(model.norm):  # of a part of it: the whole is kept
+            torch.rand(3)
+            model.norm.running_mean.add_(1)
+            havoc(model)
+            if end is not None:
+                raise end
+
+    with nullcontext() if end is None else pytest.raises(end):
+        work()
+    assert snapshot(model) == before
+    assert torch.equal(torch.get_rng_state(), random_before)
+
+
+def test_a_state_that_waits_is_that_of_a_model_that_nothing_has_changed():
+    model = make()
+    before = snapshot(model)
+    with preserved_when_run(model.norm), preserved(model):
+        model.eval()
+        with preserved(model.norm, again=False):
+            model.norm.running_mean.add_(1)
+    assert snapshot(model) == before
+
+
+def test_a_state_that_is_not_needed_is_not_taken(monkeypatch):
+    monkeypatch.setattr(modes, "ModuleState", None)
+    model = make()
+    with preserved_when_run(model):
+        with predicting(nn.Identity()):  # another model
+            pass
+        with preserved_when_run(model):
+            model.norm.running_mean.add_(1)
+    assert model.norm.running_mean.tolist() == [1, 1, 1]
+    with preserved_when_run(model), pytest.raises(TypeError), predicting(model):
+        pass
+
+
+def test_a_state_that_waits_stays_with_what_is_kept_around_it(monkeypatch):
+    model = make()
+    with preserved(model), preserved_when_run(model):
+        monkeypatch.setattr(modes, "ModuleState", None)  # nothing is saved once more
+        with preserved(model, again=False), predicting(model):
+            assert not model.norm.training
+    assert model.norm.training
+    monkeypatch.undo()
+    with preserved(model):  # and nothing stays behind
+        model.eval()
     assert model.norm.training
 
 

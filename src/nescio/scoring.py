@@ -18,7 +18,7 @@ from nescio.dense.position_maps import Mapped, look, mapped
 from nescio.inputs import Data, Inputs
 from nescio.models import Classifier, ModelOrPosterior
 from nescio.models.positions import PositionsFound, recall, remember
-from nescio.modes import preserved
+from nescio.modes import preserved, preserved_when_run
 from nescio.posteriors.base import total
 from nescio.progress import bar
 from nescio.quantities import Request, compute
@@ -119,7 +119,8 @@ def score(
     if not isinstance(source, Classifier) or recall(source) or source.dense:
         methods = mapped(methods, posterior=not isinstance(source, Classifier))
     collected = {key: CollectedScores() for key in methods}
-    with preserved(source), bar(total(x), show=progress, description="scoring") as shown:
+    keeping = preserved_when_run if isinstance(source, Classifier) else preserved
+    with keeping(source), bar(total(x), show=progress, description="scoring") as shown:
         done = 0
         for block in _blocks(x, chunk or _block_size(source)):
             try:
@@ -290,10 +291,11 @@ def _check_needs(methods: dict[str, Method], source: Classifier | Posterior) -> 
 
 
 def _on_one_device(values: list[Any]) -> list[Any]:
-    """The values of one score on one device: a table of norms beside other quantities comes to the CPU."""
-    if all(isinstance(value, NormTable) for value in values):
+    """The values of one score on one device: what lies elsewhere comes to the CPU where the others are."""
+    tensors = [value.norms if isinstance(value, NormTable) else value for value in values]
+    if len({tensor.device for tensor in tensors if isinstance(tensor, Tensor)}) < 2:
         return values
-    return [value.cpu() if isinstance(value, NormTable) else value for value in values]
+    return [value.cpu() if isinstance(value, NormTable | Tensor) else value for value in values]
 
 
 def _blocks(data: Data, most: int) -> Iterator[Inputs]:
@@ -316,6 +318,7 @@ def _checked_scores(values: Tensor, key: str, count: int, first: int, maps: bool
             f"expected '{key}' to give a tensor of float64 and shape [{count}], got {inputs.describe(values)}; "
             "mend its __call__"
         )
+    values = values.cpu()
     wrong = (~values.isfinite()).reshape(count, -1).any(1).nonzero().flatten() + first
     if len(wrong):
         listed = ", ".join(str(i) for i in wrong[:5].tolist()) + (", …" if len(wrong) > 5 else "")

@@ -15,14 +15,16 @@ T = TypeVar("T")
 _ELEMENTS = 2**22  # of input at once: 16 MiB in float32; a network's activations take some hundred times as much
 _CACHED = 2**17  # elements of input whose activations stay in the caches of a CPU, where more at once is slower
 _BYTES = 1600  # for an element of input and its activations
+_BYTES_PASSING = 400  # where activations are let go of at once
 
 
-def at_once(x: Tensor | Mapping[str, Tensor], chunk: int | None) -> int:
+def at_once(x: Tensor | Mapping[str, Tensor], chunk: int | None, passing: bool = False) -> int:
     """Return how many rows like those of a batch go into one forward pass.
 
     Args:
         x: The batch, a tensor ``[N, ...]`` or a mapping of names to such tensors.
         chunk: The user's own choice, which wins; None to choose from the size of a row and the free memory.
+        passing: Whether the pass keeps nothing of what is inside of the network, and so takes less memory.
 
     Returns:
         The number of rows, at least 1.
@@ -37,7 +39,8 @@ def at_once(x: Tensor | Mapping[str, Tensor], chunk: int | None) -> int:
     elements = max(1, sum(tensor[:1].numel() for tensor in tensors))
     device = next((tensor.device for tensor in tensors if tensor.is_cuda), None)
     if device is not None:  # many rows, for between two passes a GPU waits for the host
-        fitting = int(memory.SHARE * memory.free_bytes(device) / _BYTES / elements)
+        bytes_each = _BYTES_PASSING if passing else _BYTES
+        fitting = int(memory.SHARE * memory.free_bytes(device) / bytes_each / elements)
         return max(1, min(8192, 32 * _ELEMENTS // elements, fitting))
     return max(1, min(256, _ELEMENTS // elements, max(4, _CACHED // elements)))
 

@@ -6,6 +6,8 @@
         ...
     with lazily(model) as enter:                # the first two, from the first enter() on
         ...
+    with preserved_when_run(model):             # the first one, if one of the others is entered in it
+        ...
 
 `model` is an ``nn.Module``, a bound method of one, an object that names its modules in `.roots`, or any other callable,
 which has nothing to put back but the state of the random generators.
@@ -27,7 +29,44 @@ from nescio.modes.state import Generators, ModuleState, Values, Watch, modules_o
 from nescio.types import ModelError
 
 _preserved: ContextVar[frozenset[int]] = ContextVar("preserved", default=frozenset())
-"""Modules that are being preserved."""
+"""Modules that are being preserved, or will be as soon as they may change."""
+
+
+class _State:
+    """What the random generators are and, from `take` on, some modules: nothing is taken twice."""
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self.modules, self.ids, self.taken = modules, frozenset(map(id, modules)), False
+        self.generators = Generators()
+
+    def take(self) -> None:
+        if self.taken:
+            return
+        self.parts = [ModuleState(module) for module in self.modules]
+        self.loose = Loose(self.modules)
+        self.values = Values([value for part in self.parts for value in part.values] + self.loose.tensors)
+        self.taken = True
+
+    def restore(self) -> None:
+        if self.taken:
+            for part in self.parts:
+                part.restore()
+            self.loose.restore()
+            self.values.restore()
+        self.generators.restore()
+
+
+_waiting: ContextVar[tuple[_State, ...]] = ContextVar("waiting", default=())
+"""States that are taken as soon as a mode is entered for one of their modules (`preserved_when_run`)."""
+
+
+def _take_state(modules: Iterable[nn.Module]) -> None:
+    """Let those that wait take the state of these modules: they may change from now on."""
+    if waiting := [state for state in _waiting.get() if not state.taken]:
+        ids = set(map(id, modules))
+        for state in waiting:
+            if not state.ids.isdisjoint(ids):
+                state.take()
 
 
 @contextmanager
@@ -54,24 +93,53 @@ def preserved(model: object, again: bool = True) -> Iterator[None]:
         (True, True)
     """
     modules = modules_of(model)
+    _take_state(modules)
     outer = _preserved.get()
     if not again and outer and outer.issuperset(map(id, modules)):
         yield
         return
-    token = _preserved.set(outer.union(map(id, modules)))
-    state = [ModuleState(module) for module in modules]
-    loose = Loose(modules)
-    values = Values([value for saved in state for value in saved.values] + loose.tensors)
-    generators = Generators()
+    state = _State(modules)
+    token = _preserved.set(outer | state.ids)
+    state.take()
     try:
         yield
     finally:
-        for saved in state:
-            saved.restore()
-        loose.restore()
-        values.restore()
-        generators.restore()
+        state.restore()
         _preserved.reset(token)
+
+
+@contextmanager
+def preserved_when_run(model: object) -> Iterator[None]:
+    """As `preserved`, but cheap where the model is not run: its state is taken when it may change for the first time.
+
+    That is when another function here is entered for one of its modules inside of the block, so the work there has to
+    use them. The random state is taken at once.
+
+    Args:
+        model: A module, or anything with `roots`, the modules whose state matters.
+
+    Returns:
+        A context manager.
+
+    Examples:
+        >>> model = torch.nn.BatchNorm1d(2)
+        >>> with preserved_when_run(model):
+        ...     with preserved(model, again=False):
+        ...         _ = model(torch.rand(4, 2))
+        >>> int(model.num_batches_tracked)
+        0
+    """
+    state, outer = _State(modules_of(model)), _preserved.get()
+    if outer and outer.issuperset(state.ids):
+        yield
+        return
+    tokens = _preserved.set(outer | state.ids), _waiting.set((*_waiting.get(), state))
+    try:
+        yield
+    finally:
+        state.restore()
+        _preserved.reset(tokens[0])
+        _waiting.reset(tokens[1])
 
 
 @contextmanager
@@ -97,6 +165,7 @@ def tracing(model: object) -> Iterator[None]:
         (False, True)
     """
     modules = modules_of(model)
+    _take_state(modules)
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
@@ -162,7 +231,9 @@ def predicting(model: object) -> Iterator[None]:
         >>> model.training
         True
     """
-    with torch.no_grad(), _evaluating(modules_of(model)):
+    modules = modules_of(model)
+    _take_state(modules)
+    with torch.no_grad(), _evaluating(modules):
         yield
 
 
@@ -315,6 +386,7 @@ def _unfrozen(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 __all__ = [
     "preserved",
+    "preserved_when_run",
     "tracing",
     "lazily",
     "predicting",

@@ -4,7 +4,7 @@ A request names a quantity and knows how to compute it (`nescio.quantities.base`
 `compute` answers a list of requests for one batch. Equal requests are answered once. Requests with equal `shared_work`
 are answered together: logits, features and activations share a forward pass, and requests for gradient norms that
 differ in their rows alone share their forward and backward passes. Logits beside gradient norms come from the passes of
-those.
+those, and lie where these do, on the model's device.
 
 In the place of a model there may be a posterior: it answers `Predictions`, and as `Logits` the logarithm of its mean
 probabilities.
@@ -13,6 +13,7 @@ probabilities.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from contextlib import ExitStack
 from typing import Any
 
 from nescio import inputs
@@ -115,11 +116,13 @@ def compute(
     if forward and GradientNorms in map(type, requests) and not any(request.listens_at for request in forward):
         del groups[ForwardRequest]  # the passes that give gradients give the logits too
     answers: dict[Request, Any] = {}
-    with preserved(source, again=False):
-        budget = Budget(chunk, memory_gb, on_device)
+    budget = Budget(chunk, memory_gb, on_device)
+    with ExitStack() as stack:
         for group in groups.values():
+            if not isinstance(group[0], GradientNorms):  # a recording may answer those without the model
+                stack.enter_context(preserved(source, again=False))
             answers |= zip(group, group[0].answer_together(group, source, x, budget), strict=True)
     if ForwardRequest not in groups and forward:
         table = next(answers[request] for request in requests if type(request) is GradientNorms)
-        answers |= {request: request.read(ForwardPass(table.logits, {}, {}, on_device)) for request in forward}
+        answers |= {request: request.read(ForwardPass(table.logits, {}, {}, on_device=True)) for request in forward}
     return {request: answers[request] for request in requests}

@@ -159,7 +159,7 @@ class ForwardRequest(Request):
             forward = ForwardPass(logits, heard, statistics, budget.on_device)
             return [request.read(forward) for request in requests]
 
-        total, size = inputs.size(x), at_once(x, budget.chunk)
+        total, size = inputs.size(x), at_once(x, budget.chunk, passing=True)
         if inputs.tensors(x)[0].is_cuda:  # chunks of one size: a small last one would leave a GPU idle
             size = math.ceil(total / math.ceil(total / size))
         with predicting(classifier):

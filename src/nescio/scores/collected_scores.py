@@ -21,7 +21,7 @@ class CollectedScores:
 
     def add(self, method: Method, values: list[Any], block_scores: Tensor) -> None:
         """Take in the scores of a block, and the values that they were made from; none: their error is not wanted."""
-        self.scores.append(block_scores.cpu())
+        self.scores.append(block_scores)
         estimate_error = getattr(method, "error", None) if values else None
         error = estimate_error(*values) if callable(estimate_error) else None
         self.errors.append(None if error is None else error.cpu())

@@ -36,8 +36,13 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 def complements(logits: Tensor) -> Tensor:
     """1 − p_c for every class, without the loss of digits of 1 − p where p is near 1."""
+    return log_probabilities_and_complements(logits)[1]
+
+
+def log_probabilities_and_complements(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Log p and 1 − p, as the two functions above give them."""
     gaps, rest, is_top = _gaps(logits)
-    return torch.where(is_top, rest / (1.0 + rest), 1.0 - gaps.exp() / (1.0 + rest))
+    return gaps - rest.log1p(), torch.where(is_top, rest / (1.0 + rest), 1.0 - gaps.exp() / (1.0 + rest))
 
 
 def entropy(logits: Tensor) -> Tensor:

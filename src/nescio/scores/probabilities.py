@@ -16,7 +16,12 @@ from torch import Tensor
 
 from nescio.quantities import Logits
 from nescio.scores.base import HIGHER, Score
-from nescio.scores.information import complements, entropy, log_probabilities
+from nescio.scores.information import (
+    complements,
+    entropy,
+    log_probabilities,
+    log_probabilities_and_complements,
+)
 from nescio.scores.registry import register
 
 
@@ -158,7 +163,7 @@ class GEN(ForwardScore):
         self._integer("top", at_least=1)
 
     def __call__(self, logits: Tensor) -> Tensor:
-        log_p = log_probabilities(logits)
-        terms = (self.gamma * (log_p + complements(logits).log())).exp()
+        log_p, complement = log_probabilities_and_complements(logits)
+        terms = (self.gamma * (log_p + complement.log())).exp()
         likeliest = log_p.topk(min(self.top, log_p.shape[-1])).indices
         return terms.gather(-1, likeliest).sum(-1)

@@ -30,6 +30,17 @@ class Free(nn.Module):
         self.mask = torch.ones(3)
         self.nothing: Any = None
         self.flag: Any = True
+        self.pair: Any = (1, 2)
+        self.early = Early()
+
+
+class Early(nn.Module):
+    """Holds something before it is a module, so its attributes come in another order."""
+
+    def __init__(self) -> None:
+        self.first: Any = 1
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
@@ -45,6 +56,13 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "tensor": lambda m: setattr(m, "mask", torch.zeros(3)),
     "something": lambda m: setattr(m, "nothing", object()),
     "a number for a flag": lambda m: setattr(m, "flag", 1),
+    "a flag in a tuple": lambda m: setattr(m, "pair", (True, 2)),
+    "an attribute that came early": lambda m: setattr(m.early, "first", 2),
+    "a weight below it": lambda m: setattr(m.early.inner, "weight", nn.Parameter(torch.ones(3, 3))),
+    "a hook beside it": lambda m: m.early.register_forward_hook(lambda *a: None),
+    "the name of a module": lambda m: m.add_module("other", m._modules.pop("layer")),
+    "the kind of a module": lambda m: setattr(m.layer, "__class__", nn.Identity),
+    "hook after": lambda m: m.layer.register_forward_hook(lambda *a: None),
     "hook": lambda m: m.layer.register_forward_pre_hook(lambda *a: None),
     "new attribute": lambda m: setattr(m, "more", 1),
     "module": lambda m: setattr(m, "layer", nn.Linear(3, 3)),
@@ -82,13 +100,13 @@ def test_a_model_that_is_gone_has_no_successor() -> None:
 
     def mark(some: object) -> _Print:
         objects: list[Any] = []
-        return _Print(_Marker(objects).one(some), objects)
+        return _Print(0, _Marker(objects).one(some), objects)
 
     own = mark(thing)
     assert own == mark(thing) and hash(own) == hash(mark(thing))
     kept = nn.Identity()
     assert own != mark(kept) and own != 3
-    again = _Print(own.parts, mark(kept).objects)  # another object, with the number of this one
+    again = _Print(0, own.parts, mark(kept).objects)  # another object, with the number of this one
     assert own == again
     del thing
     gc.collect()

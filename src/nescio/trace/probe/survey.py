@@ -111,8 +111,8 @@ def begin(
     key: Hashable = None
     if isinstance(x, Tensor) and replay.can_replay(classifier, x):
         key = (fingerprint(classifier), x.shape[1:], request.layers, request.select, request.exclude)
-        if key in known:
-            return (_channels_last(x) if known[key].last else x), known[key]
+        if (found := known.get(key)) is not None:
+            return (_channels_last(x) if found.last else x), found
         prepare_forward(classifier.module, x.device)
     enter()
 

@@ -1,10 +1,16 @@
-"""What a model was like when a pass was recorded, so that a recording is replayed for that very model only."""
+"""What a model was like when a pass was recorded, so that a recording is replayed for that very model only.
+
+A network has hundreds of modules with thousands of attributes, and is looked at in each call. So what most of them hold
+(numbers, and the dicts of parameters, buffers and submodules) is gathered in a few passes over all modules together.
+"""
 
 from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from itertools import chain, islice
+from operator import itemgetter
 from types import MethodType
 from typing import Any
 
@@ -13,20 +19,27 @@ from torch import Tensor, nn
 
 from nescio.models import Classifier
 from nescio.modes import tf32
+from nescio.modes.state import modules_of
 
 _PLAIN = {bool, int, float, str, bytes, type(None), torch.dtype, torch.device, torch.Size}
 _HELD = {dict, OrderedDict, set, list, tuple}
+_DICTS = ("_parameters", "_buffers", "_modules")
+_EVERY = tuple(vars(nn.Module()))
+"""What every module holds first."""
+_FIRST = len(_EVERY)
+_STATE_NAMES = ("training", *(name for name in _EVERY if name not in (*_DICTS, "training")))
+_STATE = itemgetter(*_STATE_NAMES)
 
 
 class _Print:
     """What a model was like: ``parts`` that are compared, with objects by their number, and the objects that such a
-    number stands for, which must be there still.
+    number stands for, which must be there still. ``number`` is made of some of the parts.
     """
 
     __slots__ = ("number", "objects", "parts")
 
-    def __init__(self, parts: Hashable, objects: list[Callable[[], Any]]) -> None:
-        self.parts, self.objects, self.number = parts, objects, hash(parts)
+    def __init__(self, number: int, parts: Hashable, objects: list[Callable[[], Any]]) -> None:
+        self.number, self.parts, self.objects = number, parts, objects
 
     def __hash__(self) -> int:
         return self.number
@@ -43,13 +56,48 @@ def fingerprint(classifier: Classifier) -> Hashable:
     """Everything that decides which kernels a pass launches, on which addresses."""
     objects: list[Callable[[], Any]] = []
     mark = _Marker(objects)
-    modules = [(type(module), mark(vars(module))) for root in classifier.roots for module in root.modules()]
+    modules = modules_of(classifier)
+    held = [vars(module) for module in modules]
+    names, values, dicts = _gathered(held)
+    of_modules = [[d[name] for d in dicts] for name in _DICTS]
+    tensors = tuple([mark(t) for named in of_modules[:2] for t in chain.from_iterable(map(dict.values, named))])
+    structure = tuple([(tuple(chain.from_iterable(named)), tuple(map(len, named))) for named in of_modules])
+    kinds = tuple(map(type, values))
+    plain = tuple([value for value in values if type(value) in _PLAIN])
+    rest = tuple([mark(v) for v in values if type(v) not in _PLAIN and (type(v) not in _HELD or v)])
     switches = (
         torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"),
         torch.are_deterministic_algorithms_enabled(), *tf32(), torch.backends.cudnn.enabled,
         classifier.output, classifier.item, mark(classifier.preprocess),
     )  # fmt: skip
-    return _Print((*map(mark.one, classifier.roots), *modules, *switches), objects)
+    numbers = (*map(mark.one, classifier.roots), *map(mark.one, modules))
+    parts = numbers, tuple(map(type, modules)), tensors, structure, tuple(names), kinds, plain, rest, switches
+    return _Print(hash((numbers, tensors, switches)), parts, objects)
+
+
+def _gathered(held: Sequence[dict[str, Any]]) -> tuple[list[Hashable], list[Any], list[dict[str, Any]]]:
+    """Names and values of the attributes, module after module, and those modules' dicts that have parameters, buffers
+    and submodules left aside, as well as hooks where there is none.
+
+    Every module holds the same attributes first; one that does not is taken as a whole.
+    """
+    names: list[Hashable] = []
+    values: list[Any] = []
+    ordinary: list[dict[str, Any]] = []
+    for d in held:
+        own = tuple(d)
+        if own[:_FIRST] != _EVERY:
+            names.append(own)
+            values += d.values()
+            continue
+        ordinary.append(d)
+        training, *hooks = _STATE(d)
+        names.append((training, own[_FIRST:]))
+        values += islice(d.values(), _FIRST, None)
+        if any(hooks):
+            names.append(_STATE_NAMES)
+            values += hooks
+    return names, values, ordinary
 
 
 class _Marker:
@@ -75,19 +123,11 @@ class _Marker:
             return kind, value
         if isinstance(value, Tensor):
             return value.data_ptr(), value.dtype, value.shape, value.requires_grad
-        if isinstance(value, dict):  # numbers and empty collections, most of what a module holds, without a call
-            return kind, tuple(
-                [
-                    (
-                        key,
-                        type(held),
-                        held if type(held) in _PLAIN else None if type(held) in _HELD and not held else self(held),
-                    )
-                    for key, held in value.items()
-                ]
-            )
+        if isinstance(value, dict):
+            return kind, tuple([(key, self(held)) for key, held in value.items()])
         if isinstance(value, list | tuple):
-            return kind, tuple(map(self, value))
+            kinds = tuple(map(type, value))
+            return kind, kinds, tuple(value) if _PLAIN.issuperset(kinds) else tuple(map(self, value))
         if isinstance(value, set | frozenset):
             return kind, frozenset(map(self, value))
         if isinstance(value, MethodType):
