@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 import nescio
 
-NETWORKS = ("efficientnet-lite0", "resnet50", "efficientnet_b0", "convnext_tiny", "vit_b_16", "vit_b_16-sure")
+NETWORKS = ("efficientnet-lite0", "resnet50", "efficientnet_b0", "convnext_tiny", "swin_t", "vit_b_16", "vit_b_16-sure")
 SURE = "-sure"
 
 
