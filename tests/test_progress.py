@@ -1,6 +1,7 @@
 """The bar shows itself when asked, or in a terminal after a while, and is never in the way."""
 
 import io
+import os
 import sys
 import threading
 import time
@@ -156,21 +157,96 @@ def test_in_a_terminal_it_is_drawn_before_the_first_step_has_ended(monkeypatch: 
 
 
 @pytest.mark.parametrize("stream", [Terminal, io.StringIO])
-def test_a_command_in_a_terminal_says_that_it_gets_ready(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = stream is Terminal
-    for soon, said in ((0.05, watched), (60.0, False)):
+def test_a_command_says_that_it_gets_ready(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for soon, said in ((0.05, True), (60.0, False)):
         own = stream()
         monkeypatch.setattr(sys, "stderr", own)
         monkeypatch.setattr(progress, "SOON", soon)
         with progress.speaking():
             time.sleep(0.3)
-        assert ("getting ready" in own.getvalue()) == said
+        assert own.getvalue().count("getting ready") == said
     own = stream()
     monkeypatch.setattr(sys, "stderr", own)
     monkeypatch.setattr(progress, "SOON", 0.2)
     with progress.speaking(), bar(4):
         time.sleep(0.4)
     assert "getting ready" not in own.getvalue()
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_a_command_is_not_silent_for_long_after_a_bar(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = stream()
+    monkeypatch.setattr(sys, "stderr", own)
+    monkeypatch.setattr(progress, "SOON", 0.1)
+    monkeypatch.setattr(progress, "OFTEN", 0.1)
+    with progress.speaking():
+        with bar(4, description="scoring") as shown:
+            shown.update(4)
+        time.sleep(1.0)
+    assert own.getvalue().count("nescio: still at work after") in (2, 3, 4)  # ever more seldom
+    assert "(done: scoring)" in own.getvalue()
+
+
+def test_a_command_that_waits_for_others_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "SOON", 0.05)
+    with progress.speaking():
+        progress.waiting()
+        time.sleep(0.3)
+    assert stream.getvalue() == ""
+    progress.waiting()  # in a library it has no meaning
+
+
+def test_where_nobody_sees_a_bar_a_command_says_in_lines_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, stream = [0.0], io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "clock", lambda: now[0])
+    monkeypatch.setattr(progress, "SOON", 0.2)
+    monkeypatch.setattr(progress, "BRIEF", 0.2)
+    for total, before, after in (
+        (300, "0 of 300 inputs after 0 s", "60 of 300 inputs after 12 s, 200 ms each, about 48 s left"),
+        (None, "0 inputs after 0 s", "60 inputs after 12 s, 200 ms each"),
+    ):
+        for done, words in ((0, before), (60, after)):
+            now[0], written = 0.0, len(stream.getvalue())
+            with progress.speaking(), bar(total, description="scoring") as shown:
+                if done:
+                    now[0] = 12.0
+                    shown.update(done)
+                time.sleep(0.5)
+            assert stream.getvalue()[written:] == f"nescio: scoring: {words}\n"
+    with bar(300, description="scoring"):  # a library says nothing
+        time.sleep(0.5)
+    with progress.speaking(), bar(300, show=False), bar(300, show=False):
+        time.sleep(0.1)
+    assert stream.getvalue().count("\n") == 4
+
+
+def test_a_bar_is_drawn_where_the_terminal_does_not_tell_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under programs that start others in a terminal of their own: tqdm alone would draw nothing there."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()  # of 0 columns and lines
+    with os.fdopen(theirs, "w") as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream)
+        with bar(4, show=True, description="scoring") as shown:
+            shown.update(1)
+        stream.flush()
+        assert b"scoring" in os.read(ours, 10_000)
+    os.close(ours)
+
+
+def test_a_first_step_that_takes_long_names_a_cheaper_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "UNKNOWN", 0.1)
+    for steps, said in ((0, True), (1, False)):
+        stream = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", stream)
+        with progress.speaking():
+            progress.cheaper("--top takes less")
+            with bar(4, description="explaining") as shown:
+                shown.update(steps)
+                time.sleep(0.4)
+        assert stream.getvalue() == ("nescio: this takes long (explaining); --top takes less\n" if said else "")
 
 
 def test_a_command_that_was_slow_to_begin_shows_its_bar_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,4 +274,4 @@ def test_work_of_unknown_length_names_a_cheaper_way_once_it_takes_long(monkeypat
             progress.cheaper("--measured takes less")
             with bar(None, description="walking rays"):
                 time.sleep(0.3)
-        assert stream.getvalue() == ("nescio: walking rays takes long; --measured takes less\n" if said else "")
+        assert stream.getvalue() == ("nescio: this takes long (walking rays); --measured takes less\n" if said else "")

@@ -21,6 +21,9 @@ from nescio import cli
 PAGES = Path(__file__).resolve().parents[1] / "commands"
 BLOCK = re.compile(r"^```(\w+)(?: title=\"(.+?)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"<!-- output:begin -->.*?<!-- output:end -->", re.DOTALL)
+PROGRESS = re.compile(
+    r"nescio: (getting ready;|still at work after|[^:]+: [\d,]+( of [\d,]+)? \w+ after )"
+)
 STAYS, SECONDS, MOST = ("serve", "app"), 600, 40
 
 
@@ -83,8 +86,9 @@ def printed(command: str, folder: Path) -> str:
 
 
 def tidy(text: str) -> str:
-    """Without bars of progress, without the folder's name, and not too long."""
+    """Without progress, which depends on the machine, without the folder's name, and not too long."""
     lines = [line.rpartition("\r")[2].rstrip() for line in text.strip().splitlines()]
+    lines = [line for line in lines if not PROGRESS.match(line)]
     if len(lines) > MOST:
         lines = [*lines[: MOST - 1], f"… and {len(lines) - MOST + 1} more lines"]
     return "\n".join(lines)

@@ -5,21 +5,25 @@ terminal, or in a notebook, there as a widget where ipywidgets is installed. Tru
 lets it stand, False never. Without tqdm there is no bar, and the work goes on.
 
 A command speaks too (`speaking`), in a terminal or not: once a bar knows from its first steps that it will take more
-than a minute, it says so in a sentence, with the time left and, where there is one, a cheaper way (`cheaper`).
+than a minute, it says so in a sentence, with the time left and, where there is one, a cheaper way (`cheaper`). Where
+nobody sees bars, as in a log, it says in lines what they would show, after two seconds and then ever more seldom. And
+between bars it is never silent for long: a line says that it is at work, until it waits for others (`waiting`).
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from itertools import chain, repeat
 from typing import Any, Protocol
 
 from nescio._common.formatting import count, duration, rough_duration
+from nescio._common.terminals import assumed_size, in_terminal
+from nescio._common.ticking import ever_rarer, ticking
 
 LONG = 60.0
 """Seconds from which on work says how long it will take."""
@@ -32,7 +36,9 @@ BRIEF = 0.5
 SLOW = 5 * SOON
 """Seconds from which on the first step alone tells of the rest."""
 UNKNOWN = 20.0
-"""Seconds after which work of which nobody knows how much there is names a cheaper way."""
+"""Seconds after which work that cannot tell yet how long it takes names a cheaper way."""
+OFTEN, SELDOM = 8.0, 600.0
+"""Seconds between the first two lines that say the same of work, and the most between any two."""
 TICK = 1.0
 """Seconds after which a bar in a terminal is drawn again, though no step has ended."""
 
@@ -63,13 +69,43 @@ class _Speech:
         self.advice = ""
         self.told: set[str] = set()
         self.began = clock()
-        self.ready = False
-        """Whether a bar was begun, which speaks for itself."""
+        self.shown = 0
+        """How many bars there are now, which speak for themselves."""
+        self.last = ""
+        """What the last one was of."""
+        self.lines = 0
+        """How many lines were said in the place of bars."""
+        self.waits = False
+        """Whether the command only waits for others now."""
+        self.hushed()
 
-    def say_that_it_gets_ready(self) -> None:
-        """Say so, unless a bar was begun."""
-        if not self.ready:
+    @contextmanager
+    def of_bar(self, description: str) -> Iterator[None]:
+        """Leave it to a bar to speak, within the block."""
+        self.shown += 1
+        try:
+            yield
+        finally:
+            self.shown, self.last = self.shown - 1, description
+            self.hushed()
+
+    def hushed(self) -> None:
+        """Note that nothing says now how the work goes on."""
+        self.since, self.due = time.monotonic(), ever_rarer(SOON, OFTEN, SELDOM)
+        self.next = self.since + next(self.due)
+
+    def look(self) -> None:
+        """Say that the command is at work, if it was long silent."""
+        now = time.monotonic()
+        if self.shown or self.waits or now < self.next:
+            return
+        passed, self.next = now - self.since, now + next(self.due)
+        if passed < OFTEN and not self.last:
             _write("nescio: getting ready; what follows says how long it takes")
+        else:
+            _write(
+                f"nescio: still at work after {rough_duration(passed)}" + (f" (done: {self.last})" if self.last else "")
+            )
 
 
 _speech: ContextVar[_Speech | None] = ContextVar("_speech", default=None)
@@ -89,7 +125,7 @@ def speaking() -> Iterator[None]:
     speech = _Speech()
     before = _speech.set(speech)
     try:
-        with _later(SOON, speech.say_that_it_gets_ready) if _in_terminal() else nullcontext():
+        with ticking(repeat(min(SOON, TICK) / 4), speech.look):
             yield
     finally:
         _speech.reset(before)
@@ -108,6 +144,17 @@ def cheaper(advice: str) -> None:
     speech = _speech.get()
     if speech is not None:
         speech.advice = advice
+
+
+def waiting() -> None:
+    """Say that the command waits for others from here on, such as for requests: then it may be silent.
+
+    Examples:
+        >>> nescio.progress.waiting()
+    """
+    speech = _speech.get()
+    if speech is not None:
+        speech.waits = True
 
 
 def foretell(left: float, steps: int, description: str, unit: str = "input") -> None:
@@ -143,23 +190,51 @@ def _write(line: str) -> None:
 class _Watched:
     """A bar that says how long it will take, once its first steps tell."""
 
-    def __init__(self, shown: Bar | None, total: int, description: str, unit: str) -> None:
-        self.shown, self.total, self.description, self.unit = shown, total, description, unit
+    def __init__(self, speech: _Speech, shown: Bar, total: int | None, description: str, unit: str) -> None:
+        self.speech, self.shown, self.total, self.description, self.unit = speech, shown, total, description, unit
         self.done, self.began = 0, clock()
         self.first, self.warm = 0, self.began
 
     def update(self, n: int, /) -> None:
         """Move on by n steps. In the first ones work sets itself up: alone they tell of the rest if they are slow."""
-        if self.shown is not None:
-            self.shown.update(n)
+        self.shown.update(n)
         now, alone = clock(), self.first == 0
         self.done += n
         if alone:
             self.first, self.warm = self.done, now
         steps, passed = (self.done, now - self.began) if alone else (self.done - self.first, now - self.warm)
-        left = self.total - self.done
+        left = 0 if self.total is None else self.total - self.done
         if now - self.began >= (SLOW if alone else SOON) and steps > 0 and left > 0:
             foretell(passed / steps * left, left, self.description, self.unit)
+
+    def advise(self) -> None:
+        """Name a cheaper way, if the steps do not tell yet how long it will take."""
+        if self.speech.advice and (self.total is None or self.done == 0):
+            _write(f"nescio: this takes long ({self.description}); {self.speech.advice}")
+
+
+class _Lines:
+    """A bar where nobody would see one: it says in lines how far the work is."""
+
+    def __init__(self, speech: _Speech, total: int | None, description: str, unit: str) -> None:
+        self.speech, self.total, self.description, self.unit = speech, total, description, unit
+        self.done, self.began = 0, clock()
+
+    def update(self, n: int, /) -> None:
+        """Move on by n steps."""
+        self.done += n
+
+    def say(self) -> None:
+        """Say how many steps are done, what one takes, and how long the rest will."""
+        self.speech.lines += 1
+        passed, total = clock() - self.began, self.total
+        words = count(self.done, self.unit) if total is None else f"{self.done:,} of {count(total, self.unit)}"
+        words += f" after {rough_duration(passed)}"
+        if self.done:
+            words += f", {duration(passed / self.done, digits=2)} each"
+        if self.done and total is not None:
+            words += f", about {rough_duration(passed / self.done * (total - self.done))} left"
+        _write(f"nescio: {self.description}: {words}")
 
 
 def growing(total: int, most: int) -> Iterator[range]:
@@ -214,56 +289,37 @@ def bar(
         ...         shown.update(1)
     """
     speech = None if show is False else _speech.get()
-    speaks = foretells and total is not None and speech is not None
     tqdm = _tqdm() if (_is_watched() if show is None else show) else None
     delay = SOON if show is None else 0.0
+    size = None if in_notebook() else assumed_size()
+    settings = {} if size is None else {"ncols": size.columns, "nrows": size.lines}
     with ExitStack() as stack:
-        if speech is not None:
-            speech.ready = True
-            delay = min(delay, max(BRIEF, speech.began + SOON - clock()))
-            if foretells and total is None and speech.advice:
-                slow = f"nescio: {description} takes long; {speech.advice}"
-                stack.enter_context(_later(UNKNOWN, lambda: _write(slow)))
         shown: Any = None
+        if speech is not None:
+            delay = min(delay, max(BRIEF, speech.began + SOON - clock()))
+            stack.enter_context(speech.of_bar(description))
         if tqdm is not None:
             shown = stack.enter_context(
-                tqdm(total=total, desc=description, unit=f" {unit}", delay=delay, leave=bool(show), file=sys.stderr)
-            )
-            if _in_terminal() and not in_notebook():  # by itself it is drawn when a step ends, which may take long
-                stack.enter_context(_later(delay or TICK, shown.refresh, again=TICK))
-        if speaks and total is not None:
-            yield _Watched(shown, total, description, unit)
-        else:
-            yield _Silent() if shown is None else shown
-
-
-@contextmanager
-def _later(wait: float, work: Callable[[], object], again: float | None = None) -> Iterator[None]:
-    """Do something in a thread after so many seconds, and then in steps of `again`, until the block is left."""
-    ended = threading.Event()
-
-    def run() -> None:
-        if not ended.wait(wait):
-            work()
-            while again is not None and not ended.wait(again):
-                work()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+                tqdm(
+                    total=total, desc=description, unit=f" {unit}", delay=delay, leave=bool(show), file=sys.stderr,
+                    **settings,
+                )
+            )  # fmt: skip
+            if in_terminal() and not in_notebook():  # by itself it is drawn when a step ends, which may take long
+                stack.enter_context(ticking(chain([delay or TICK], repeat(TICK)), shown.refresh))
+        elif speech is not None:
+            shown = _Lines(speech, total, description, unit)
+            wait = max(delay, min(SOON * 2**speech.lines, LONG))
+            stack.enter_context(ticking(ever_rarer(wait, OFTEN, SELDOM), shown.say))
+        if speech is not None and foretells:
+            shown = _Watched(speech, shown, total, description, unit)
+            stack.enter_context(ticking([UNKNOWN], shown.advise))
+        yield _Silent() if shown is None else shown
 
 
 def _is_watched() -> bool:
     """Whether somebody sees a bar: in a terminal or a notebook."""
-    return _in_terminal() or in_notebook()
-
-
-def _in_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+    return in_terminal() or in_notebook()
 
 
 def in_notebook() -> bool:

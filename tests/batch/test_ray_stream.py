@@ -349,6 +349,7 @@ def test_the_time_that_is_left_is_told_from_the_work_and_not_from_the_start_of_r
 
     now = [0.0]
     monkeypatch.setattr(progress, "clock", lambda: now[0])
+    monkeypatch.setattr(progress, "SOON", 60.0)  # words of progress do not belong to this
 
     def change(all):
         now[0] += 3600.0  # an hour until the first result

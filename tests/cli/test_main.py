@@ -376,4 +376,5 @@ def test_a_reader_that_leaves_early_is_no_error():
         done = subprocess.run(
             [sys.executable, "-m", "nescio", "methods"], stdout=closed, stderr=subprocess.PIPE, text=True, env=buffered
         )
-    assert (done.returncode, done.stderr) == (0, "")
+    said = [line for line in done.stderr.splitlines() if "getting ready" not in line]  # of a busy machine
+    assert (done.returncode, said) == (0, [])

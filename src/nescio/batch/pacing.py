@@ -72,7 +72,7 @@ def begin(ready: Ready) -> Beginning:
     gathered, began = Gathered(ready), progress.clock()
     least: float | None = None
     stop, first = 0, True
-    with progress.bar(None, description="the first rows", foretells=False) as shown:
+    with progress.bar(None, description="the first rows") as shown:
         for places in largest.batches(range(total)):
             if least is not None and least * len(places) > limit:
                 break

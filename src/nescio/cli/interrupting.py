@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from nescio import progress
 from nescio.batch.interrupted import Interrupted
 
 __all__ = ["Interrupted", "Terminated", "again", "message", "status", "terminable", "until_ended"]
@@ -34,6 +35,7 @@ def terminable() -> Iterator[None]:
 @contextmanager
 def until_ended(words: str = "Ended.") -> Iterator[None]:
     """Run a server within the block until Ctrl-C or SIGTERM, and then say these words."""
+    progress.waiting()
     try:
         with terminable():  # uvicorn gives the signal back to us when all is done
             yield

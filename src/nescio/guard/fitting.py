@@ -143,7 +143,7 @@ def read(
 ) -> ReferenceRecord:
     """Read the reference, and keep of each input what the witnesses look at."""
     record = ReferenceRecord()
-    with preserved(classifier), bar(count(reference), show=progress, description="guard") as shown:
+    with preserved(classifier), bar(count(reference), show=progress, description="fitting the guard") as shown:
         for block, labels in blocks(reference, chunk or block_size(classifier)):
             size = inputs.size(block)
             pieces: Iterable[range] = [range(size)]

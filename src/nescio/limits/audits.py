@@ -132,10 +132,10 @@ def audit(
     curves = {
         name: _read(measured[name], name, within, distances)
         if rays is None or name in rest
-        else _proven(rays, name, len(ways), within, distances)
+        else _proven(rays, name, len(ways), within, distances, progress)
         for name in chosen
     }
-    rows = _rows(list(ways), curves, rest, *_certainty(rays, measured, len(ways), distances))
+    rows = _rows(list(ways), curves, rest, *_certainty(rays, measured, len(ways), distances, progress))
     return Audit(
         rows, distances, len(begin), reason, tuple(classes or ()), changes_by_direction(data, begin, ways, names),
         ranges(data, names), len(data),
@@ -223,11 +223,13 @@ def _rows(
     )
 
 
-def _proven(rays: Ray, name: str, ways: int, within: float, distances: Sequence[float]) -> _Curves:
+def _proven(
+    rays: Ray, name: str, ways: int, within: float, distances: Sequence[float], progress: bool | None
+) -> _Curves:
     p = rays.logits(distances).softmax(-1)
     values: Tensor = getattr(decompose(p.flatten(1, 2)), SCORES[name])
     limit: Tensor = getattr(rays.limits, SCORES[name])
-    reached = rays.settles(name, within).view(ways, -1).amax(1)
+    reached = rays.settles(name, within, progress=progress).view(ways, -1).amax(1)
     by_distance = values.view(ways, -1, len(distances)).permute(2, 0, 1)
     return _Curves(by_distance, limit.view(ways, -1), reached, torch.zeros(ways, dtype=torch.bool))
 
@@ -264,12 +266,12 @@ def _measured(
 
 
 def _certainty(
-    rays: Ray | None, measured: dict[str, Tensor], ways: int, distances: Sequence[float]
+    rays: Ray | None, measured: dict[str, Tensor], ways: int, distances: Sequence[float], progress: bool | None
 ) -> tuple[Tensor, list[int], list[float]]:
     """Direction by direction: the limit confidences, the class, and from where on it is certain."""
     if rays is not None:
         limit, answer = (v.view(ways, -1) for v in rays.probabilities.max(1))
-        since = rays.settles("max_probability", round(1 - words.CERTAIN, 9)).view(ways, -1)
+        since = rays.settles("max_probability", round(1 - words.CERTAIN, 9), progress=progress).view(ways, -1)
     else:
         seen = measured["confidence"]
         limit, answer = seen[-1], measured["class"][-1]

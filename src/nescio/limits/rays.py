@@ -91,12 +91,13 @@ class Ray:
             raise InputError("expected finite α of at least 0, got others; for what lies behind give -direction")
         return torch.stack([torch.stack([path.at(a) for path in paths]) for paths in self.paths])
 
-    def settles(self, score: str = "max_probability", within: float = 0.01) -> Tensor:
+    def settles(self, score: str = "max_probability", within: float = 0.01, *, progress: bool | None = None) -> Tensor:
         """Return the α behind which the score stays near its limit.
 
         Args:
             score: max_probability, entropy, mutual_information, variance or aleatoric.
             within: How near.
+            progress: True shows a bar of the rays, False none, None one where it takes long.
 
         Returns:
             The α of each ray, ``[N]``; 0 where the score never leaves its limit.
@@ -106,10 +107,11 @@ class Ray:
         if not 0 < within < 1:
             raise InputError(f"expected within to be a number between 0 and 1, got {within!r}")
         if (score, within) not in self._settled:
-            alphas = [
-                settling_alpha(list(paths), self.samples[:, n], self.tied[:, n], score, within)
-                for n, paths in enumerate(zip(*self.paths, strict=True))
-            ]
+            alphas, every = [], list(zip(*self.paths, strict=True))
+            with bar(len(every), show=progress, description=f"following {score}", unit="ray") as shown:
+                for n, paths in enumerate(every):
+                    alphas.append(settling_alpha(list(paths), self.samples[:, n], self.tied[:, n], score, within))
+                    shown.update(1)
             self._settled[score, within] = torch.tensor(alphas, dtype=torch.float64)
         return self._settled[score, within].clone()
 
