@@ -16,7 +16,8 @@ alone. Linux counts for each thread how long it ran, and how long it waited for 
   are: (1 − min(p, 1))·t + c/min(max(p, 1), cores).
 
 Both are t itself where nothing else runs. *ratio* is planned ÷ quiet. *start*: of quiet, what is before the first part,
-less the seconds that the plan has for a part; *cpu*: seconds of a processor; the plan's are beside them.
+less the seconds that the plan has for a part; *cpu*: seconds of a processor; the plan's are beside them. *measured*:
+what the plans were made from, each time, so that a later arithmetic can be compared with the same runs.
 """
 
 from __future__ import annotations
@@ -190,6 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     from patient import tried  # it needs Ray
 
     found: dict[tuple[int, int | None], list[dict[str, Any]]] = {}
+    costs: dict[int, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory(prefix="plan-") as name:
         folder = Path(name)
         (folder / "plan_models.py").write_text(MODELS)
@@ -199,23 +201,28 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         for _ in range(options.repeats):
             for rows in options.rows:
                 known = measured(folder, rows)
+                costs.setdefault(rows, []).append(known)
                 for workers in (None, *options.workers):
                     plan = planned(known, rows, workers)
                     run = tried(lambda now=(folder, rows, workers, plan.parts): ran(*now)) | foretold(plan)
                     run["start"] = round(max(0.0, run.pop("first") - plan.part_seconds), 2)
                     found.setdefault((rows, workers), []).append(run)
                     print(rows, workers, run, flush=True)
-                    _save(found, options)
-    return _save(found, options)
+                    _save(found, costs, options)
+    return _save(found, costs, options)
 
 
-def _save(found: dict[tuple[int, int | None], list[dict[str, Any]]], options: argparse.Namespace) -> dict[str, Any]:
+def _save(
+    found: dict[tuple[int, int | None], list[dict[str, Any]]],
+    costs: dict[int, list[dict[str, Any]]],
+    options: argparse.Namespace,
+) -> dict[str, Any]:
     runs = [
         {"rows": rows, "engine": "local" if workers is None else "ray", "workers": workers or 1} | middle(repeats)
         for (rows, workers), repeats in found.items()
     ]
     off = max(abs(run["ratio"] - 1) for run in runs)
-    result = {"cores": CORES, "furthest_off": round(off, 3), "runs": runs}
+    result = {"cores": CORES, "furthest_off": round(off, 3), "measured": costs, "runs": runs}
     save("plan", {"machine": machine(torch.device("cpu")), **result}, options.folder)
     return result
 

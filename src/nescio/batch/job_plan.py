@@ -63,9 +63,9 @@ class Costs:
         friction: Seconds a row that the stages lose to each other when they go on side by side.
         cpu: Seconds of a processor for a row, all stages together.
         part: Seconds for each part beyond its rows.
-        start: Seconds until the first row, from the command on.
+        start: Seconds from the command on that are there beside the rows: until the first one, and what it takes more.
         start_cpu: Seconds of a processor in these.
-        ray_start: Further seconds on Ray until it is there, and to end it.
+        ray_start: Further seconds on Ray until it is there, with the rows that tell the size of a batch, and to end it.
         ray_cpu: Seconds of a processor in these.
         worker_start: Seconds until a worker of Ray begins with its first part.
         worker_cpu: Seconds of a processor in these.

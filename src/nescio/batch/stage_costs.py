@@ -7,7 +7,9 @@
     together   decode and compute side by side, as a run does them: what they lose to each other
 
 Each is timed several times; the middle counts, and the quartiles make the range. The first batches are left out of all
-but the start: in them the engine finds out about the model. Where other work shares the cores, the time that was spent
+but the start: in them the engine finds out about the model. What they take beyond the rows in them belongs to the start
+of every process; the rows themselves are rows like all others here, and on Ray, where they only tell how large a batch
+should be, they belong to the start of the whole. Where other work shares the cores, the time that was spent
 waiting for one is left out (on Linux, which counts it): a plan is for machines that have nothing else to do.
 """
 
@@ -88,7 +90,7 @@ def measure(job: Job, rows: int, folder: Path, *, find_batch: bool = True) -> tu
     warming = _timed(lambda: began.append(pacing.begin(ready)), ready.device)
     if find_batch:
         ready = began[0].ready
-    importing, begun = _import(), _Timed(opening.seconds + warming.seconds, opening.cpu + warming.cpu)
+    importing = _import()
     batches = _sample(ready, rows)
     reads, decode = _decode(ready, batches)
     usable = [read for read in reads if read.batch is not None]
@@ -105,10 +107,15 @@ def measure(job: Job, rows: int, folder: Path, *, find_batch: bool = True) -> tu
     transfer = _transfer(ready, usable)
     alone = max(decode.seconds / readers, transfer.seconds, compute.seconds)
     friction = min(max(0.0, together.seconds - alone), decode.seconds / readers, compute.seconds)
+    known, cpu = decode.seconds + compute.seconds, decode.cpu + compute.cpu  # of a row among the first ones
+    first = _Timed(min(warming.seconds, began[0].stop * known), min(warming.cpu, began[0].stop * cpu))
+    begun = _Timed(opening.seconds + warming.seconds - first.seconds, opening.cpu + warming.cpu - first.cpu)
+    if not find_batch or job.fit is not None or (ready.device is not None and ready.device.type != "cpu"):
+        first = _Timed(0.0, 0.0)  # such rows Ray does not time
     costs = Costs(
         decode, transfer, compute, store, friction, together.cpu + store.cpu, part,
-        importing.seconds + begun.seconds, importing.cpu + begun.cpu, RAY_IMPORTS * importing.seconds,
-        RAY_CPU_IMPORTS * importing.cpu, WORKER_IMPORTS * importing.seconds + begun.seconds,
+        importing.seconds + begun.seconds, importing.cpu + begun.cpu, RAY_IMPORTS * importing.seconds + first.seconds,
+        RAY_CPU_IMPORTS * importing.cpu + first.cpu, WORKER_IMPORTS * importing.seconds + begun.seconds,
         WORKER_CPU_IMPORTS * importing.cpu + begun.cpu, ready.job.batch, torch.get_num_threads(),
         ready.rows.store.kind == "numbers", row_bytes, _resident(), _row_bytes(ready),
     )  # fmt: skip
