@@ -98,6 +98,6 @@ def test_a_look_at_a_model_sends_each_of_a_few_inputs_through_twice(given: int) 
     model = nn.Sequential(Counting(4, 3), nn.Tanh(), nn.Linear(3, 2)).double()
     with preserved(model), tracing(model):
         x, settings = torch.randn(given, 4).double(), NormSettings("classes")
-        _, found = survey.begin(Classifier(model), x, lambda y: y, settings, lambda: None)
+        _, found, _ = survey.begin(Classifier(model), x, lambda y: y, settings, lambda: None)
     assert found.plan.fast.keys() == set(Classifier(model).parameters())
     assert rows == ([1, 1] if given == 1 else [3, 1, 1, 1])

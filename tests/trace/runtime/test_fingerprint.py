@@ -99,14 +99,15 @@ def test_a_model_that_is_gone_has_no_successor() -> None:
     thing = nn.Identity()
 
     def mark(some: object) -> _Print:
-        objects: list[Any] = []
-        return _Print(0, _Marker(objects).one(some), objects)
+        marker = _Marker()
+        return _Print(0, marker.one(some), marker)
 
     own = mark(thing)
     assert own == mark(thing) and hash(own) == hash(mark(thing))
     kept = nn.Identity()
     assert own != mark(kept) and own != 3
-    again = _Print(0, own.parts, mark(kept).objects)  # another object, with the number of this one
+    again = mark(kept)
+    again.parts = own.parts  # another object, with the number of this one
     assert own == again
     del thing
     gc.collect()

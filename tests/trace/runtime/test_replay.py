@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from nescio import modes, trace
 from nescio.models import Classifier
 from nescio.trace import api
+from nescio.trace.estimate import table
+from nescio.trace.probe import survey
 from nescio.trace.runtime import replay
 from nescio.trace.runtime.fingerprint import fingerprint
 from nescio.types import ModelError, NormSettings
@@ -231,7 +233,7 @@ def test_a_state_of_the_model_has_recordings_of_its_own(monkeypatch: pytest.Monk
         lambda: net.requires_grad_(True),
         lambda: net[4].register_forward_hook(lambda *_: None),
     ]
-    for change in changes:
+    for at, change in enumerate(changes):
         change()
         before = state(net)
         counts = []
@@ -239,8 +241,80 @@ def test_a_state_of_the_model_has_recordings_of_its_own(monkeypatch: pytest.Monk
             found, *count = recorder(lambda: trace.class_gradients(net, batch()))
             counts.append(count)
             assert torch.allclose(found.norms, wanted, rtol=1e-12)
-        assert counts == [[1, 0], [1, 0], [0, 1], [0, 1]]
+        # the recording of the state before is launched while the change is found, and its result is not used
+        assert counts == [[1, int(at > 0)], [1, 0], [0, 1], [0, 1]]
         assert identical(before, state(net))
+
+
+class Still:
+    """Stands for a recorded graph whose result stays what it was."""
+
+    def __init__(self, x: Tensor, work: Callable[[Tensor, bool], replay.Result]) -> None:
+        self.x, self.result, self.count = x.clone(), work(x, False), 0
+
+    def replay(self) -> None:
+        self.count += 1
+
+
+KEPT: list[nn.Module] = []
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "an attribute": lambda m: setattr(m[1], "negative_slope", 0.9),
+    "a module that is kept": lambda m: KEPT.append(m[1]) or m.__setitem__(1, nn.Tanh()),
+    "a hook": lambda m: m[1].register_forward_hook(lambda _, __, y: y * 2),
+    "a hook on another module": lambda m: m[0].register_forward_hook(lambda _, __, y: y * 2),
+    "an order": lambda m: m._modules.update({"0": m[2], "2": m[0]}),
+}
+GONE: dict[str, Callable[[Any], Any]] = {
+    "a module": lambda m: m.__setitem__(1, nn.Tanh()),
+    "a weight": lambda m: setattr(m[0], "weight", nn.Parameter(m[0].weight.detach() * 2)),
+    "the memory of a weight": lambda m: setattr(m[0].weight, "data", m[0].weight.detach() * 2),
+    "a switch": lambda m: torch.use_deterministic_algorithms(True),
+}
+
+
+@pytest.mark.parametrize("finite", [True, False])
+@pytest.mark.parametrize("name", [*OTHERS, *GONE])
+def test_no_result_of_another_model_is_read(name: str, finite: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may be read is replayed before the model is looked at; where something is gone, nothing is."""
+    net: Any = ready(nn.Sequential(nn.Linear(3, 3), nn.LeakyReLU(0.1), nn.Linear(3, 3)))
+    graphs: list[Still] = []
+
+    def record(x: Tensor, work: Callable[[Tensor, bool], replay.Result]) -> replay._Recording:
+        graphs.append(graph := Still(x, work))
+        return replay._Recording(graph, graph.x, graph.result)
+
+    monkeypatch.setattr(replay, "can_replay", lambda classifier, x: isinstance(x, Tensor))
+    monkeypatch.setattr(replay, "_record", record)
+    for _ in range(4):
+        trace.class_gradients(net, batch())
+    (graph,) = graphs
+    assert graph.count == 2
+    if not finite:
+        graph.result[0].fill_(torch.nan)
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    try:
+        (OTHERS | GONE)[name](net)
+        before = state(net)
+        found = trace.class_gradients(net, batch())
+        assert identical(before, state(net))
+        assert graph.count == 2 + (name in OTHERS)
+        assert torch.allclose(found.norms, trace.reference.class_gradients(net, batch()).norms, rtol=1e-9)
+    finally:
+        torch.use_deterministic_algorithms(deterministic)
+
+
+def test_the_model_is_looked_at_while_the_gpu_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    net = subject()
+    recorder = Recorder(monkeypatch, net)
+    for _ in range(3):
+        trace.class_gradients(net, batch())
+    again = recorder.graphs[0].replay
+    monkeypatch.setattr(recorder.graphs[0], "replay", lambda: done.append("launched") or again())
+    monkeypatch.setattr(table, "fingerprint", lambda c: done.append("looked") or fingerprint(c))
+    monkeypatch.setattr(survey, "fingerprint", None)  # not before
+    trace.class_gradients(net, batch(), chunk=4)
+    assert done == ["launched", "looked"]
 
 
 def test_a_copy_has_recordings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +347,7 @@ def test_recordings_serve_calls_inside_of_the_modes(monkeypatch: pytest.MonkeyPa
                 assert identical(inner, state(net))
             counts.append(count)
             assert torch.allclose(tables["classes"].norms, wanted, rtol=1e-12)
-        assert counts == [[1, 0], [1, 0], [0, 1], [0, 1]]
+        assert counts == [[1, int(surround is modes.tracing)], [1, 0], [0, 1], [0, 1]]
         assert identical(before, state(net))
 
 

@@ -30,6 +30,7 @@ from nescio.trace.probe.passes import Pass, forward
 from nescio.trace.probe.proofs import prove_silent
 from nescio.trace.probe.survey import TOO_LARGE, begin
 from nescio.trace.runtime import batch_sizes, noise, replay
+from nescio.trace.runtime.fingerprint import fingerprint
 from nescio.trace.runtime.precision import Lowered
 from nescio.types import ModelError, NormSettings, NormTable
 
@@ -46,16 +47,30 @@ class TableBuilder:
         chunk: int | None = None,
         memory_gb: float | None = None,
         enter: Callable[[], None] = lambda: None,
+        trust: bool = False,
     ) -> None:
         self.classifier, self.request, self.chunk = classifier, request, chunk
-        self.enter = enter  # called before any code of the model runs
+        self._enter = enter  # called before any code of the model runs
         self.most = None if memory_gb is None else memory_gb * 1e9
         plain = request.pairs and not noise.takes(x)
         samples = request.samples if request.sigma > 0 and not plain else 0
         self.pairs = request.pairs and samples > 0
         self.noise = (request.sigma, samples, request.seed, self.pairs)
         self.settings = Settings(rows, request.norm, samples + (not self.pairs), request.smoothing)
-        self.x, self.survey = begin(classifier, x, lambda y: noise.copies(y, *self.noise), request, enter)
+        self.x, self.survey, self.supposed = begin(
+            classifier, x, lambda y: noise.copies(y, *self.noise), request, enter, trust
+        )
+
+    def enter(self) -> None:
+        """What comes before any code of the model runs."""
+        self._settle()
+        self._enter()
+
+    def _settle(self) -> None:
+        """Look, once, whether the model is what it was supposed to be; it cannot be told after `enter`."""
+        supposed, self.supposed = self.supposed, None
+        if supposed is not None and fingerprint(self.classifier) != supposed:
+            raise replay.Changed
 
     def cut(self) -> Cut | None:
         """Which entries are computed; None: all."""
@@ -152,7 +167,7 @@ class TableBuilder:
             return work(survey.first.x if survey.first and _same(survey.first.x, x) else x, True)
         assert isinstance(x, Tensor)  # nothing else has a key
         key = (survey.key, x.shape, settings, cut, self.noise, self.request.precision)
-        return replay.run(key, x, work, classifier, self.enter)
+        return replay.run(key, x, work, classifier, self.enter, self._settle)
 
     def _compute(
         self, count: int, settings: Settings, cut: Cut | None, x: Inputs, check: bool

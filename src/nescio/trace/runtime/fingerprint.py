@@ -1,4 +1,7 @@
-"""What a model was like when a pass was recorded, so that a recording is replayed for that very model only.
+"""What a model was like when a pass was recorded, so that a recording's results count for that very model only.
+
+`fingerprint` looks at all of a model. `lasts` only says whether what a recording reads is where it was: then it can be
+replayed without harm, and the model be looked at while the GPU works.
 
 A network has hundreds of modules with thousands of attributes, and is looked at in each call. So what most of them hold
 (numbers, and the dicts of parameters, buffers and submodules) is gathered in a few passes over all modules together.
@@ -33,13 +36,14 @@ _STATE = itemgetter(*_STATE_NAMES)
 
 class _Print:
     """What a model was like: ``parts`` that are compared, with objects by their number, and the objects that such a
-    number stands for, which must be there still. ``number`` is made of some of the parts.
+    number stands for, which must be there still. ``number`` is made of some of the parts. ``addresses``: the tensors
+    among what was seen, and where they were.
     """
 
-    __slots__ = ("number", "objects", "parts")
+    __slots__ = ("addresses", "number", "objects", "parts")
 
-    def __init__(self, number: int, parts: Hashable, objects: list[Callable[[], Any]]) -> None:
-        self.number, self.parts, self.objects = number, parts, objects
+    def __init__(self, number: int, parts: Hashable, mark: _Marker) -> None:
+        self.number, self.parts, self.objects, self.addresses = number, parts, mark.objects, mark.addresses
 
     def __hash__(self) -> int:
         return self.number
@@ -54,8 +58,7 @@ class _Print:
 
 def fingerprint(classifier: Classifier) -> Hashable:
     """Everything that decides which kernels a pass launches, on which addresses."""
-    objects: list[Callable[[], Any]] = []
-    mark = _Marker(objects)
+    mark = _Marker()
     modules = modules_of(classifier)
     held = [vars(module) for module in modules]
     names, values, dicts = _gathered(held)
@@ -65,14 +68,29 @@ def fingerprint(classifier: Classifier) -> Hashable:
     kinds = tuple(map(type, values))
     plain = tuple([value for value in values if type(value) in _PLAIN])
     rest = tuple([mark(v) for v in values if type(v) not in _PLAIN and (type(v) not in _HELD or v)])
-    switches = (
+    switches = _switches(classifier, mark)
+    numbers = (*map(mark.one, classifier.roots), *map(mark.one, modules))
+    parts = numbers, tuple(map(type, modules)), tensors, structure, tuple(names), kinds, plain, rest, switches
+    return _Print(hash((numbers, tensors, switches)), parts, mark)
+
+
+def lasts(found: Any, classifier: Classifier) -> bool:
+    """Whether all that a fingerprint was made of is there still, in the same memory, and torch's switches stand as they
+    did. The model may be another all the same.
+    """
+    if found.parts[-1] != _switches(classifier, _Marker()) or any(thing() is None for thing in found.objects):
+        return False
+    held = [(tensor(), address) for tensor, address in found.addresses]
+    return all(tensor is not None and tensor.data_ptr() == address for tensor, address in held)
+
+
+def _switches(classifier: Classifier, mark: _Marker) -> tuple[Hashable, ...]:
+    """What decides beside the modules: torch's global switches, and the classifier's own settings."""
+    return (
         torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"),
         torch.are_deterministic_algorithms_enabled(), *tf32(), torch.backends.cudnn.enabled,
         classifier.output, classifier.item, mark(classifier.preprocess),
     )  # fmt: skip
-    numbers = (*map(mark.one, classifier.roots), *map(mark.one, modules))
-    parts = numbers, tuple(map(type, modules)), tensors, structure, tuple(names), kinds, plain, rest, switches
-    return _Print(hash((numbers, tensors, switches)), parts, objects)
 
 
 def _gathered(held: Sequence[dict[str, Any]]) -> tuple[list[Hashable], list[Any], list[dict[str, Any]]]:
@@ -103,8 +121,9 @@ def _gathered(held: Sequence[dict[str, Any]]) -> tuple[list[Hashable], list[Any]
 class _Marker:
     """Tells a value from another that a model may hold in its place."""
 
-    def __init__(self, objects: list[Callable[[], Any]]) -> None:
-        self.objects = objects
+    def __init__(self) -> None:
+        self.objects: list[Callable[[], Any]] = []
+        self.addresses: list[tuple[Callable[[], Any], int]] = []
 
     def one(self, thing: Any) -> int:
         """The number of one object."""
@@ -122,7 +141,8 @@ class _Marker:
         if kind in _PLAIN:
             return kind, value
         if isinstance(value, Tensor):
-            return value.data_ptr(), value.dtype, value.shape, value.requires_grad
+            self.addresses.append((weakref.ref(value), address := value.data_ptr()))
+            return address, value.dtype, value.shape, value.requires_grad
         if isinstance(value, dict):
             return kind, tuple([(key, self(held)) for key, held in value.items()])
         if isinstance(value, list | tuple):

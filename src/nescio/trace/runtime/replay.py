@@ -4,8 +4,10 @@ A small batch spends most of its time in launching kernels one by one. A pass th
 shapes, settings and state of the model is recorded, and from the third time on replayed. A recording holds addresses of
 tensors and the path that the Python code took, so it is found again by a `fingerprint` of the model: its modules, their
 attributes and hooks, the addresses of its tensors, and torch's global switches. Weights changed in place are
-followed. A pass that needs the host in between (control flow on data, the general path) cannot be recorded and is run
-as it is. A recording keeps its memory; the last few are kept, and `clear` lets go of them.
+followed. The GPU does not wait for the look at the model: where what a recording reads is in its place, that of the
+last call is launched first, and before its result is read `Changed` says if it is of another model. A pass that needs
+the host in between (control flow on data, the general path) cannot be recorded and is run as it is. A recording keeps
+its memory; the last few are kept, and `clear` lets go of them.
 
 A replay runs no code of the model, so nothing has to be put back after it, unless the recorded kernels themselves write
 to the model's buffers or draw random numbers: such a recording is not `pure`.
@@ -44,6 +46,10 @@ class _Recording:
     """Whether the kernels leave the model and the random generators alone."""
 
 
+class Changed(Exception):
+    """A model is not what it was the last time, for which it was taken."""
+
+
 def clear() -> None:
     """Let go of all recordings and their memory."""
     _seen.clear()
@@ -51,12 +57,18 @@ def clear() -> None:
 
 
 def run(
-    key: Hashable, x: Tensor, work: Callable[[Tensor, bool], Result], classifier: Classifier, enter: Callable[[], None]
+    key: Hashable,
+    x: Tensor,
+    work: Callable[[Tensor, bool], Result],
+    classifier: Classifier,
+    enter: Callable[[], None],
+    settle: Callable[[], None] = lambda: None,
 ) -> Result:
     """``work(x, True)``, recorded or replayed where that can be done; ``work(x, False)`` must do without the host.
 
     The first time the work is done as it is; the second time it is recorded too. ``enter`` is called before a replay
-    that changes the classifier (`modes.lazily`); the work itself has to see to that.
+    that changes the classifier (`modes.lazily`); the work itself has to see to that. ``settle`` is called while a
+    replay is going on, and raises `Changed` where its result is not that of the model.
     """
     recording = _recordings.get(key)
     if recording is not None:
@@ -65,6 +77,7 @@ def run(
             enter()
         recording.x.copy_(x)
         recording.graph.replay()
+        settle()
         logits, norms = recording.result
         if bool(logits.isfinite().all()):
             return logits.clone(), {name: t.clone() for name, t in norms.items()}
