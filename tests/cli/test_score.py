@@ -255,7 +255,8 @@ def test_a_slow_model_loses_half_a_minute_at_most_and_is_said_to_be_slow(folder,
         assert plain(out="whole.csv") == 0
     assert capsys.readouterr().err == (
         "nescio: scoring after 2 rows will take about 4.4 minutes more: 38 inputs, 7 s each; "
-        "--method gen takes one forward pass for each, unlike regrad\n"
+        "faster: --method gen (one forward pass for each input, unlike regrad), or a GPU (--device cuda), or more "
+        "processes (--engine ray --workers N)\n"
     )
     with pytest.MonkeyPatch.context() as patch:
         clock = Slow(patch, 7.0, 11)

@@ -349,3 +349,14 @@ def test_a_bar_counts_the_faces_that_are_crossed(capsys):
     assert f"{crossed} face" in capsys.readouterr().err
     limits.ray(model, x, d)
     assert not capsys.readouterr().err  # not a terminal
+
+
+def test_a_bar_counts_the_rays_along_which_a_score_is_followed(capsys):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 3)).double()
+    x = torch.randn(4, 3, dtype=torch.float64)
+    found = limits.ray(model, x, torch.ones(3, dtype=torch.float64), progress=False)
+    found.settles("entropy", progress=True)
+    assert "following entropy: 100%" in (shown := capsys.readouterr().err) and "4/4" in shown
+    limits.audit(model, x, "random", "max_probability", starts=2, count=2, progress=True)
+    assert "following max_probability: 100%" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nescio._common.formatting import class_name
 from nescio.cli.command_line import check_command, command_line
-from nescio.cli.messages import tell_opened, tell_problems
+from nescio.cli.messages import tell_cheaper, tell_opened, tell_problems
 from nescio.cli.options import add_command, add_data, add_model, add_running
 from nescio.cli.paths import check_apart, check_page
 from nescio.cli.specs import data_spec, model_spec
@@ -95,7 +95,6 @@ def run(args: argparse.Namespace) -> int:
     from nescio import limits
     from nescio._common.lazy_imports import need
     from nescio.data import check_ending, check_writable, replacing, write_table
-    from nescio.progress import cheaper
     from nescio.specs import open_rows, open_source
     from nescio.types import InputError
 
@@ -120,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--data: expected at least one input, but {args.data} has none")
     x = torch.cat([part for part in parts if isinstance(part, torch.Tensor)])
     x = x if x.is_floating_point() else x.float()
-    cheaper("--measured, and smaller --starts, --count and --features, take less")
+    tell_cheaper(args, *([] if args.measured else ["--measured"]), "smaller --starts, --count and --features")
     audit = limits.audit(
         source.model,
         x,

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nescio.cli.messages import other_classes, tell_opened, tell_problems
+from nescio.cli.messages import other_classes, tell_cheaper, tell_opened, tell_problems
 from nescio.cli.options import add_command, add_data, add_model, add_running
 from nescio.cli.paths import output_folder
 from nescio.cli.specs import data_spec, model_spec
@@ -59,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
     """Fit, compare, write."""
     from nescio._common.lazy_imports import need
     from nescio.batch.fitted_temperature import calibrate
-    from nescio.progress import cheaper
     from nescio.specs import names_code, only_network, open_source, remember
 
     folder = output_folder(args.out, PICTURE)
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     source = open_source(model)
     network = only_network(source, "to calibrate")
     fit, test = _data(args, source)
-    cheaper("fewer rows or a GPU (--device cuda) take less")
+    tell_cheaper(args, "fewer rows")
     calibration = calibrate(network, fit, test, args.kind)
     for rows in {id(part.rows): part.rows for part in (fit, test)}.values():
         tell_problems(rows)

@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nescio._common.argument_checks import probability
-from nescio.cli.messages import printable, say, tell_opened
+from nescio.cli.messages import printable, say, tell_cheaper, tell_opened
 from nescio.cli.options import add_command, add_data, add_model, add_parts
 from nescio.cli.paths import check_apart
 from nescio.cli.score import LONG, about
@@ -80,7 +80,6 @@ def run(args: argparse.Namespace) -> int:
     from nescio.batch.pacing import SIZES
     from nescio.batch.run_job import Listener, run_job
     from nescio.batch.verdict_columns import Flagged, at_rate
-    from nescio.progress import cheaper
     from nescio.specs import GuardSpec
     from nescio.types import InputError
 
@@ -93,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
             "--fdr: expected a file as --out, got a folder, whose parts are written before the p-values of all rows "
             "are known; name a file, or give --level"
         )
-    cheaper("a GPU (--device cuda) or more processes (--engine ray --workers N) are faster")
+    tell_cheaper(args)
     job = Job(
         model, data_spec(args), (), batch=args.batch_size or SIZES[-1],
         workers=args.workers if args.engine == "local" else None, guard=GuardSpec(args.guard, level),

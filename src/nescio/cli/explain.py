@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nescio._common.argument_checks import argument_type, integer
 from nescio._common.formatting import count
-from nescio.cli.messages import tell_opened, tell_problems
+from nescio.cli.messages import tell_cheaper, tell_opened, tell_problems
 from nescio.cli.options import (
     add_command,
     add_data,
@@ -106,7 +106,6 @@ def run(args: argparse.Namespace) -> int:
     from nescio._common.lazy_imports import need
     from nescio.batch.explained_rows import explain_rows, known_names, maps_of, open_inputs
     from nescio.batch.map_files import MAPS, PICTURE, TABLE, explanation
-    from nescio.progress import cheaper
     from nescio.specs import open_source
 
     folder = _maps_folder(args, TABLE)
@@ -124,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
         source.model, training, method, folder, kinds=args.of, channels=args.channels, class_names=source.classes,
         names=names or known_names(rows),
     )  # fmt: skip
-    cheaper("a smaller --top, --of total or a GPU (--device cuda) take less")
+    tell_cheaper(args, "a smaller --top", "--of total")
     drawn = explain_rows(rows, files, args.batch_size, args.top)
     tell_problems(rows, most=len(rows))
     print(f"Explained {len(files.table)} of {len(rows)} inputs: {', '.join(files.kinds)} uncertainty of")

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nescio.cli.messages import say, tell_opened, tell_problems
+from nescio.cli.messages import say, tell_cheaper, tell_opened, tell_problems
 from nescio.cli.options import add_command, add_data, add_model, add_running, method
 from nescio.cli.paths import check_apart, output_folder
 from nescio.cli.specs import data_spec, fair_rows, model_spec
@@ -69,7 +69,6 @@ def run(args: argparse.Namespace) -> int:
     """Open, fit, save."""
     from nescio._common.lazy_imports import need
     from nescio.dense import RegionGuard
-    from nescio.progress import cheaper
     from nescio.specs import fit_guard, only_network, open_source, remember
 
     need("safetensors.torch", "files")
@@ -79,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     network = only_network(source)
     rows = fair_rows(data_spec(args, args.reference), source)
     tell_opened(source, rows)
-    cheaper("a GPU (--device cuda) is faster, and --nuisances none takes half the time")
+    tell_cheaper(args, *([] if args.nuisances is None else ["--nuisances none (no changed copies: half the time)"]))
     guard = fit_guard(network, rows, doubt=args.doubt, nuisances=args.nuisances, chunk=args.batch_size)
     tell_problems(rows)
     if isinstance(guard, RegionGuard) and (args.doubt != "gen" or args.nuisances != "auto"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -55,6 +56,24 @@ def tell_problems(rows: Rows, most: int = 5) -> None:
 
     for line in problem_lines(rows.problems, len(rows), most):
         say(line)
+
+
+def tell_cheaper(args: argparse.Namespace, *ways: str) -> None:
+    """Have long work name what is faster: these ways, and a GPU and more processes where the command can, and has none.
+
+    Args:
+        args: What the command was given.
+        ways: What else is faster, such as an option and what it does.
+    """
+    from nescio.progress import cheaper
+
+    faster = [*ways]
+    if (getattr(args, "device", None) or "cpu") == "cpu":
+        faster.append("a GPU (--device cuda)")
+    if getattr(args, "engine", None) == "local":
+        faster.append("more processes (--engine ray --workers N)")
+    if faster:
+        cheaper(f"faster: {', or '.join(faster)}")
 
 
 def tell_method(names: list[str] | None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nescio.cli.command_line import check_command, command_line
-from nescio.cli.messages import tell_method, tell_opened, tell_problems
+from nescio.cli.messages import tell_cheaper, tell_method, tell_opened, tell_problems
 from nescio.cli.options import add_command, add_data, add_methods, add_model, add_posterior, add_running, positive
 from nescio.cli.paths import check_apart, read_lines
 from nescio.cli.specs import check_unfitted, data_spec, methods_of, model_spec, training_pairs
@@ -92,7 +92,6 @@ def run(args: argparse.Namespace) -> int:
     from nescio.data import check_writable, replacing
     from nescio.findings import gather, plain
     from nescio.limits.reported import reported
-    from nescio.progress import cheaper
     from nescio.specs import open_rows, open_source
     from nescio.types import InputError
 
@@ -107,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     methods = None if args.method is None else methods_of(args.method, args.set)
     if methods is None and args.set:
         raise InputError("--set: expected --method too, since it is a setting of a method")
-    cheaper("--no-maps, --no-audit and a smaller --most take less")
+    tell_cheaper(args, "--no-maps", "--no-audit", "a smaller --most")
     check_unfitted(args)
     model, data = model_spec(args), data_spec(args)
     source = open_source(model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nescio.cli.messages import say, tell_method, tell_opened
+from nescio.cli.messages import say, tell_cheaper, tell_method, tell_opened
 from nescio.cli.options import add_command, add_data, add_methods, add_model, add_parts
 from nescio.cli.paths import check_apart
 from nescio.cli.specs import data_spec, engine_spec, methods_of, model_spec, output_spec
@@ -75,7 +75,6 @@ def run(args: argparse.Namespace) -> int:
     from nescio.batch.jobs import Job
     from nescio.batch.pacing import SIZES
     from nescio.batch.run_job import Listener, run_job
-    from nescio.progress import cheaper
     from nescio.scores import default_method
 
     for option in ("data", "weights", "fit"):
@@ -86,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
         args.batch_size or SIZES[-1], args.workers if args.engine == "local" else None, maps=args.maps,
     )  # fmt: skip
     dear = [one.name for one in methods if getattr(one, "requires", "") != "forward"]
-    gpu = "a GPU (--device cuda) or more processes (--engine ray --workers N) are faster"
-    cheaper(f"--method {default_method().name} takes one forward pass for each, unlike {dear[0]}" if dear else gpu)
+    quick = f"--method {default_method().name} (one forward pass for each input, unlike {dear[0]})" if dear else None
+    tell_cheaper(args, *filter(None, [quick]))
 
     def opened(source: Source, rows: Rows) -> None:
         tell_opened(source, rows)
