@@ -141,8 +141,10 @@ def measured(folder: Path, rows: int) -> dict[str, Any]:
     """What `nescio plan` measures of the model."""
     done = subprocess.run(
         [sys.executable, "-m", "nescio", "plan", *asked(rows), "--json"],
-        cwd=folder, capture_output=True, text=True, check=True, env=surroundings(),
+        cwd=folder, capture_output=True, text=True, env=surroundings(),
     )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"the plan ended with {done.returncode}: {done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout)["measured"]
     return found
 

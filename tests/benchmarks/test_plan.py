@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,3 +65,25 @@ def test_while_parts_come_only_what_the_thread_of_the_model_waited_is_taken_away
     now[0], waits = 12.0, {7: 0.5, 8: 1.9}
     watched.look(working=True)
     assert watched.seconds == pytest.approx(1.5)
+
+
+@pytest.mark.slow  # two minutes: Ray has to start
+@pytest.mark.filterwarnings("ignore")  # of Ray, in this process
+def test_a_small_case_is_planned_and_run(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'nescio[ray]'")
+    pytest.importorskip("pandas", reason="Ray Data is not installed: pip install 'nescio[ray]'")
+    import plan
+
+    given = ["--rows", "300", "--workers", "2", "--folder", str(tmp_path)]
+    plan.main(given)
+    runs = _kept(tmp_path)["runs"]
+    assert [(run["engine"], run["workers"]) for run in runs] == [("local", 1), ("ray", 2)]
+    assert all(run["quiet"] > 3 and run["planned"] > 3 for run in runs)  # 300 rows sleep 10 ms each
+    (costs,) = _kept(tmp_path)["measured"]["300"]
+    assert costs["compute"]["seconds"] > 0.01
+    assert plan.planned(costs, 300, 2).seconds == pytest.approx(runs[1]["planned"], abs=1e-3)
+
+
+def _kept(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "plan.json").read_text())
+    return found
