@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from statistics import fmean, stdev
 
-from claims import ARTEFACT, DOES_NOT, HOLDS, NOT, OURS, PARTLY, UA, Claim
-from results import average, cell, files, lines, pair, parts, ran, rank
+from claims import ARTEFACT, HOLDS, NOT, OURS, PARTLY, UA, Claim
+from results import average, files, lines, pair, parts, rank
 
 from nescio import evaluate
-from nescio_papers.ua_backprop.charts import NAMES
+from nescio_papers.runner.study import FULL_NAMES as NAMES
 
 
 def maps() -> list[Claim]:
@@ -25,7 +24,7 @@ def maps() -> list[Claim]:
         Claim(
             UA, "Its maps blame the right pixels", f"{pair('ua-table1', OURS, sets, 2, True, metric='murr5')}, first",
             f"{pair('ua-table1', OURS, sets, 2, metric='murr5')}, {rank('ua-table1', OURS)}", NOT, "ua-table1",
-            "The blurring test: the share of the doubt that goes when the 5 % most blamed pixels are blurred, on MNIST, CIFAR-10 and SVHN. Signs decide it (the claim after the next two): integrated gradients "
+            "The blurring test: the share of the doubt that goes when the 5 % most blamed pixels are blurred, on MNIST, CIFAR-10 and SVHN. Signs decide it (see below): integrated gradients "
             f"({pair('ua-table1', 'IG', sets, 2, metric='murr5')}) and Blur IG ({pair('ua-table1', 'Blur IG', sets, 2, metric='murr5')}) know whether a pixel adds doubt or takes it away, "
             "maps of magnitudes do not. The paper prints neither the width of the blur nor how pictures were chosen.",
         ),
@@ -34,7 +33,7 @@ def maps() -> list[Claim]:
             f"{acc[OURS]['acc'].mean:.1f} %, none {acc['No attention']['acc'].mean:.1f} %", ARTEFACT, "ua-table2",
             f"Maps of random numbers give {acc['Random attention']['acc'].mean:.1f} % at a negative log-likelihood of "
             f"{acc['Random attention']['nll'].mean:.2f}, its maps {acc[OURS]['nll'].mean:.2f}, no attention {acc['No attention']['nll'].mean:.2f} (means "
-            "of three sets, three runs): what attention gains is not the maps' doing. " + ("The next claim says what it is." if files("ua-attention") else
+            "of three sets, three runs): what attention gains is not the maps' doing. " + ("What it is, see below." if files("ua-attention") else
             "It may be that features which are larger in training than in testing soften the answers; the control that settles this was not run."),
         ),
         Claim(
@@ -148,127 +147,3 @@ def _pairs(some: list[tuple[str, str]]) -> str:
         if 0 < len(some) <= 4
         else ""
     )
-
-
-def signs() -> list[Claim]:
-    """What signs do to the blurring test, by the hypotheses of the study."""
-    name, signed, product = "ua-signs", f"{OURS}, signed", "Gradient × (x − blur x)"
-    columns = ran(name, "murr5")
-    known = list(dict.fromkeys(column.partition("→")[0] for column in columns))
-    members = max(
-        len(s) for f in files(name) for s in json.loads(f.read_text())["settings"]["seeds"].values()
-    )
-
-    def found(row: str, part: int, metric: str = "murr5") -> dict[str, float]:
-        return {column: cell(name, row, column, metric, part).mean for column in columns}
-
-    def first(values: dict[str, float], how: str = "most doubtful, σ = 1.5") -> str:
-        return " / ".join(f"{values[f'{one}→{how}']:.2f}" for one in known)
-
-    rivals = [line.label for line in parts(name)[0][1].lines if line.label != OURS]
-    plain, with_signs = found(OURS, 0), found(signed, 1)
-    best = {c: max((found(row, 0)[c], row) for row in rivals) for c in columns}
-    past = [c for c in columns if with_signs[c] > best[c][0]]
-    alone = found("Random numbers, signed", 1)
-    enough = [c for c in columns if alone[c] > best[c][0]]
-    ceiling = [c for c in columns if _first(name, c, product)]
-    sets = ", ".join(NAMES[one] for one in known)
-    verdict = HOLDS if len(past) == len(columns) else PARTLY
-    how = [c.partition("→")[2] for c in columns if c.startswith(f"{known[0]}→")]
-    return [
-        Claim(
-            UA, "Signs decide the blurring test", "–", _short(first(plain), first(with_signs)), verdict, name,
-            f"Ours. Share of the doubt that goes, before and after each pixel of UA-Backprop's maps gets a sign: does blurring it take doubt away or add some? {sets}, {members} networks each, 200 pictures{' (100 of the last)' if set(known) & {'cifar10', 'cifar100'} else ''}, chosen in two ways and blurred with two widths: {len(columns)} cases. "
-            f"For the most doubtful pictures and σ = 1.5: {first(plain)} without and {first(with_signs)} with signs. The best map of magnitudes has {first({c: best[c][0] for c in columns})} there ({' or '.join(dict.fromkeys(best[c][1] for c in columns if c.endswith('most doubtful, σ = 1.5')))}); "
-            f"with signs UA-Backprop is past all of them in {len(past)} of {len(columns)} cases{_except(columns, past)}. "
-            f"{'That was expected' if len(past) == len(columns) else 'It was expected in all'}, and is why `UABackprop(signed=True)` {'stays' if len(past) == len(columns) else 'was kept as an option'} in the library. Expected was, too, that the sign alone would do it: random numbers with these signs have {first(alone)}, past every magnitude in {len(enough)} of {len(columns)}. "
-            f"The gradient times what the blur takes from each pixel, a map of one backward pass, has {first(found(product, 1))}; it is the best map of all, or within the interval of the best, in {len(ceiling)} of {len(columns)}{_except(columns, ceiling)}." + _again(name),
-            "signs",
-        ),
-        *([_places(name, columns, known, how, rivals)] if "mnist→upper half, σ = 3" in columns else []),
-    ]  # fmt: skip
-
-
-def _places(
-    name: str, columns: list[str], known: list[str], how: list[str], rivals: list[str]
-) -> Claim:
-    """On which pictures UA-Backprop leads the magnitudes."""
-    areas = {
-        c: {row: cell(name, row, c, "urr5", 0).mean for row in (OURS, *rivals)} for c in columns
-    }
-    rank = {c: 1 + sum(own[row] < own[OURS] for row in rivals) for c, own in areas.items()}
-    beaten = {
-        c: [row for row in rivals if cell(name, row, c, "lead_low", 0).mean > 0] for c in columns
-    }
-    beats = {
-        c: [row for row in rivals if cell(name, row, c, "lead_high", 0).mean < 0] for c in columns
-    }
-    half, most = (
-        [rank[c] for c in columns if chosen in c] for chosen in ("upper half", "most doubtful")
-    )
-    mnist = [
-        (rank[f"mnist→most doubtful, σ = {s}"], rank[f"mnist→upper half, σ = {s}"])
-        for s in ("1.5", "3")
-    ]
-    higher = sum(later < before for before, later in mnist)
-    listed = "; ".join(
-        f"{NAMES[one]} " + " / ".join(str(rank[f"{one}→{h}"]) for h in how if f"{one}→{h}" in rank)
-        for one in known
-    )
-    count = len(rivals) + 1
-    return Claim(
-        UA, "Which pictures decide its place", "“highly uncertain”, first",
-        f"place of {count}: {min(most)} to {max(most)}, else {min(half)} to {max(half)}", HOLDS if higher == 2 else PARTLY if higher else DOES_NOT, name,
-        f"Ours. UA-Backprop's place among {count} maps of magnitudes, by the area under the curve, one of them random numbers. Pictures and width of the blur: {'; '.join(how)}. Places: {listed}. "
-        "The paper says “highly uncertain”; the public code of the work that it takes the test from draws from the upper half. Expected was a better place on the upper half of MNIST: "
-        f"it came out for {higher} of 2 widths. It is behind {_counted(beats)}, and ahead of {_counted(beaten)}, where the 95 % interval of the difference is clear of 0.",
-    )  # fmt: skip
-
-
-def _short(before: str, after: str) -> str:
-    """Both lists of numbers, short enough for the table."""
-    text = f"{before} → {after}"
-    return text if len(text) <= 48 else text.replace("0.", ".").replace(" / ", "/")
-
-
-def _except(columns: list[str], some: list[str]) -> str:
-    """The cases that are not among some, where they are few."""
-    left = [c for c in columns if c not in some]
-    if not left or len(left) > 4:
-        return ""
-    told = (f"{NAMES[c.partition('→')[0]]}, {c.partition('→')[2]}" for c in left)
-    return " (not " + "; ".join(told) + ")"
-
-
-def _counted(by_column: dict[str, list[str]]) -> str:
-    """How often each row is named, as words."""
-    every = [row for rows in by_column.values() for row in rows]
-    some = sorted(dict.fromkeys(every), key=lambda row: -every.count(row))
-    return (
-        ", ".join(f"{row} in {every.count(row)}" for row in some) + f" of {len(by_column)} cases"
-        if some
-        else "none"
-    )
-
-
-def _again(name: str) -> str:
-    """What the same study says at the scale of a processor, where it was run there too."""
-    small, column = f"{name}@small", "mnist→most doubtful, σ = 1.5"
-    if not files(small):
-        return ""
-    before, after = (
-        cell(small, row, column, "murr5", part).mean
-        for part, row in enumerate((OURS, f"{OURS}, signed"))
-    )
-    return f" Four other networks, trained for three epochs on a processor, with σ = 1.5: {before:.2f} → {after:.2f}."
-
-
-def _first(name: str, column: str, row: str) -> bool:
-    """Whether a map with signs is the best one of a column, or its interval holds the best one's distance."""
-    leads = {
-        line.label: line.values[column, "lead"].mean
-        for line in parts(name)[1][1].lines
-        if line.values[column, "lead"].mean is not None
-    }
-    low, high = (cell(name, row, column, f"lead_{end}", 1).mean for end in ("low", "high"))
-    return bool(low <= min(leads.values()) <= high)

@@ -1,4 +1,7 @@
-"""What holds and what does not: `python docs/building/evidence.py` writes docs/evidence.md from results."""
+"""What holds and what does not: `python docs/building/evidence.py` writes docs/evidence.md from results.
+
+With two folders it takes results from the first and writes the page and its figures into the second.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,24 @@ import sys
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from claims import ABOUT, PAPERS, RUNS, WORDS, Claim, formulas, regrad
-from claims_labels import hundred, labels, likelihood
+from claims_labels import labels, likelihood
 from claims_limits import limits, own
-from claims_maps import attention, maps, signs
+from claims_maps import attention, maps
+from claims_networks import hundred, schedules, transformers
 from claims_pixels import pixels
 from claims_propositions import propositions
+from claims_signs import signs
 from contradictions import ABOUT as CONTRADICTIONS
 from contradictions import contradictions
 from not_run import not_run
-from results import ROOT, SCALES, files, measured, parts
+from results import ROOT, files, look_into, measured, parts, read
 
 from nescio.plots.style import ACCENT, FAINT, INK
+from nescio_papers import reproduce
 from nescio_papers.regrad.label_charts import gains, identity
 from nescio_papers.ua_backprop import charts
 
@@ -32,7 +39,7 @@ def command(shown: str) -> str:
     if shown == "escape":
         return "python benchmarks/escape.py"
     scale = json.loads(files(shown)[-1].read_text())["scale"]
-    return f"nescio reproduce {shown}" + ("" if scale == "quick" else f" --scale {scale}")
+    return _typed(shown, scale)
 
 
 def starred(text: str) -> str:
@@ -40,23 +47,46 @@ def starred(text: str) -> str:
     return text.replace("REGrad*", r"REGrad\*")
 
 
-def runs(names: list[str]) -> list[str]:
-    """A line for each result file that the page reads."""
-    made = []
-    for name in names:
-        for path in [path for scale in SCALES for path in files(f"{name}@{scale}")]:
-            result = json.loads(path.read_text())
-            commit = (result["git"] or {"commit": "not recorded"})["commit"][:12]
-            machine = result["machine"]["name"]
-            seconds = result["seconds"] + sum(run["seconds"] for run in result.get("earlier", []))
-            made.append(
-                f"| `papers/results/{path.name}` | {machine} | {seconds:,.0f} s | {commit} |"
-            )
+def runs() -> list[str]:
+    """A line for each study, scale and machine, of all result files that the page has read."""
+    groups: dict[tuple[str, str, str], list[tuple[Path, dict[str, Any]]]] = {}
+    for path in read():
+        result = json.loads(path.read_text())
+        key = result["study"], result["scale"], result["machine"]["name"]
+        groups.setdefault(key, []).append((path, result))
+    made, order = [], list(reproduce.studies())
+    for (study, scale, machine), some in sorted(
+        groups.items(), key=lambda group: order.index(group[0][0])
+    ):
+        every = [run for _, result in some for run in (*result.get("earlier", []), result)]
+        seconds = sum(run["seconds"] for run in every)
+        commits = ", ".join(dict.fromkeys(_commit(run["git"]) for run in every))
+        names = [path.stem for path, _ in some]
+        more = "".join(f", {name.rpartition('-')[2]}" for name in names[1:])
+        made.append(
+            f"| `{_typed(study, scale)}` | `{names[0]}`{more} | {machine} | {seconds:,.0f} s | {commits} |"
+        )
     escape = measured("escape")["machine"]
-    return [
-        *made,
-        f"| `benchmarks/results/escape.json` | {escape['device']} | – | {escape['commit']} |",
-    ]
+    commit = escape["commit"].replace("-dirty", "+")
+    file = "benchmarks/results/escape"
+    return [*made, f"| `{command('escape')}` | `{file}` | {escape['device']} | – | {commit} |"]
+
+
+def hours(machine: str) -> float:
+    """How long a kind of machine was at work for all that the page has read."""
+    results = [json.loads(path.read_text()) for path in read()]
+    every = [run for result in results for run in (*result.get("earlier", []), result)]
+    return sum(run["seconds"] for run in every if machine in run["machine"]["name"]) / 3600
+
+
+def _commit(git: dict[str, Any] | None) -> str:
+    """A commit, with a plus where files were changed since."""
+    return "not recorded" if git is None else git["commit"][:7] + ("+" if git["dirty"] else "")
+
+
+def _typed(study: str, scale: str) -> str:
+    """What is typed to run a study."""
+    return f"nescio reproduce {study}" + ("" if scale == "quick" else f" --scale {scale}")
 
 
 def claims() -> list[Claim]:
@@ -70,6 +100,8 @@ def claims() -> list[Claim]:
     some = {name: make() if files(name) else [] for name, make in later.items()}
     return [
         *regrad(),
+        *schedules(),
+        *transformers(),
         *some["hundred"],
         *labels(),
         *likelihood(),
@@ -167,22 +199,39 @@ def page() -> str:
         "",
         *missing,
     ]
-    studies = [name for name in dict.fromkeys(c.shown for c in every) if name != "escape"]
+    for name in {c.shown for c in every} - {"escape"}:
+        parts(name)  # so that its files are among the runs, also where the claim reads others
     text += [
         "",
         "## Runs",
         "",
         RUNS,
+        f"All together: {hours('H200'):.1f} hours of an H200 and {hours('EPYC'):.1f} of a processor.",
         "",
-        "| file | machine | time | commit |",
-        "|---|---|---:|---|",
-        *runs(studies),
+        "| command | files in `papers/results` | machine | time | commit |",
+        "|---|---|---|---:|---|",
+        *runs(),
         "",
     ]
     return "\n".join(text)
 
 
-if __name__ == "__main__":
+def main(results: Path | None = None, place: Path | None = None) -> None:
+    """Write the page and its figures.
+
+    Args:
+        results: The folder of result files; None for the committed ones.
+        place: The folder that gets `evidence.md` and `figures`; None for the documentation.
+    """
+    if results is not None:
+        look_into(results)
+        figures.cache_clear()
+    page_file = PAGE if place is None else place / PAGE.name
+    (page_file.parent / "figures").mkdir(parents=True, exist_ok=True)
+    page_file.write_text(page())
     for name, (_, _, picture) in figures().items():
-        (PAGE.parent / "figures" / f"{name}.svg").write_text(picture)
-    PAGE.write_text(page())
+        (page_file.parent / "figures" / f"{name}.svg").write_text(picture)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:3]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ from nescio_papers.runner.compare import table
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "papers" / "results"
-
-
 SCALES = ("paper", "quick", "small")
 
 
@@ -26,11 +23,27 @@ def files(name: str) -> list[Path]:
     return []
 
 
-@cache
+_read: dict[str, tuple[tuple[dict[str, Any], Any], ...]] = {}
+
+
 def parts(name: str) -> tuple[tuple[dict[str, Any], Any], ...]:
     """The parts of a study, with the tables made of them; runs of one study are joined."""
-    (result,) = reproduce.joined([reproduce.load(path) for path in files(name)])
-    return tuple((part, table(part, result["scale"])) for part in result["parts"])
+    if name not in _read:
+        (result,) = reproduce.joined([reproduce.load(path) for path in files(name)])
+        _read[name] = tuple((part, table(part, result["scale"])) for part in result["parts"])
+    return _read[name]
+
+
+def read() -> list[Path]:
+    """The files whose numbers were asked for so far, in the order of the asking."""
+    return list(dict.fromkeys(path for name in _read for path in files(name)))
+
+
+def look_into(folder: Path) -> None:
+    """Take results from another folder from now on, and forget those that were read."""
+    global RESULTS
+    RESULTS = folder
+    _read.clear()
 
 
 def lines(name: str, row: str, part: int | None = None) -> list[Any]:

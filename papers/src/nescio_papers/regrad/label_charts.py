@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from nescio.plots.style import COLOURS, INK, panels
+from nescio.plots.style import COLOURS, FAINT, INK, panels
 from nescio_papers.regrad import table3
 from nescio_papers.runner.drawing import svg
 from nescio_papers.runner.program import Figure
-from nescio_papers.runner.study import NAMES
+from nescio_papers.runner.study import FULL_NAMES as NAMES
 
 Cells = Sequence[Mapping[str, Any]]
+ENOUGH = 3
+"""Seeds that a row needs to be shown, where other rows of its data set have as many."""
 
 
 def gains(cells: Cells) -> list[Figure]:
@@ -25,28 +27,40 @@ def gains(cells: Cells) -> list[Figure]:
         return []
     known = list(dict.fromkeys(cell["column"] for cell in cells))
     labels = list(dict.fromkeys(cell["row"] for cell in cells))
-    figure, axes = panels(4.2 * len(known), 0.24 * len(labels) + 0.9, 1, len(known))
+    height = 0.24 * len(labels) + 1.1
+    figure, axes = panels(1.9 + 2.1 * len(known), height, 1, len(known), sharey=True)
+    single = False
     for ax, name in zip(axes, known, strict=True):
-        for place, label in enumerate(labels):
-            values = 100 * np.array([c["metrics"]["gain"] for c in cells if (c["row"], c["column"]) == (label, name)])
-            if not len(values):  # this data set was run with fewer methods
+        by_row = {label: _gains(cells, label, name) for label in labels}
+        most = max(map(len, by_row.values()))
+        single |= most == 1
+        for place, values in enumerate(by_row.values()):
+            ax.axhline(-place, color=FAINT, linewidth=0.5, zorder=0)
+            if len(values) < min(ENOUGH, most):  # not run on this data set, or on too few seeds
                 continue
-            half = interval(values)
-            ax.errorbar(values.mean(), -place, xerr=half, fmt="o", color=COLOURS[0], markersize=4, capsize=2)
+            half, fill = interval(values), COLOURS[0] if most > 1 else "white"
+            ax.errorbar(values.mean(), -place, xerr=half, fmt="o", color=COLOURS[0], mfc=fill, markersize=4, capsize=2)
         ax.axvline(0, color="0.6", linewidth=1)
-        ax.set_yticks([-place for place in range(len(labels))], labels, fontsize=8)
+        ax.set_title(f"{NAMES[name]}, {most} seed{'s' if most > 1 else ''}", fontsize="small", color=INK)
         ax.tick_params(labelsize=8)
-        ax.set_xlabel(f"{NAMES[name]}: accuracy over random, points", fontsize="small")
+        ax.set_xlabel("accuracy over random, points", fontsize="small")
+    axes[0].set_yticks([-place for place in range(len(labels))], labels, fontsize=8)
     alt = "How much better each method's acquisitions are than random ones, with intervals over seeds"
     return [
         Figure(
             "Gain over random acquisition",
             "Mean accuracy over the acquisitions, minus that of random acquisition with the same seed; 95 % intervals "
-            "over seeds (Student's t). An interval that holds 0 ranks nothing.",
+            "over seeds (Student's t). An interval that holds 0 ranks nothing."
+            + (" A hollow dot is one seed, which ranks nothing either." if single else ""),
             alt,
             svg(figure, alt, "regrad-acquisition"),
         )
     ]
+
+
+def _gains(cells: Cells, label: str, name: str) -> Any:
+    """Return the gains of a row on a data set, in points, a number for each seed."""
+    return 100 * np.array([c["metrics"]["gain"] for c in cells if (c["row"], c["column"]) == (label, name)])
 
 
 def interval(values: Any) -> float:

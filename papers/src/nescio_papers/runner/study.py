@@ -29,6 +29,9 @@ NAMES: Mapping[str, str] = {
     "svhn": "SVHN",
     "lsun": "LSUN",
 }
+"""In the heads of tables."""
+FULL_NAMES: Mapping[str, str] = {"mnist": "MNIST", "svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+"""In figures and in prose."""
 
 
 @dataclass(frozen=True)

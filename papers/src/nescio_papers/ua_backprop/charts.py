@@ -9,8 +9,8 @@ from typing import Any
 from nescio.plots.style import COLOURS, FAINT, INK, panels
 from nescio_papers.runner.drawing import svg
 from nescio_papers.runner.program import Figure
+from nescio_papers.runner.study import FULL_NAMES as NAMES
 
-NAMES: Mapping[str, str] = {"mnist": "MNIST", "svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 Cells = Sequence[Mapping[str, Any]]
 PAIRS: dict[str, tuple[str | None, str | None]] = {
     "Gradient × blur": (None, "Gradient × (x − blur x)"),
@@ -30,14 +30,14 @@ def signs(cells: Sequence[Cells]) -> list[Figure]:
     known = list(dict.fromkeys(cell["column"].partition("→")[0] for part in done for cell in part))
     if not known:
         return []
-    figure, axes = panels(2.2 + 2.3 * len(known), 2.9, 1, len(known), sharey=True)
+    figure, axes = panels(1.6 + 1.9 * len(known), 2.9, 1, len(known), sharey=True)
     for ax, name in zip(axes, known, strict=True):
         for at, both in enumerate(reversed(PAIRS.values())):
             for part, row in enumerate(both):
                 values = [c["metrics"]["murr5"] for c in done[part] if _is(c, row, name)]
-                colour, marker = (COLOURS[0], "o") if part else (COLOURS[1], "x")
+                colour, marker, up = (COLOURS[0], "o", -0.15) if part else (COLOURS[1], "x", 0.15)
                 label = ("magnitudes", "with signs")[part] if at == 1 else None
-                ax.plot(values, [at] * len(values), marker, color=colour, markersize=5, label=label)
+                ax.plot(values, [at + up] * len(values), marker, color=colour, markersize=4, label=label)
             ax.axhline(at, color=FAINT, linewidth=0.5, zorder=0)
         ax.set_title(NAMES.get(name, name), fontsize="small", color=INK)
         ax.set_xlabel("share of the doubt that goes", fontsize="small")
