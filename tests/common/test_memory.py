@@ -38,3 +38,18 @@ def test_release_collects_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory.gc, "collect", lambda: calls.append("collect"))
     memory.release(torch.device("cpu"))
     assert calls == ["collect"]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "expected"),
+    [(1.0, 60 + 20 - 5), (0.5, 50 - 5), (0.1, 10 - 5), (0.01, 0)],
+)
+def test_a_process_plans_for_its_own_share_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, fraction: float, expected: float
+) -> None:
+    """Of 100 bytes 60 are free, this process holds 20 and uses 5 of them."""
+    held = {"reserved_bytes": {"all": {"current": 20}}, "allocated_bytes": {"all": {"current": 5}}}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (60, 100))
+    monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", lambda device: held)
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: fraction, raising=False)
+    assert memory.free_bytes(torch.device("cuda")) == expected

@@ -16,7 +16,8 @@ CPU_BYTES = 7 << 25
 def free_bytes(device: torch.device, most: float = CPU_BYTES) -> float:
     """Return how many bytes can still be used on a device.
 
-    On a CPU this is at most ``most / SHARE``, because larger pieces of work are slower there.
+    On a CPU this is at most ``most / SHARE``, because larger pieces of work are slower there. On a GPU it is at most what
+    ``torch.cuda.set_per_process_memory_fraction`` leaves to this process, so that several can share the GPU.
 
     Args:
         device: The device, a CPU or a GPU.
@@ -30,10 +31,11 @@ def free_bytes(device: torch.device, most: float = CPU_BYTES) -> float:
         True
     """
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
+        free, total = torch.cuda.mem_get_info(device)
         held = torch.cuda.memory_stats_as_nested_dict(device)  # asked once; empty before the first allocation
         reserved, used = (held[name]["all"]["current"] if held else 0 for name in ("reserved_bytes", "allocated_bytes"))
-        return float(free + reserved - used)
+        share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0)(device)  # PyTorch 2.8
+        return float(max(min(free, share * total - reserved) + reserved - used, 0))
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):

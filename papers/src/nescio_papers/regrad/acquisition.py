@@ -48,7 +48,8 @@ ROWS: tuple[Row, ...] = tuple(
 )
 FEW = ("ExGrad, L2", "REGrad*, k = 2", "Entropy", "Random")
 SIX = (*FEW, "UNGrad, L2", "Inserted Dropout")
-BLOCK = 2000
+BLOCK = 500
+"""Pictures of the pool in a call: several runs share a GPU, and each call takes memory by what is free."""
 EVERY = 20
 Looks = Mapping[str, tuple[Mapping[str, Any], ...]]
 _DENSE = {"select": ("network.dense1", "network.dense2")}
