@@ -1,6 +1,7 @@
 """Operations that the engine evaluates in the place of PyTorch's; nothing of the model is changed.
 
-    corrected      those whose gradients PyTorch gets wrong (`cdist`, norms), on any device, in the oracle too
+    corrected      those whose gradients PyTorch gets wrong (`cdist`, norms, padded `average_pool`), on any device, in
+                   the oracle too
     folding        those that fold well under `vmap`: `convolution`, `batch_norm` in eval mode, `parts` of a tensor that
                    are picked one by one, and padding by nothing; on a GPU, by kernels, also `layer_norm`, element-wise
                    `activations` and `attention` without a mask

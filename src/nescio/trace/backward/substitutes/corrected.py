@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from nescio import inputs
 from nescio.inputs import Inputs
 from nescio.models import Classifier
+from nescio.trace.backward.substitutes.average_pool import averaging
 from nescio.trace.backward.substitutes.batch_norm import by_channel, laid_out, normalised, wide
 from nescio.trace.backward.substitutes.cdist import distances
 
@@ -131,4 +132,5 @@ _SUBSTITUTES: dict[Any, Callable[..., Tensor | None]] = {
     torch.instance_norm: _inner(_instance_norm),
     torch.ops.aten.instance_norm.default: _inner(_instance_norm),
     **{func: _group_norm(func) for func in (F.group_norm, torch.group_norm, torch.ops.aten.group_norm.default)},
+    **{func: averaging(func) for func in (F.avg_pool2d, torch.ops.aten.avg_pool2d.default)},
 }

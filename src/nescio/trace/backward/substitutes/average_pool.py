@@ -1,0 +1,69 @@
+"""Average pooling of pictures whose padding is put around them beforehand.
+
+On a GPU, before PyTorch 2.15, the gradient of padded average pooling is that of other positions where channels are
+last in memory. Without padding it is right, so the zeros become a part of the picture. Windows that reach beyond the
+padding (`ceil_mode`), or do not count it, are divided by what they do count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+FIXED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
+"""Whether this PyTorch has the right gradient."""
+
+
+def averaging(func: Callable[..., Tensor]) -> Callable[..., Tensor | None]:
+    """The pooling ``func`` without padding of its own; None for a call that is left to PyTorch.
+
+    It does not ask how the picture lies in memory: inside of vmap that cannot be told.
+    """
+
+    def call(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor | None:
+        around = _pair(padding)
+        if FIXED or not input.is_cuda or input.dim() != 4 or not any(around):
+            return None
+        kernel, size = _pair(kernel_size), input.shape[2:]
+        step = _pair(stride) or kernel
+        beyond = [_beyond(*each, ceil_mode) for each in zip(size, kernel, step, around, strict=True)]
+        edges = [e for p, more in zip(reversed(around), reversed(beyond), strict=True) for e in (p, p + more)]
+        padded = F.pad(input, edges)
+        if divisor_override is not None or (count_include_pad and not any(beyond)):
+            return func(padded, kernel, step, 0, False, True, divisor_override)
+        counted = input.new_ones((1, 1, *size))
+        if count_include_pad:
+            counted = F.pad(counted, [p for p in reversed(around) for _ in range(2)], value=1.0)
+            edges = [e for more in reversed(beyond) for e in (0, more)]
+        return func(padded, kernel, step, 0, False, True, 1) / func(
+            F.pad(counted, edges), kernel, step, 0, False, True, 1
+        )
+
+    return call
+
+
+def _pair(value: int | Sequence[int] | None) -> list[int]:
+    """One number for each dimension; nothing where nothing is given."""
+    if value is None or isinstance(value, int):
+        return [] if value is None else [value] * 2
+    return list(value) * 2 if len(value) == 1 else list(value)
+
+
+def _beyond(n: int, k: int, s: int, p: int, ceil_mode: bool) -> int:
+    """How far the last window reaches beyond the padding."""
+    if not ceil_mode:
+        return 0
+    out = -(-(n + 2 * p - k) // s) + 1
+    out -= (out - 1) * s >= n + p  # a window has to begin in the picture, or in front of it
+    return max(0, (out - 1) * s + k - (n + 2 * p))
