@@ -16,8 +16,8 @@ CPU_BYTES = 7 << 25
 def free_bytes(device: torch.device, most: float = CPU_BYTES) -> float:
     """Return how many bytes can still be used on a device.
 
-    On a CPU this is at most ``most / SHARE``, because larger pieces of work are slower there. On a GPU it is at most what
-    ``torch.cuda.set_per_process_memory_fraction`` leaves to this process, so that several can share the GPU.
+    On a CPU this is at most ``most / SHARE``, because larger pieces of work are slower there. On a GPU it is at most
+    what ``torch.cuda.set_per_process_memory_fraction`` leaves to this process, so that several can share the GPU.
 
     Args:
         device: The device, a CPU or a GPU.
