@@ -104,6 +104,36 @@ def contracted(length: int, width: int, dtype: torch.dtype = torch.float32, grou
     return apart(out, (grams * gram.double()).sum((2, 3)).unflatten(1, (3, groups)).sum(2))
 
 
+@contextmanager
+def in_tf32() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def contracted_tf32(length: int, groups: int = 1) -> float:
+    """Of numbers that TF32 holds."""
+    d, a = torch.randn(2, 3, groups, length, 37).bfloat16().float(), torch.randn(3 * groups, length, 4)
+    with in_tf32():
+        out = kernels(d).contracted(d, a @ a.mT)
+    explicit = d.double().mT.flatten(1, 2) @ a.double()
+    return apart(out, explicit.square().sum((2, 3)).unflatten(1, (3, groups)).sum(2))
+
+
+def contracted_rounded(length: int) -> float:
+    """What is rounded to the nearest has no bias, and a NaN with all of its bits, as a GPU makes it, stays one."""
+    d, gram = torch.randn(1, 2, 1, length, 640), torch.eye(length).repeat(2, 1, 1)
+    with in_tf32():
+        out = kernels(d).contracted(d, gram)
+        wanted = d.double().square().sum((2, 3, 4))
+        d[0, 1, 0, length - 1, 3] = torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
+        assert kernels(d).contracted(d, gram).isnan().tolist() == [[False, True]]
+    return apart(out, wanted)
+
+
 def turned_copy(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> float:
     """Every number once, of gradients that lie in a larger tensor."""
     d = torch.randn(*shape[:-1], shape[-1] + 3).to(dtype)[..., 2:-1].transpose(1, 2).transpose(2, 3)
@@ -111,21 +141,6 @@ def turned_copy(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> f
     out = kernels(d).turned(d)
     assert out.dtype == dtype and out.is_contiguous()
     return apart(out, d.permute(1, 2, 3, 0, 4).reshape(n * g, t, k * o))
-
-
-def contracted_tf32() -> float:
-    """What is rounded to the nearest has no bias, and a NaN with all of its bits, as a GPU makes it, stays one."""
-    d, gram = torch.randn(1, 2, 1, 80, 640), torch.eye(80).repeat(2, 1, 1)
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        out = kernels(d).contracted(d, gram)
-        wanted = d.double().square().sum((2, 3, 4))
-        d[0, 1, 0, 70, 3] = torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
-        assert kernels(d).contracted(d, gram).isnan().tolist() == [[False, True]]
-    finally:
-        torch.set_float32_matmul_precision(before)
-    return apart(out, wanted)
 
 
 def attention(
@@ -328,12 +343,13 @@ KERNELS: dict[str, Callable[[], float]] = {
     "turned, in tiles": lambda: turned_copy((2, 1, 3, 70, 33)),
     "turned, wide": lambda: turned_copy((2, 3, 1, 2, 150)),
     "turned, bfloat16": lambda: turned_copy((4, 2, 1, 9, 16), HALF),
-    "contracted": lambda: contracted(23, 40),
     "contracted, one row": lambda: contracted(1, 5),
-    "contracted, a class token": lambda: contracted(65, 21),
-    "contracted, in tiles": lambda: contracted(150, 9, groups=1),
-    "contracted, in tiles, a class token": lambda: contracted(197, 17, groups=1),
-    "contracted, TF32": contracted_tf32,
+    "contracted, in parts of the features": lambda: contracted(20, 1030),
+    "contracted, three tiles, float16": lambda: contracted(197, 70, torch.float16),
+    **{f"contracted, {t} positions": lambda t=t: contracted(t, 37) for t in (16, 49, 65, 80, 81, 129, 144, 145, 257)},
+    **{f"contracted, TF32, {t} positions": lambda t=t: contracted_tf32(t, 2) for t in (23, 64, 128, 145, 192, 209)},
+    **{f"contracted, TF32, {t} positions": lambda t=t: contracted_tf32(t) for t in (193, 197, 200, 208, 256, 400)},
+    **{f"contracted, rounded, {t} positions": lambda t=t: contracted_rounded(t) for t in (80, 208, 257)},
     "contracted, a slice, float16": lambda: contracted(70, 70, torch.float16),
     "attention": lambda: attention((13, 13), 10, 3),
     "attention, one cotangent": lambda: attention((13, 13), 10, 1),

@@ -24,8 +24,9 @@ disk (`~/.triton/cache`): a second process has nothing to compile.
 from nescio.trace.runtime.kernels import ahead
 from nescio.trace.runtime.kernels.attention_kernel import attention
 from nescio.trace.runtime.kernels.base import ready
+from nescio.trace.runtime.kernels.contraction import contracted
 from nescio.trace.runtime.kernels.depthwise import depthwise, depthwise_weight
-from nescio.trace.runtime.kernels.single_pass import affine, contracted, layer_norm, patches, times, turned
+from nescio.trace.runtime.kernels.single_pass import affine, layer_norm, patches, times, turned
 
 __all__ = [
     "affine",

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
-"""Kernels of one pass over the gradients: activations, norms, patches, and norms from Gram matrices."""
+"""Kernels of one pass over the gradients: activations, norms, and copies in another order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nescio.trace.runtime.kernels.base import precision, prepared, tl, triton
+from nescio.trace.runtime.kernels.base import prepared, tl, triton
 
 
 def arranged(g: Tensor, like: Tensor) -> Tensor:
@@ -111,25 +111,6 @@ def turned(d: Tensor) -> Tensor:
         d, out, k, g, t, o, *d.stride()[:4], tall, wide, num_warps=4
     )
     return out
-
-
-def contracted(d: Tensor, gram: Tensor) -> Tensor:
-    """``Σ_{t,s} ⟨d_t, d_s⟩ gram[t, s]`` [K, N] for d [K, N, G, T, O] with unit stride in O and gram [N·G, T, T].
-
-    Both are symmetric, so half of the tiles of positions is enough. Up to 16 positions beyond a multiple of 64 (a class
-    token) have narrow tiles of their own.
-    """
-    rows, n, groups, length, width = d.shape
-    tall = min(64, max(16, triton.next_power_of_2(length)))
-    tail = 16 if length > 64 and 0 < length % 64 <= 16 else 0
-    blocks = length // tall if tail else triton.cdiv(length, tall)
-    pairs = blocks * (blocks + 1) // 2
-    out = d.new_empty((rows, n * groups, pairs), dtype=torch.float32)
-    _contracted[(rows * n * groups * pairs,)](
-        d, gram, out, rows, groups, length, width, pairs, blocks * tall, *d.stride()[:4],
-        tall, tail, 32 if d.dtype == torch.float32 else 64, precision(d), num_warps=4, num_stages=3,
-    )  # fmt: skip
-    return out.view(rows, n, groups * pairs).sum(2)
 
 
 if triton is not None:
@@ -267,55 +248,3 @@ if triton is not None:
         place = (k.to(tl.int64) * inputs + n) * d + feature
         tl.store(products + place, tl.sum(product, axis=0), mask=known)
         tl.store(sums + place, tl.sum(total, axis=0), mask=known)
-
-    @triton.jit
-    def _rounded(x, precision: tl.constexpr):
-        """The nearest in TF32: tensor cores cut digits off, so that all products would come out too small."""
-        if precision == "tf32":
-            near = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
-            x = tl.where(x == x, near, x)  # the bits of a NaN would overflow
-        return x
-
-    @prepared
-    @triton.jit(do_not_specialize=["rows", "groups", "length", "pairs", "edge"])
-    def _contracted(
-        d, gram, out, rows, groups, length, width, pairs, edge, d0, d1, d2, d3,
-        tall: tl.constexpr, tail: tl.constexpr, wide: tl.constexpr, precision: tl.constexpr,
-    ) -> None:  # fmt: skip
-        pid = tl.program_id(0)
-        pair, k, own = pid % pairs, pid // pairs % rows, pid // pairs // rows
-        j = ((tl.sqrt(8.0 * pair.to(tl.float32) + 1.0) - 1.0) * 0.5).to(tl.int32)
-        i = pair - j * (j + 1) // 2
-        t, s = i * tall + tl.arange(0, tall), j * tall + tl.arange(0, tall)
-        base = d + k.to(tl.int64) * d0 + (own // groups).to(tl.int64) * d1 + (own % groups).to(tl.int64) * d2
-        first, second = base + t[:, None].to(tl.int64) * d3, base + s[:, None].to(tl.int64) * d3
-        total = tl.zeros([tall, tall], dtype=tl.float32)
-        if tail:
-            r = edge + tl.arange(0, tail)
-            third = base + r[:, None].to(tl.int64) * d3
-            beside = tl.zeros([tall, tail], dtype=tl.float32)
-            last = tl.zeros([tail, tail], dtype=tl.float32)
-        for start in range(0, width, wide):
-            o = start + tl.arange(0, wide)
-            known = o[None, :] < width
-            a = tl.load(first + o[None, :], mask=(t[:, None] < length) & known, other=0.0)
-            b = tl.load(second + o[None, :], mask=(s[:, None] < length) & known, other=0.0)
-            a, b = _rounded(a, precision), _rounded(b, precision)
-            total += tl.dot(a, tl.trans(b), input_precision=precision)
-            if tail:
-                c = tl.load(third + o[None, :], mask=(r[:, None] < length) & known, other=0.0)
-                c = _rounded(c, precision)
-                beside += tl.dot(a, tl.trans(c), input_precision=precision)
-                last += tl.dot(c, tl.trans(c), input_precision=precision)
-        gram += own.to(tl.int64) * length * length
-        inside = (t[:, None] < length) & (s[None, :] < length)
-        value = tl.sum(total * tl.load(gram + t[:, None] * length + s[None, :], mask=inside, other=0.0))
-        value = tl.where(i == j, value, 2 * value)
-        if tail:
-            inside = (t[:, None] < length) & (r[None, :] < length)
-            more = tl.sum(beside * tl.load(gram + t[:, None] * length + r[None, :], mask=inside, other=0.0))
-            value += tl.where(i == j, 2 * more, 0.0)
-            inside = (r[:, None] < length) & (r[None, :] < length)
-            more = tl.sum(last * tl.load(gram + r[:, None] * length + r[None, :], mask=inside, other=0.0))
-            value += tl.where(pair == 0, more, 0.0)
-        tl.store(out + (k.to(tl.int64) * (tl.num_programs(0) // pairs // rows) + own) * pairs + pair, value)
