@@ -7,21 +7,22 @@ check   one forward pass ─► what the witnesses measure ─► their votes �
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from nescio import inputs, quantities, scores
+from nescio import inputs, quantities
 from nescio.data.sources import Rows
 from nescio.guard import fitting
 from nescio.guard.changes import Changes, Nuisances
-from nescio.guard.fitted_witnesses import FittedWitnesses, Opinions
+from nescio.guard.fitted_witnesses import FittedWitnesses
 from nescio.guard.fitting import Fitted
 from nescio.guard.input_blocks import block_size, blocks, count, form
-from nescio.guard.promise import at_least
+from nescio.guard.judging import Measured
 from nescio.guard.verdict import Verdict, joined
 from nescio.guard.witnesses import Witness, get
 from nescio.inputs import Data, Inputs
@@ -149,14 +150,18 @@ class Guard:
         requests = self.requests
         self._refuse_changed_weights()
         parts = []
+        last: Callable[[], Verdict] | None = None
         with preserved(self.classifier), bar(count(x), show=progress, description="checking") as shown:
             for block, _ in blocks(x, chunk or block_size(self.classifier), self.classifier.device):
                 self.refuse_another_form(block)
-                parts.append(self._verdict(block, requests, chunk))
+                begun = self._begun(block, requests, chunk)
+                if last is not None:
+                    parts.append(last())
+                last = begun
                 shown.update(inputs.size(block))
-        if not parts:
+        if last is None:
             raise InputError("expected at least one input to check, got none")
-        return joined(parts)
+        return joined([*parts, last()])
 
     @property
     def requests(self) -> tuple[Request, ...]:
@@ -173,42 +178,7 @@ class Guard:
         Returns:
             The verdict, on the CPU.
         """
-        fitted, logits = self.fitted, answers[Logits()]
-        rows = fitting.rows_of(fitted.witnesses, fitted.anatomy, answers)
-        columns = [
-            *(one.measures(w, rows[w.name]) for one in self._witnesses_on(logits.device) for w in fitted.witnesses),
-            scores.get("max_probability")(logits)[:, None],
-            logits.argmax(1)[:, None],
-        ]
-        table = torch.cat([column.to(logits.device, torch.float64) for column in columns], dim=1).cpu()
-        *measures, doubt, predicted = table.split([column.shape[1] for column in columns], dim=1)
-        names = [witness.name for witness in fitted.witnesses]
-        at_least_as_foreign = copies_as_foreign = torch.zeros(len(logits), dtype=torch.long)
-        z, votes, beyond = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-        for number, fold in enumerate(fitted.folds):
-            own = dict(zip(names, measures[number * len(names) :], strict=False))
-            opinions = fold.witnesses.opinions(fitted.witnesses, own)
-            at_least_as_foreign = at_least_as_foreign + at_least(fold.ranks, opinions.score)
-            copies_as_foreign = copies_as_foreign + at_least(fold.copies, opinions.score)
-            for name in names:
-                z[name] = z.get(name, 0.0) + opinions.z[name] / len(fitted.folds)
-                votes[name] = votes.get(name, 0.0) + opinions.votes[name] / len(fitted.folds)
-                beyond[name] = beyond.get(name, 0) + len(fold.ranks) - at_least(fold.z[name], opinions.z[name])
-        p = (1.0 + at_least_as_foreign.double()) / (1.0 + fitted.ranks)
-        if copies := sum(len(fold.copies) for fold in fitted.folds):  # the promise holds for changed inputs too
-            p = torch.maximum(p, (1.0 + copies_as_foreign.double()) / (1.0 + copies))
-        return Verdict(
-            p_value=p,
-            score=Opinions(z, votes).score,
-            witnesses=z,
-            votes=votes,
-            beyond=beyond,
-            ranks=fitted.ranks,
-            predicted=predicted[:, 0].long(),
-            confidence=1.0 - doubt[:, 0],
-            wrong=None if fitted.mistakes is None else fitted.mistakes(doubt[:, 0]),
-            reasons={witness.name: witness.words(fitted.anatomy.kind) for witness in fitted.witnesses},
-        )
+        return self._measured(answers).verdict()
 
     # --- a guard is also a method of `nescio.score`, and shares its pass over the data ---
 
@@ -296,14 +266,22 @@ class Guard:
         state = "not fitted" if self._fitted is None else f"fitted to {self._fitted.count} inputs"
         return f"Guard({self.classifier.name}, {names}; {state})"
 
-    def _verdict(self, x: Inputs, requests: Sequence[Request], chunk: int | None) -> Verdict:
-        """The verdict on a batch."""
-        if self._works_on_gpu():
-            answers = quantities.compute(self.classifier, x, requests, chunk, on_device=True)
-            verdict = self.judge(answers)
-            if bool(verdict.score.isfinite().all()) and bool(answers[Logits()].isfinite().all()):
-                return verdict
-        return self.judge(quantities.compute(self.classifier, x, requests, chunk))  # says which layer is not finite
+    def _measured(self, answers: Mapping[Request, Any]) -> Measured:
+        return Measured(self.fitted, self._witnesses_on(answers[Logits()].device), answers)
+
+    def _begun(self, x: Inputs, requests: Sequence[Request], chunk: int | None) -> Callable[[], Verdict]:
+        """Begin with a batch: a GPU goes on with it, and the host is free until it asks for the verdict."""
+        compute = partial(quantities.compute, self.classifier, x, requests, chunk)
+        if not self._works_on_gpu():
+            done = self.judge(compute())
+            return lambda: done
+        measured = self._measured(compute(on_device=True))
+
+        def verdict() -> Verdict:
+            result = measured.verdict()
+            return result if measured.finite(result) else self.judge(compute())  # says which layer is not finite
+
+        return verdict
 
     def _works_on_gpu(self) -> bool:
         """Whether the model is on a GPU that has room for the states of the witnesses."""
