@@ -15,14 +15,15 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from itertools import chain, repeat
 from typing import Any, Protocol
 
+from nescio._common.early_words import said_in_time
 from nescio._common.formatting import count, duration, rough_duration
-from nescio._common.terminals import assumed_size, in_terminal
+from nescio._common.terminals import assumed_size, in_notebook, in_terminal
 from nescio._common.ticking import ever_rarer, ticking
 
 LONG = 60.0
@@ -41,6 +42,8 @@ OFTEN, SELDOM = 8.0, 600.0
 """Seconds between the first two lines that say the same of work, and the most between any two."""
 TICK = 1.0
 """Seconds after which a bar in a terminal is drawn again, though no step has ended."""
+
+READY = "nescio: getting ready; what follows says how long it takes"
 
 
 class Bar(Protocol):
@@ -77,17 +80,25 @@ class _Speech:
         """How many lines were said in the place of bars."""
         self.waits = False
         """Whether the command only waits for others now."""
+        self.first_said: Callable[[], None] | None = None
+        """Where another process says the first line: what keeps it from that."""
         self.hushed()
 
     @contextmanager
     def of_bar(self, description: str) -> Iterator[None]:
         """Leave it to a bar to speak, within the block."""
         self.shown += 1
+        self.never_mind()
         try:
             yield
         finally:
             self.shown, self.last = self.shown - 1, description
             self.hushed()
+
+    def never_mind(self) -> None:
+        """Let the first line be, which is not needed any more."""
+        if self.first_said is not None:
+            self.first_said()
 
     def hushed(self) -> None:
         """Note that nothing says now how the work goes on."""
@@ -101,7 +112,8 @@ class _Speech:
             return
         passed, self.next = now - self.since, now + next(self.due)
         if passed < OFTEN and not self.last:
-            _write("nescio: getting ready; what follows says how long it takes")
+            if self.first_said is None:
+                _write(READY)
         else:
             _write(
                 f"nescio: still at work after {rough_duration(passed)}" + (f" (done: {self.last})" if self.last else "")
@@ -125,7 +137,7 @@ def speaking() -> Iterator[None]:
     speech = _Speech()
     before = _speech.set(speech)
     try:
-        with ticking(repeat(min(SOON, TICK) / 4), speech.look):
+        with said_in_time(READY, SOON) as speech.first_said, ticking(repeat(min(SOON, TICK) / 4), speech.look):
             yield
     finally:
         _speech.reset(before)
@@ -155,6 +167,7 @@ def waiting() -> None:
     speech = _speech.get()
     if speech is not None:
         speech.waits = True
+        speech.never_mind()
 
 
 def foretell(left: float, steps: int, description: str, unit: str = "input") -> None:
@@ -320,20 +333,6 @@ def bar(
 def _is_watched() -> bool:
     """Whether somebody sees a bar: in a terminal or a notebook."""
     return in_terminal() or in_notebook()
-
-
-def in_notebook() -> bool:
-    """Return whether a kernel of Jupyter runs this.
-
-    Returns:
-        True or False.
-
-    Examples:
-        >>> nescio.progress.in_notebook()
-        False
-    """
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return getattr(shell, "kernel", None) is not None
 
 
 def _tqdm() -> Any:

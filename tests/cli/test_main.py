@@ -378,3 +378,19 @@ def test_a_reader_that_leaves_early_is_no_error():
         )
     said = [line for line in done.stderr.splitlines() if "getting ready" not in line]  # of a busy machine
     assert (done.returncode, said) == (0, [])
+
+
+def test_a_command_speaks_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while arguments are read, some of which need torch."""
+    from nescio import progress
+
+    spoken = []
+
+    class Plugged:
+        @staticmethod
+        def add(commands, common):
+            spoken.append(progress._speech.get())
+            commands.add_parser("plugged", parents=[common]).set_defaults(run=lambda args: 0)
+
+    assert main(["plugged"], {"plugged": Plugged}) == 0
+    assert spoken[0] is not None and progress._speech.get() is None

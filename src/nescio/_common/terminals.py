@@ -34,3 +34,17 @@ def assumed_size() -> os.terminal_size | None:
     except (AttributeError, OSError, ValueError):
         return None
     return None if all(told) else os.terminal_size((told.columns or 80, told.lines or 24))
+
+
+def in_notebook() -> bool:
+    """Return whether a kernel of Jupyter runs this.
+
+    Returns:
+        True or False.
+
+    Examples:
+        >>> in_notebook()
+        False
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None

@@ -80,12 +80,13 @@ def main(arguments: Sequence[str] | None = None, extra: Mapping[str, Any] | None
     """
     debug = False
     try:
-        args = parser(sys.argv[1:] if arguments is None else arguments, extra).parse_args(arguments)
-        debug = getattr(args, "debug", False)
-        with _plain_warnings(), interrupting.terminable(), progress.speaking():
-            status: int = args.run(args)
-            sys.stdout.flush()  # a closed pipe shows itself here, and not when Python ends
-            return status
+        with progress.speaking():  # some arguments cannot be read without torch, which may take long to load
+            args = parser(sys.argv[1:] if arguments is None else arguments, extra).parse_args(arguments)
+            debug = getattr(args, "debug", False)
+            with _plain_warnings(), interrupting.terminable():
+                status: int = args.run(args)
+                sys.stdout.flush()  # a closed pipe shows itself here, and not when Python ends
+                return status
     except KeyboardInterrupt as error:
         if debug:
             raise
