@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 from nescio import trace
 from nescio.trace import reference
-from nescio.trace.backward.substitutes import average_pool
+from nescio.trace.backward.pull import pull
+from nescio.trace.backward.substitutes import average_pool, folding
+from nescio.trace.backward.substitutes.average_pool import arguments
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
 from tests.trace.helpers import ready
 
@@ -75,6 +77,39 @@ def test_without_padding_and_on_a_cpu_nothing_changes() -> None:
         with mock.patch.object(torch.Tensor, "is_cuda", True):
             y = F.avg_pool2d(x, 3, 2)
     assert y.grad_fn is not None and y.grad_fn.name() == "AvgPool2DBackward0"
+
+
+def test_many_cotangents_at_once_and_nothing_is_kept_of_the_picture() -> None:
+    torch.manual_seed(0)
+    for order, call in product([torch.contiguous_format, torch.channels_last], CALLS):
+        x = torch.randn(2, 3, 6, 7, dtype=torch.float64).contiguous(memory_format=order).requires_grad_()
+        wanted = F.avg_pool2d(x, **call)
+        with mock.patch.object(torch.Tensor, "is_cuda", True), folding():
+            found = F.avg_pool2d(x, **call)
+        node: Any = found.grad_fn
+        assert node.name() == "DataAverageBackward" and not node.saved_tensors
+        assert torch.equal(found, wanted) and found.stride() == wanted.stride()
+        g = torch.randn(4, *wanted.shape, dtype=torch.float64)
+        each = [torch.autograd.grad(wanted, x, row, retain_graph=True)[0] for row in g]
+        torch.testing.assert_close(pull(found, [x], g)[0], torch.stack(each), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(pull(found, [x], g[:1])[0], each[0][None], rtol=1e-12, atol=1e-12)
+
+
+def test_a_network_whose_pooling_many_cotangents_go_through() -> None:
+    torch.manual_seed(0)
+    model, x = ready(Shortcut()), torch.randn(4, 3, 7, 7, dtype=torch.float64)
+    wanted = reference.class_gradients(model, x, layers="tensor").norms
+    calls = []
+
+    def always(x: Tensor, *geometry: Any) -> Any:
+        calls.append(geometry)
+        with mock.patch.object(torch.Tensor, "is_cuda", True):
+            return arguments(x, *geometry)
+
+    with mock.patch.object(average_pool, "arguments", always):
+        found = trace.class_gradients(model, x, layers="tensor").norms
+    assert calls
+    torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-10)
 
 
 class Shortcut(nn.Module):

@@ -3,8 +3,8 @@
     corrected      those whose gradients PyTorch gets wrong (`cdist`, norms, padded `average_pool`), on any device, in
                    the oracle too
     folding        those that fold well under `vmap`: `convolution`, `batch_norm` in eval mode, `parts` of a tensor that
-                   are picked one by one, and padding by nothing; on a GPU, by kernels, also `layer_norm`, element-wise
-                   `activations` and `attention` without a mask
+                   are picked one by one, and padding by nothing; on a GPU also `average_pool` and, by kernels,
+                   `layer_norm`, element-wise `activations` and `attention` without a mask
     cpu            those whose data gradients are fast on a CPU, for maps over the input
 
 A context manager sends the model's own calls there. A call that a substitute is not made for goes to PyTorch.
@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from nescio.trace.backward.substitutes import attention, batch_norm, layer_norm
+from nescio.trace.backward.substitutes import attention, average_pool, batch_norm, layer_norm
 from nescio.trace.backward.substitutes import convolution as data_convolution
 from nescio.trace.backward.substitutes import pointwise as pointwise
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
@@ -58,6 +58,8 @@ class _Folding(TorchFunctionMode):
             return value
         if func is torch.Tensor.__getitem__ and self._picker and (part := self._picker.pick(*args)) is not None:
             return part
+        if func is F.avg_pool2d and (call := average_pool.arguments(*args, **kwargs)) is not None:
+            return average_pool.DataAverage.apply(*call)
         if func is F.pad and not any(args[1] if len(args) > 1 else kwargs["pad"]):
             return args[0].clone() if args else kwargs["input"].clone()  # its gradient goes on without a copy
         return func(*args, **kwargs)

@@ -1,17 +1,23 @@
-"""Average pooling of pictures whose padding is put around them beforehand.
+"""Average pooling of pictures with the right gradient, and with one that many cotangents go through together.
 
 On a GPU, before PyTorch 2.15, the gradient of padded average pooling is that of other positions where channels are
-last in memory. Without padding it is right, so the zeros become a part of the picture. Windows that reach beyond the
-padding (`ceil_mode`), or do not count it, are divided by what they do count.
+last in memory. Without padding it is right, so `averaging` makes the zeros a part of the picture. Windows that reach
+beyond the padding (`ceil_mode`), or do not count it, are divided by what they do count.
+
+The gradient needs nothing of the picture but its size, yet under `vmap` PyTorch's own copies the picture once for every
+cotangent. `DataAverage` keeps the size alone, and has channels first in memory, where the gradient is right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from nescio.trace.backward.pull import folded
 
 FIXED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
 """Whether this PyTorch has the right gradient."""
@@ -51,6 +57,42 @@ def averaging(func: Callable[..., Tensor]) -> Callable[..., Tensor | None]:
         )
 
     return call
+
+
+class DataAverage(torch.autograd.Function):
+    """The average under each position of a window; saved is the geometry alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *geometry: Any) -> Tensor:
+        ctx.shape, ctx.geometry = x.shape, geometry
+        result: Tensor = torch.ops.aten.avg_pool2d(x, *geometry)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
+        def run(g: Tensor) -> tuple[Tensor]:
+            rows = g.flatten(0, 1).contiguous()
+            like = rows.new_empty((len(rows), *ctx.shape[1:]))  # its size is looked at
+            gradient = torch.ops.aten.avg_pool2d_backward(rows, like, *ctx.geometry)
+            return (gradient.unflatten(0, g.shape[:2]),)
+
+        return *folded(deltas[0], run), *[None] * len(ctx.geometry)
+
+
+def arguments(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> tuple[Any, ...] | None:
+    """The arguments of `DataAverage`, or None for a call that it is not made for."""
+    if input.dim() != 4 or not input.is_cuda or not (input.requires_grad and torch.is_grad_enabled()):
+        return None
+    sizes = (_pair(kernel_size), _pair(stride), _pair(padding))
+    return input, *sizes, ceil_mode, count_include_pad, divisor_override
 
 
 def _pair(value: int | Sequence[int] | None) -> list[int]:
