@@ -22,6 +22,46 @@ def test_plans_foretold_the_runs_that_were_measured_within_a_quarter() -> None:
     assert result["furthest_off"] == max(abs(run["ratio"] - 1) for run in result["runs"])
 
 
+def test_todays_arithmetic_foretells_the_runs_whose_measurements_are_kept_within_a_fifth() -> None:
+    import plan
+
+    result = json.loads(RESULT.read_text())
+    cores, checked = result["cores"], 0
+    for run in result["runs"]:
+        for costs in result["measured"].get(str(run["rows"]), []):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(plan, "CORES", cores)
+                now = plan.planned(costs, run["rows"], run["workers"] if run["engine"] == "ray" else None)
+            assert 0.8 <= now.seconds / run["quiet"] <= 1.2
+            checked += 1
+    assert checked >= 3
+
+
+def test_todays_arithmetic_foretells_the_first_runs_of_10000_rows_within_a_fifth() -> None:
+    """What they were planned from was not kept, but follows: the plans of then are four equations of four unknowns."""
+    from nescio.batch import job_plan
+
+    runs = {(run["rows"], run["engine"], run["workers"]): run for run in json.loads(RESULT.read_text())["runs"]}
+    alone, *ray = (runs[10_000, *crew] for crew in (("local", 1), ("ray", 1), ("ray", 2), ("ray", 4)))
+    start = alone["planned_start"]  # an import, and what is begun after it
+    imports = (ray[0]["planned_start"] - 2 * start) / (job_plan.RAY_IMPORTS + job_plan.WORKER_IMPORTS - 1)
+    begun = start - imports
+    share = 2 * job_plan.BUSY  # of two cores
+    worker_cpu = (ray[2]["planned_start"] - ray[1]["planned_start"]) * share / 2
+    ray_cpu = (ray[2]["planned_start"] - start) * share - 4 * worker_cpu
+    cpu = ray_cpu / job_plan.RAY_CPU_IMPORTS
+    worker_cpu -= (job_plan.WORKER_IMPORTS - job_plan.WORKER_CPU_IMPORTS) * cpu  # the first mend
+    first = 256 * (alone["planned"] - start) / 10_000
+    begun -= first  # the second: the rows that tell the size of a batch
+    assert 0 < begun < 1 < imports and worker_cpu > 0
+    assert 0.8 <= (alone["planned"] - first) / alone["quiet"] <= 1.2
+    for run in ray:
+        crowded = (ray_cpu + worker_cpu * run["workers"]) / share
+        workers = job_plan.RAY_IMPORTS * imports + first + job_plan.WORKER_IMPORTS * imports + begun
+        now = run["planned"] - run["planned_start"] + imports + begun + max(workers, crowded)
+        assert 0.8 <= now / run["quiet"] <= 1.2
+
+
 @pytest.mark.parametrize(
     ("ran", "waited", "alone"),
     [
