@@ -147,11 +147,12 @@ def few(monkeypatch):
     monkeypatch.setattr(language, "SCORES", rows)
 
 
-def test_segmentation_fills_its_tables(tmp_path, monkeypatch, few):
+@pytest.mark.parametrize("name", ["segmentation", pytest.param("segmentation-fcn", marks=pytest.mark.slow)])
+def test_segmentation_fills_its_tables(name, tmp_path, monkeypatch, few):
     for sizes in training.SIZES.values():
         monkeypatch.setitem(sizes, "smoke", samples.Size(16, 1, 2, 210, 3, (0,), 8))
     monkeypatch.setattr(segmentation, "GUARDS", {"RegionGuard": {"grid": 4}, "RegionGuard, deepest layer": {"grid": 2}})
-    found = run("segmentation", "smoke", work=tmp_path, device="cpu")
+    found = run(name, "smoke", work=tmp_path, device="cpu")
     parts = {part["title"].split(":")[0].split(",")[0]: part["cells"] for part in found["parts"]}
     assert all(cells and all("metrics" in c or "reason" in c for c in cells) for cells in parts.values())
     rows = {(c["row"], c["column"]): c["metrics"] for c in parts["Foreign pixels"]}
@@ -160,7 +161,7 @@ def test_segmentation_fills_its_tables(tmp_path, monkeypatch, few):
     assert all(0 <= v <= 1 for metrics in rows.values() for v in metrics.values())
     assert found["figures"][0]["image"].startswith("<svg")
     assert json.dumps(found, allow_nan=False) and "Wrong pixels" in render([found])
-    again = run("segmentation", "smoke", work=tmp_path, device="cpu")  # from what is kept
+    again = run(name, "smoke", work=tmp_path, device="cpu")  # from what is kept
     assert [p["cells"] for p in again["parts"]] == [p["cells"] for p in found["parts"]]
 
 

@@ -179,3 +179,14 @@ def test_a_data_set_with_fewer_methods_has_its_own_panel():
         warnings.simplefilter("error")
         (figure,) = label_charts.gains(cells)
     assert figure.image.count("accuracy over random, points") == 2
+
+
+def test_one_seed_is_a_hollow_dot_and_rows_of_few_seeds_are_not_drawn():
+    runs = [("A", seed, 0.1 * seed) for seed in range(3)] + [("B", seed, 0.2) for seed in range(2)]
+    cells = [{"row": row, "column": "svhn", "seed": seed, "metrics": {"gain": gain}} for row, seed, gain in runs]
+    (figure,) = label_charts.gains(cells)
+    assert "SVHN, 3 seeds" in figure.image and "hollow" not in figure.text
+    (without,) = label_charts.gains([*cells[:3], {**cells[3], "metrics": {"gain": 0.3}}])
+    assert figure.image == without.image
+    (single,) = label_charts.gains([cells[0], {**cells[0], "column": "cifar100"}])
+    assert "CIFAR-100, 1 seed<" in single.image and "hollow" in single.text

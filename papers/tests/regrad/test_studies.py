@@ -1,6 +1,7 @@
-"""Every study beyond the tables runs from its declaration to its page."""
+"""Every study runs from its declaration to its page: those beyond the tables with all rows, tables with a few."""
 
 import html
+from dataclasses import replace
 
 import pytest
 
@@ -20,3 +21,25 @@ def test_the_smoke_scale_runs_and_has_a_page(name, tmp_path, models, monkeypatch
     assert results["complete"] and cells and all("metrics" in cell for cell in cells)
     page = html.unescape(reproduce.render(results))
     assert results["title"] in page and all(figure["title"] in page for figure in results["figures"])
+
+
+TABLES = [
+    name
+    for name, study in reproduce.studies().items()
+    if study.program is None and name not in ("readings", "schedules", "hundred")
+]
+"""Studies that are nothing but a declaration; those with a program have tests of their own."""
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_runs_with_its_first_and_last_rows(name, tmp_path, models, tiny):
+    study = reproduce.studies()[name]
+    few = tuple(replace(part, rows=(part.rows[0], *part.rows[1:][-1:])) for part in study.parts)
+    results = reproduce.run(
+        replace(study, parts=few), "smoke", work=tmp_path, models=models, device="cpu", seeds=(0, 1)
+    )
+    cells = [cell for part in results["parts"] for cell in part["cells"]]
+    assert results["complete"] and cells
+    assert all("metrics" in cell or cell["reason"].startswith("not run") for cell in cells)
+    assert all(any("metrics" in cell for cell in part["cells"]) for part in results["parts"])
+    assert results["title"] in html.unescape(reproduce.render(results))
