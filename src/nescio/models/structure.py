@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from operator import attrgetter
 
 import torch
 from torch import Tensor, nn
@@ -146,8 +147,9 @@ def refuse_coupled(module: nn.Module) -> None:
 
 def refuse_unready(module: nn.Module) -> None:
     """Raise a ModelError if the model has parameters without values."""
-    held = [t for part in modules_of(module) for t in (*part._parameters.values(), *part._buffers.values())]
-    if not any(t is not None and (is_lazy(t) or t.is_meta) for t in held):  # names take longer
+    named = [values for part in modules_of(module) for values in (part._parameters, part._buffers) if values]
+    held = [t for values in named for t in values.values() if t is not None]
+    if not (any(map(attrgetter("is_meta"), held)) or any(map(is_lazy, held))):  # names take longer
         return
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     if lazy := [name for name, tensor in tensors.items() if is_lazy(tensor)]:

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-_OWN = frozenset({*nn.Module().__dict__, "_is_full_backward_hook", "_flat_weights", "_flat_weight_refs"})
+_FIRST = tuple(nn.Module().__dict__)
+"""What most modules hold first."""
+_OWN = frozenset({*_FIRST, "_is_full_backward_hook", "_flat_weights", "_flat_weight_refs"})
 """Attributes that have keepers of their own: those of every module, and the weights that recurrent layers list."""
 
 _GONE: Any = object()
@@ -27,7 +29,7 @@ _DEPTH = 3
 """How deep dicts and lists are looked into."""
 
 _PLAIN = frozenset({bool, int, float, str, type(None), torch.Size, torch.dtype, torch.device})
-"""Types that hold nothing."""
+"""Types that hold nothing: those of most values, and a large model has thousands."""
 
 Kept = tuple[Any, Sequence[tuple[Any, Any]]]
 """A value, and the dicts and lists in it, each with a copy."""
@@ -48,13 +50,18 @@ class Loose:
         self._held = [module.__dict__ for module in modules]
         self._before: list[dict[str, Kept]] = []
         with_tensors: list[tuple[int, str, list[Tensor]]] = []
-        for at, held in enumerate(self._held):
+        self._skipped = [len(_FIRST) if tuple(islice(held, len(_FIRST))) == _FIRST else 0 for held in self._held]
+        for at, (held, skipped) in enumerate(zip(self._held, self._skipped, strict=True)):
             kept: dict[str, Kept] = {}
-            for name, value in held.items():
+            for name, value in islice(held.items(), skipped, None):
                 if name in _OWN:
                     continue
-                if _empty(value):
+                kind = type(value)
+                if kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value))):
                     kept[name] = value, ()
+                    continue
+                if kind is list and _PLAIN.issuperset(map(type, value)):  # every convolution has one
+                    kept[name] = value, ((value, value.copy()),)
                     continue
                 kept[name] = value, [(container, container.copy()) for container in _containers(value)]
                 if tensors := list(_tensors(value)):
@@ -63,7 +70,8 @@ class Loose:
         self._base = self._before
         holding = [any(inside for _, inside in kept.values()) for kept in self._before]
         self._nested = [at for at, inside in enumerate(holding) if inside]
-        self._flat = [held for held, inside in zip(self._held, holding, strict=True) if not inside]
+        parts = zip(self._held, self._skipped, holding, strict=True)
+        self._flat = [(held, skipped) for held, skipped, inside in parts if not inside]
         """What the modules hold that have no dict or list among it, and `_numbers` of it."""
         self._numbers = _numbers(self._flat)
         self._paused = False
@@ -154,12 +162,6 @@ def forgetting(modules: Sequence[nn.Module]) -> Iterator[None]:
         loose.restore(start=True)
 
 
-def _empty(value: Any) -> bool:
-    """Whether there can be no tensor, dict or list in a value: so it is with most, and a large model has thousands."""
-    kind = type(value)
-    return kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value)))
-
-
 def _containers(value: object, depth: int = _DEPTH) -> Iterator[Any]:
     if isinstance(value, dict | list):
         yield value
@@ -187,9 +189,12 @@ def _same(now: Any, then: Any) -> bool:
     return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
 
 
-def _numbers(held: Sequence[dict[str, Any]]) -> tuple[list[str], list[int]]:
-    """The names and numbers of all that modules hold: if they are the same, nothing came, went or was replaced."""
-    return list(chain.from_iterable(held)), list(map(id, chain.from_iterable(map(dict.values, held))))
+def _numbers(held: Sequence[tuple[dict[str, Any], int]]) -> tuple[list[str], list[int]]:
+    """The names of all that modules hold, and the numbers of what is not skipped: if they are the same, nothing of that
+    came, went or was replaced.
+    """
+    values = [islice(d.values(), skipped, None) for d, skipped in held]
+    return list(chain.from_iterable([d for d, _ in held])), list(map(id, chain.from_iterable(values)))
 
 
 def _touched(held: dict[str, Any], kept: dict[str, Kept]) -> bool:
