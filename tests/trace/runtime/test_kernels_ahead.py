@@ -154,3 +154,15 @@ def test_other_threads_launch_while_one_notes() -> None:
         other.start()
         other.join()
     assert slow.launched == 1
+
+
+def test_what_takes_long_is_begun_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(ahead, "_submit", lambda work, device, jitted, *launch: begun.append(jitted.src))
+    with ahead.noted() as found:
+        for source in ("short", "the longest of them", "a longer one"):
+            slow = Slow()
+            slow.src = source  # type: ignore[attr-defined]
+            ahead.Kernel(slow)[(1,)](torch.empty(4, device="meta"), 32)
+    ahead.compile_all(found, torch.device("cuda", 0))
+    assert begun == ["the longest of them", "a longer one", "short"]

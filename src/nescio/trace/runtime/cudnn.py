@@ -36,6 +36,11 @@ def looking() -> Iterator[None]:
         _looking[0] -= 1
 
 
+def is_looking(dtype: torch.dtype) -> bool:
+    """Whether the model is being looked at, and PyTorch's own kernels take this type: none of ours is waited for."""
+    return _looking[0] > 0 and dtype in KINDS
+
+
 @contextmanager
 def spared(dtype: torch.dtype, groups: int = 1, always: bool = False) -> Iterator[None]:
     """Inside, cuDNN is off: while the model is being looked at, or ``always``, where PyTorch's own kernels will do."""

@@ -27,13 +27,14 @@ class DataConvolution(torch.autograd.Function):
     def forward(
         x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
     ) -> Tensor:
-        if (own := _depthwise(x, weight, groups)) is not None:
+        own = _depthwise(x, weight, groups)
+        if own is not None and not cudnn.is_looking(x.dtype):
             reach = zip(x.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
             size = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in reach]
             y: Tensor = own(x, weight, stride, padding, dilation, size, False)
             return y if bias is None else y.add_(bias.view(-1, 1, 1))
         none = [0] * (x.dim() - 2)
-        with cudnn.spared(x.dtype, groups):
+        with cudnn.spared(x.dtype, groups if own is None else 1):  # PyTorch takes all channels at once, too
             y = torch.ops.aten.convolution(x, weight, bias, stride, padding, dilation, False, none, groups)
         return y.contiguous(memory_format=torch.channels_last) if _last(x) else y
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-MOST = 8
+MOST = 16
 """Kernels that are compiled at once, at most, and no more than there are processors."""
 SAFE = (3, 5)
 """From this version on Triton itself compiles in threads (`triton.AsyncCompileMode`)."""
@@ -85,8 +85,9 @@ def noted() -> Iterator[dict[Hashable, Launch]]:
 
 
 def compile_all(launches: Mapping[Hashable, Launch], device: torch.device) -> None:
-    """Compile these variants for a GPU, in threads, if they were not before."""
-    for key, (kernel, *launch) in launches.items():
+    """Compile these variants for a GPU, in threads, if they were not before; long kernels take long, and go first."""
+    longest = sorted(launches.items(), key=lambda item: len(getattr(item[1][0].jitted, "src", "")), reverse=True)
+    for key, (kernel, *launch) in longest:
         if (device, key) not in _known:
             _known.add((device, key))
             kernel.pending.append(_submit(_compile, device, kernel.jitted, *launch))
