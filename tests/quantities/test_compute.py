@@ -89,6 +89,18 @@ def test_gradients_that_differ_in_their_rows_share_one_call(
         assert table.layers == ("first", "last") and table.norms.dtype == table.probabilities.dtype == torch.float64
 
 
+@pytest.mark.parametrize("request_", [Logits(), GradientNorms("classes"), GradientNorms("uniform")])
+def test_the_batch_is_looked_at_once(request_: Any, model: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU is waited for each time."""
+    looks: list[Any] = []
+    prepare = Classifier.prepare
+    monkeypatch.setattr(Classifier, "prepare", lambda self, x: looks.append(x) or prepare(self, x))
+    compute(Classifier(model), torch.randn(40, 4), [request_])
+    assert len(looks) == 1
+    trace.class_gradients(model, torch.ones(1, 4))
+    assert len(looks) == 2  # what nobody has looked at is looked at
+
+
 def test_gradient_norms_are_the_references(model: Counting, x: Tensor) -> None:
     for settings in [{}, {"norm": 1, "layers": "tensor"}, {"sigma": 0.3, "samples": 3, "seed": 5, "smoothing": "mean"}]:
         requests = [GradientNorms(rows, **settings) for rows in ("classes", "uniform")]  # type: ignore[arg-type]

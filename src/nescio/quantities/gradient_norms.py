@@ -45,7 +45,8 @@ class GradientNorms(NormSettings, Request):
     ) -> Sequence[NormTable]:
         """Answer requests that differ in their rows alone from the same passes."""
         rows = tuple(request.rows for request in requests)
+        settings, chunk, memory_gb = requests[0].shared_work, budget.chunk, budget.memory_gb
         tables = trace.gradient_norms(
-            classifier, x, requests[0].shared_work, rows=rows, chunk=budget.chunk, memory_gb=budget.memory_gb, loop=True
+            classifier, x, settings, rows=rows, chunk=chunk, memory_gb=memory_gb, loop=True, prepared=True
         )
         return [tables[row] for row in rows]

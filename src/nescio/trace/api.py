@@ -9,12 +9,12 @@ and entries of the table that are not computed are completed and checked (`estim
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, cast
 
 from torch import Tensor
 
 from nescio import inputs, modes
-from nescio.inputs import Data
+from nescio.inputs import Data, Inputs
 from nescio.models import Classifier, ModelLike
 from nescio.trace.backward.cotangents import Smoothing
 from nescio.trace.estimate.cut import Cut
@@ -100,6 +100,7 @@ def gradient_norms(
     chunk: int | None = None,
     memory_gb: float | None = None,
     loop: bool = False,
+    prepared: bool = False,
 ) -> dict[str, NormTable]:
     """Compute the table of norms for each kind of row, on the model's device.
 
@@ -115,6 +116,7 @@ def gradient_norms(
         chunk: inputs at a time; None chooses from the memory at hand.
         memory_gb: about how much memory to work in, beyond the model; None chooses.
         loop: let small work take the loop over inputs and rows, where that is the faster way (`estimate.small_work`).
+        prepared: whether the batch comes from `Classifier.prepare`, for whose check a GPU has to be waited for.
 
     Returns:
         For each kind of row a `NormTable` with ``norms`` [N, R, L].
@@ -133,7 +135,8 @@ def gradient_norms(
     rows = tuple(rows) or (request.rows,)
     check_request(classifier, rows, request, chunk, memory_gb)
     with modes.lazily(classifier) as enter:
-        x = inputs.apply(classifier.prepare(x), detached)  # it may come from the model's own parameters
+        batch = cast(Inputs, x) if prepared else classifier.prepare(x)
+        x = inputs.apply(batch, detached)  # it may come from the model's own parameters
         if inputs.size(x) == 0:
             raise InputError("expected at least one input; got an empty batch")
 

@@ -79,9 +79,9 @@ def run(
         recording.graph.replay()
         settle()
         logits, norms = recording.result
-        if bool(logits.isfinite().all()):
-            return logits.clone(), {name: t.clone() for name, t in norms.items()}
-        return work(x, True)  # says what is wrong
+        finite = logits.isfinite().all()
+        result = logits.clone(), {name: t.clone() for name, t in norms.items()}
+        return result if bool(finite) else work(x, True)  # which says what is wrong
     watch = Watch(classifier) if key in _seen and key not in _recordings else None
     result = work(x, True)
     if key not in _recordings:
