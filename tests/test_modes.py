@@ -596,6 +596,20 @@ def test_values_on_an_accelerator_are_kept_together():
     assert [t.tolist() for t in tensors] == before
 
 
+def test_of_values_kept_together_all_are_compared_before_the_first_answer_is_waited_for(monkeypatch):
+    done = []
+
+    class Answer:
+        def __bool__(self):
+            done.append("waited")
+            return True
+
+    values = modes.state.Values([away([1.0, 2.0]), away([5], torch.int64), away([True], torch.bool)])
+    monkeypatch.setattr(modes.state, "_same", lambda now, then: done.append("compared") or Answer())
+    values.restore()
+    assert done == ["compared"] * 3 + ["waited"] * 3
+
+
 def test_of_values_kept_together_only_those_that_changed_are_written_to():
     tensors = [away([1.0, 2.0]), away([3.0]), away([4.0])]
     values = modes.state.Values(tensors)
