@@ -20,7 +20,7 @@ from torch import Tensor, nn
 ROOM = "nescio.trace.runtime.kernels"
 PLACES = {
     "_times": "single_pass", "_affine": "single_pass", "_patches": "single_pass", "_depthwise": "depthwise",
-    "_depthwise_weight": "depthwise",
+    "_depthwise_weight": "depthwise", "_turned": "single_pass", "_contracted": "contraction", "_paired": "contraction",
 }  # fmt: skip
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16"}
 
@@ -90,6 +90,8 @@ def ask(name: str, counts: tuple[int, ...] = (3, 32), cotangents: tuple[int, ...
         elif isinstance(module, nn.Conv2d):
             settings = module.stride, module.padding, module.dilation
             y = module(x)
+            if module.groups == 1:
+                norms(room, y, module.weight[0].numel(), cotangents)
             if module.groups == 1 and module.kernel_size != (1, 1):
                 room.patches(x, module.kernel_size, *settings, y.shape[2:])
             elif module.groups == x.shape[1]:
@@ -97,6 +99,17 @@ def ask(name: str, counts: tuple[int, ...] = (3, 32), cotangents: tuple[int, ...
                 room.depthwise(y, module.weight, *settings, x.shape[2:], True)
                 for k in cotangents:
                     room.depthwise_weight(torch.empty(k, *y.shape, device="meta"), x, module.kernel_size, *settings)
+
+
+def norms(room: Any, y: Tensor, inner: int, cotangents: tuple[int, ...]) -> None:
+    """Ask for what takes the norm of a matrix's gradient, as `norms.outer` does: Gram matrices, or all written down."""
+    (n, o), t = y.shape[:2], y[0, 0].numel()
+    for k in cotangents:
+        d = torch.empty(k, n, 1, t, o, device="meta")
+        if t > 1 and t * (inner + k * o) >= k * o * inner:
+            room.turned(d)
+        elif t > 64:
+            room.contracted(d, torch.empty(n, t, t, device="meta"))
 
 
 def compile_all(spies: dict[str, Spy]) -> None:

@@ -134,9 +134,10 @@ def contracted_rounded(length: int) -> float:
     return apart(out, wanted)
 
 
-def turned_copy(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> float:
+def turned_copy(shape: tuple[int, ...], dtype: torch.dtype = torch.float32, cut: int = 1) -> float:
     """Every number once, of gradients that lie in a larger tensor."""
-    d = torch.randn(*shape[:-1], shape[-1] + 3).to(dtype)[..., 2:-1].transpose(1, 2).transpose(2, 3)
+    whole = torch.randn(*shape[:-1], shape[-1] + 2 * cut).to(dtype)
+    d = whole[..., cut : shape[-1] + cut].transpose(1, 2).transpose(2, 3)
     k, n, g, t, o = d.shape
     out = kernels(d).turned(d)
     assert out.dtype == dtype and out.is_contiguous()
@@ -286,6 +287,8 @@ KERNELS: dict[str, Callable[[], float]] = {
     "times, float16": lambda: times((3, 5, 7, 11), 3, torch.float16),
     "affine": lambda: affine((2, 21, 7, 5), 2, False),
     "affine, channels last": lambda: affine((1, 71, 7, 5), 2, False, order=last),
+    "affine, channels last, four at once": lambda: affine((2, 72, 7, 5), 2, False, order=last),
+    "affine, gated, four positions at once": lambda: affine((2, 21, 4, 5), 2, True),
     "affine, vectors": lambda: affine((2, 19), 3, False),
     "affine, bfloat16": lambda: affine((1, 5, 7, 3), 2, False, HALF),
     "affine, gated": lambda: affine((2, 21, 7, 5), 2, True),
@@ -341,6 +344,7 @@ KERNELS: dict[str, Callable[[], float]] = {
     "layer norm, weighted, bfloat16": lambda: layer_norm((2, 5), 13, 2, 2, True, HALF),
     "turned": lambda: turned_copy((3, 2, 2, 5, 7)),
     "turned, in tiles": lambda: turned_copy((2, 1, 3, 70, 33)),
+    "turned, four numbers at once": lambda: turned_copy((2, 3, 1, 70, 36), cut=0),
     "turned, wide": lambda: turned_copy((2, 3, 1, 2, 150)),
     "turned, bfloat16": lambda: turned_copy((4, 2, 1, 9, 16), HALF),
     "contracted, one row": lambda: contracted(1, 5),

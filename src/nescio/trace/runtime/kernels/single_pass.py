@@ -25,6 +25,15 @@ def dense(t: Tensor) -> Tensor:
     return t if t.permute(order).is_contiguous() else t.contiguous()
 
 
+def together(like: Tensor, *sizes: int) -> int:
+    """How many numbers a GPU can move at once, where all sizes are multiples of that.
+
+    A kernel is told the sizes in these units: it is compiled once for all of them, and knows that they are aligned.
+    """
+    unit = 16 // like.element_size()
+    return 1 if any(size % unit for size in sizes) else unit
+
+
 def times(g: Tensor, d: Tensor) -> Tensor:
     """``g[k] · d`` for g [K, *shape] and d [*shape]."""
     d = dense(d)
@@ -52,10 +61,11 @@ def affine(
     # few sizes of tiles: each is compiled by itself
     wide = (32 if c <= 32 else 64) if last else 16
     long = 16 if last or space <= 16 else 64 if space <= 64 else 256
-    step, feature = (c, 1) if last else (1, space)
+    unit = together(g, c if last else space)
+    sizes = (c // unit, space) if last else (c, space // unit)
     _affine[(k * b * triton.cdiv(c, wide),)](
         g, x, x if gate is None else gate, mean, rstd, scale, out, sums[0], sums[1],
-        k, b, c, space, step, feature, gate is not None, wide, long, num_warps=2 if last else 4,
+        k, b, *sizes, gate is not None, last, unit, wide, long, num_warps=2 if last else 4,
     )  # fmt: skip
     return out, sums[0], sums[1]
 
@@ -105,11 +115,12 @@ def turned(d: Tensor) -> Tensor:
     """A copy [N·G, T, K·O] of d [K, N, G, T, O], whose rows of O numbers lie in one piece each."""
     k, n, g, t, o = d.shape
     out = d.new_empty((n * g, t, k * o))
-    wide = min(128, max(16, triton.next_power_of_2(o)))
+    wide = 32 if o <= 32 else 64  # few sizes of tiles: each is compiled by itself
     tall = 2048 // wide
-    _turned[(n * g * triton.cdiv(t, tall), triton.cdiv(o, wide))](
-        d, out, k, g, t, o, *d.stride()[:4], tall, wide, num_warps=4
-    )
+    unit = together(d, o, *d.stride()[:4])
+    sizes = (size // unit for size in (o, *d.stride()[:4]))
+    grid = n * g * triton.cdiv(t, tall), triton.cdiv(o, wide)
+    _turned[grid](d, out, k, g, t, *sizes, unit, tall, wide, num_warps=4)
     return out
 
 
@@ -127,29 +138,36 @@ if triton is not None:
             at += size
 
     @prepared
-    @triton.jit(do_not_specialize=["rows", "groups", "length"])
+    @triton.jit(do_not_specialize=["rows", "groups", "length", "width", "d0", "d1", "d2", "d3"])
     def _turned(
-        d, out, rows, groups, length, width, d0, d1, d2, d3, tall: tl.constexpr, wide: tl.constexpr
+        d, out, rows, groups, length, width, d0, d1, d2, d3,
+        unit: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr,
     ) -> None:  # fmt: skip
+        width *= unit
+        d0, d1 = d0.to(tl.int64) * unit, d1.to(tl.int64) * unit
+        d2, d3 = d2.to(tl.int64) * unit, d3.to(tl.int64) * unit
         blocks = tl.cdiv(length, tall)
         own = tl.program_id(0) // blocks
         t = tl.program_id(0) % blocks * tall + tl.arange(0, tall)
         o = tl.program_id(1) * wide + tl.arange(0, wide)
         inside = (t[:, None] < length) & (o[None, :] < width)
-        start = (own // groups).to(tl.int64) * d1 + (own % groups).to(tl.int64) * d2
-        start = start + t[:, None].to(tl.int64) * d3 + o[None, :]
+        start = (own // groups) * d1 + (own % groups) * d2 + t[:, None] * d3 + o[None, :]
         end = (own.to(tl.int64) * length + t[:, None]) * rows * width + o[None, :]
         for k in range(rows):
-            value = tl.load(d + start + k * d0.to(tl.int64), mask=inside, other=0.0)
+            value = tl.load(d + start + k * d0, mask=inside, other=0.0)
             tl.store(out + end + k * width, value, mask=inside)
 
     @prepared
-    @triton.jit(do_not_specialize=["rows", "batch", "space"])
+    @triton.jit(do_not_specialize=["rows", "batch", "channels", "space"])
     def _affine(
         g, x, gate, mean, rstd, scale, out, products, sums,
-        rows, batch, channels, space, step, feature,
-        gated: tl.constexpr, wide: tl.constexpr, long: tl.constexpr,
+        rows, batch, channels, space,
+        gated: tl.constexpr, last: tl.constexpr, unit: tl.constexpr, wide: tl.constexpr, long: tl.constexpr,
     ) -> None:  # fmt: skip
+        if last:
+            channels *= unit
+        else:
+            space *= unit
         pid = tl.program_id(0)
         k = pid % rows  # cotangents of one input run side by side and share its x in the cache
         tiles = tl.cdiv(channels, wide)
@@ -165,7 +183,7 @@ if triton is not None:
         own = (k.to(tl.int64) * batch + b) * size
         for start in range(0, space, long):
             t = start + tl.arange(0, long)
-            at = t[:, None] * step + c[None, :] * feature
+            at = t[:, None] * channels + c[None, :] if last else t[:, None] + c[None, :] * space
             inside = (t[:, None] < space) & known[None, :]
             value = tl.load(g + own + at, mask=inside, other=0.0).to(tl.float32)
             normal = (tl.load(x + b.to(tl.int64) * size + at, mask=inside, other=0.0).to(tl.float32) - m) * r
