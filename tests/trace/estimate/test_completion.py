@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from nescio import trace
 from nescio.models import Classifier
@@ -29,7 +30,9 @@ def test_classes_are_drawn_in_proportion() -> None:
     assert completion._draw(torch.zeros(5, 1, dtype=torch.float64), 3).max() <= 4
 
 
-def completed(table: Tensor, p: Tensor, cut: Cut) -> tuple[Tensor, Tensor, list[tuple[int, Tensor]]]:
+def completed(
+    table: Tensor, p: Tensor, cut: Cut, above: Tensor | None = None, lying: Tensor | None = None
+) -> tuple[Tensor, Tensor, list[tuple[int, Tensor]]]:
     """What comes of a table of norms [C, N, L] that is known only where the cut computes it, and the rows it took."""
     names = tuple(str(i) for i in range(table.shape[2]))
     taken: list[tuple[int, Tensor]] = []
@@ -42,7 +45,8 @@ def completed(table: Tensor, p: Tensor, cut: Cut) -> tuple[Tensor, Tensor, list[
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(completion.cotangents, "build", lambda *a: a[4])
         layers = Layers(names, tuple((name,) for name in names))
-        values, spread = completion.complete(z, 1, "log", p, layers, cut, table[:, :, cut.top :], True, rows)
+        last = table[:, :, cut.top :]
+        values, spread = completion.complete(z, 1, "log", p, layers, cut, last, True, rows, above, lying)
     return values, spread, taken
 
 
@@ -58,6 +62,71 @@ def test_layers_in_the_same_proportion_for_every_class_are_completed_exactly(see
     values, spread, _ = completed(table, p, TWO)
     torch.testing.assert_close(values, table, rtol=1e-10, atol=0)
     assert float(spread.max()) < 1e-6
+
+
+@given(seed=st.integers(0, 10_000))
+def test_lines_are_those_of_least_squares(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    at = torch.rand(2, 12, 3, generator=generator, dtype=torch.float64)
+    known = 2 + at[0, :, :, None] - 0.5 * at[1, :, :, None] + 0.3 * torch.rand(12, 3, 4, generator=generator)
+    every = torch.rand(2, 30, 3, generator=generator, dtype=torch.float64)
+    found, left = completion._line(known, at, every)
+    for i in range(3):
+        a = torch.cat([torch.ones(12, 1), at[:, :, i].T], 1)
+        slopes = torch.linalg.lstsq(a, known[:, i]).solution
+        torch.testing.assert_close(left[:, i], known[:, i] - a @ slopes, rtol=1e-6, atol=1e-6)
+        wanted = torch.cat([torch.ones(30, 1), every[:, :, i].T], 1) @ slopes
+        wanted = wanted.clamp(known[:, i].amin(0) / 2, 2 * known[:, i].amax(0))
+        torch.testing.assert_close(found[:, i], wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_what_classes_do_not_differ_in_bends_no_line() -> None:
+    known = torch.rand(9, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    same = torch.full((2, 9, 2), 0.1, dtype=torch.float64) * (1 + 1e-15 * torch.arange(9).double()[:, None])
+    found, left = completion._line(known, same, same[:, :4])
+    torch.testing.assert_close(found, known.mean(0).expand(4, 2, 3))
+    torch.testing.assert_close(left, known - known.mean(0))
+    assert not completion._line(0 * known, 0 * same, 0 * same)[0].any()
+
+
+@given(seed=st.integers(0, 10_000))
+def test_below_a_head_what_lies_on_a_line_is_completed_exactly(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, dtype=torch.float64) + 0.5
+
+    above, lying, p = drawn(60, 2), drawn(2, 60, 2), torch.full((2, 60), 1 / 60, dtype=torch.float64)
+    slopes = drawn(3, 2, 10)
+    squares = above.unsqueeze(2) * (slopes[0] + lying[0].unsqueeze(2) * slopes[1] + lying[1].unsqueeze(2) * slopes[2])
+    squares[:, :, :5] = squares[:, :, 5:].sum(2, keepdim=True) * drawn(1, 2, 5)  # in proportion to those behind
+    table = torch.cat([squares.sqrt(), drawn(60, 2, 1)], 2)
+    cut = Cut(10, (Level(5, 4, 20), Level(0, 1, 4)), 0.0, closed=True)
+    values, spread, _ = completed(table, p, cut, above, lying)
+    torch.testing.assert_close(values, table, rtol=1e-6, atol=0)
+    assert float(spread.max()) < 1e-5
+    plain = completed(table, p, cut, above)
+    assert (plain[0] / table - 1).abs().max() > 0.02 and float(plain[1].max()) > 1e-2
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_line_comes_closer_on_a_network_that_pools_what_relus_let_through(seed: int) -> None:
+    torch.manual_seed(seed)
+    body = [part for i in range(4) for part in (nn.Conv2d(48 if i else 3, 48, 3, 1 + (i == 0), 1), nn.ReLU())]
+    model = nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 200)).double().eval()
+    x, apart = pictures(16, 3 * 256).unflatten(1, (3, 16, 16)), []
+    exact = tables(model, x)
+    for fitted in (8, 10**9):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(completion, "FITTED", fitted)
+            found = tables(model, x, classes=60, decay=DECAY)
+        assert found.spread is not None
+        error = (total(found, DECAY) / total(exact, DECAY) - 1).abs()
+        reported = total(replace(found, norms=found.norms + found.spread), DECAY) / total(found, DECAY) - 1
+        assert (error <= 3 * reported).double().mean() > 0.9
+        each = found.norms[:, :, -2].square() / exact.norms[:, :, -2].square()  # of every class, below the head
+        apart.append((each - 1).square().mean().sqrt())
+    assert apart[0] < 0.8 * apart[1]
 
 
 @given(seed=st.integers(0, 10_000))

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nescio.trace.estimate.cut import Cut, Level, plan_cut
+from nescio.trace.estimate.cut import AUTO_ROWS, LIKELIEST, Cut, Level, plan_cut
 from tests.trace.estimate.helpers import DECAY
 
 
@@ -63,3 +63,19 @@ def test_of_many_layers_rows_come_in_two_levels() -> None:
     levels = Level(87, 25, 51), Level(0, 6, 13)  # 20 + 76 · 12/99 + 19 = 48
     assert plan_cut(1000, [1.0] * 99, 48, 0.0, 0.0) == Cut(97, levels, 0.0)
     assert plan_cut(1000, [1.0] * 99, 48, DECAY, 0.02) == Cut(97, levels, DECAY)  # none is left out
+
+
+@given(classes=st.integers(200, 2000), layers=st.integers(20, 150), tolerance=st.sampled_from([0.0, 0.02]))
+def test_below_a_head_the_work_is_that_of_so_many_rows_to_the_floor(
+    classes: int, layers: int, tolerance: float
+) -> None:
+    costs = [float(1 + i % 7) for i in range(layers)]
+    cut = plan_cut(classes, costs, "auto", DECAY, tolerance, head=1)
+    assert cut is not None and cut.closed and cut.top == layers - 1
+
+    def price(first: int) -> float:
+        return sum(costs[first:]) / sum(costs)
+
+    work = sum(level.rows * price(level.floor) for level in cut.levels) / price(cut.floor)
+    assert AUTO_ROWS - 1.5 <= work <= AUTO_ROWS + 1.5
+    assert all(level.heavy == max(1, level.rows // LIKELIEST) for level in cut.levels)

@@ -45,14 +45,14 @@ def sequence(sharp: float = 1.0) -> nn.Module:
     return model
 
 
-def head_of(model: nn.Module, x: Tensor, layers: str) -> tuple[int, Tensor, Tensor]:
+def head_of(model: nn.Module, x: Tensor, layers: str) -> tuple[int, Tensor, Tensor, Tensor]:
     classifier = Classifier.of(model)
     with torch.enable_grad():
         run = passes.forward(classifier, x)
     table = find_layers(run.graph, classifier.parameters(), layers, None)
     count = linear_head.head_layers(run.graph, run.logits, table, run.plan.fast)
     if not count:
-        return 0, torch.empty(0), torch.empty(0)
+        return 0, torch.empty(0), torch.empty(0), torch.empty(0)
     p = run.z.double().softmax(1)
     return count, *linear_head.head_norms(run.graph, run.logits, table.part(len(table.names) - count), p)
 
@@ -62,7 +62,7 @@ def head_of(model: nn.Module, x: Tensor, layers: str) -> tuple[int, Tensor, Tens
 def test_the_heads_norms_are_the_oracles_for_every_class(layers: str, count: int, sharp: float) -> None:
     torch.manual_seed(0)
     model, x = sequence(sharp).double().eval(), torch.randn(4, 6).double()
-    found, norms, at_features = head_of(model, x, layers)
+    found, norms, at_features, lying = head_of(model, x, layers)
     exact = trace.reference.class_gradients(model, x, layers=layers)
     assert found == count
     torch.testing.assert_close(norms.transpose(0, 1), exact.norms[:, :, -count:], rtol=1e-9, atol=0.0)
@@ -73,6 +73,10 @@ def test_the_heads_norms_are_the_oracles_for_every_class(layers: str, count: int
             (g,) = torch.autograd.grad(log_p[c], features, retain_graph=True)
             tiny = 1e-12 if sharp == 1.0 else 1e-9  # autograd's own round-off, for a class that is all but certain
             assert at_features[c, i].sqrt().item() == pytest.approx(g.norm().item(), rel=1e-6, abs=tiny)
+            large = (g.square() * features.abs()).sum() / g.square().sum()
+            along = (g * features).sum().square() / g.square().sum()
+            if g.norm() > 1e3 * tiny:
+                assert lying[:, c, i].tolist() == pytest.approx([large.item(), along.item()], rel=1e-6)
 
 
 @pytest.mark.parametrize("model, count", [(Plain, 1), (Scaled, 0), (Tied, 0)])

@@ -3,7 +3,9 @@
 What layers have relative to those behind them is nearly the same for every class: in the layers
 of a level ``n²[c, l] = ρ_l m_c`` with m_c what the layers of the level before (for the first: the last layers) have,
 computed or completed themselves, and ρ_l the ratio of the two means over the rows that the level has drawn, so that
-the weighted sum over classes is estimated with hardly any bias. How much drawn rows differ from each other is the
+the weighted sum over classes is estimated with hardly any bias. Below a head in closed form (`probe.linear_head`) ρ_l
+is not quite the same for every class: it is a line in how the gradient that the head sends down lies to the features,
+fitted to the drawn rows by least squares. How much drawn rows differ from each other is the
 standard error that is handed on. Of a few heavy rows it is handed on with caution: twice how much they differ, and at
 least half of what was completed; rows of fewer copies may be off by as much as their last layers are; and layers below
 ``floor``, which count as zero, may have what the layers next to them have. None of it is a bound:
@@ -26,6 +28,10 @@ from nescio.trace.probe.layers import Layers
 DOUBT = 0.5
 """The part of what is completed from heavy rows that counts as its error at least."""
 TENFOLD = math.log(10)
+FITTED = 8
+"""Drawn rows that a line is fitted to at least."""
+SAME = 1e-9
+"""What classes differ in by less than this part of it does not bend the line."""
 
 
 def complete(
@@ -39,6 +45,7 @@ def complete(
     same: bool,
     norms: Callable[[int, int | None, cotangents.Cotangents], Tensor],
     above: Tensor | None = None,
+    lying: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Norms [C, N, L] of every class and layer, and their standard errors.
 
@@ -54,6 +61,7 @@ def complete(
         norms: gives the norms [K, N, ·] from one layer to another for cotangents on that pass.
         above: squared norms [C, N] of what goes down from the last layers, where they are known; None: that is
             estimated from ``last``.
+        lying: numbers [M, C, N] that what layers have relative to ``above`` depends on; None: none are known.
 
     Returns:
         Norms and standard errors, both [C, N, L].
@@ -88,7 +96,7 @@ def complete(
             rows = rows[:, :, :split] * (own / theirs).sqrt().unsqueeze(2)
             error = ((own / theirs).sqrt() - 1).abs()
         known.append(_Known(level, chosen, rows, own, error))
-    _fill(values, spread, above, weights, top, known)
+    _fill(values, spread, above, lying, weights, top, known)
     if cut.floor:  # what is left out may have as much as the layers next to it, over which weights grow tenfold
         near = slice(cut.floor, min(top, cut.floor + math.ceil(TENFOLD / cut.decay)))
         spread[:, :, cut.floor - 1] = (
@@ -119,18 +127,34 @@ class _Known:
         return ratios, (ratios * weights[start:stop]).sum(2)
 
 
-def _fill(values: Tensor, spread: Tensor, above: Tensor, weights: Tensor, top: int, known: Sequence[_Known]) -> None:
+def _fill(
+    values: Tensor,
+    spread: Tensor,
+    above: Tensor,
+    lying: Tensor | None,
+    weights: Tensor,
+    top: int,
+    known: Sequence[_Known],
+) -> None:
     """Complete ``values`` and ``spread`` [C, N, L] level by level; ``above`` [C, N] have the last layers together."""
     start = stop = top
     doubt = torch.zeros_like(above[0])
     for i, one in enumerate(known):
         floor, drawn = one.level.floor, one.level.drawn
         ratios, sums = one.sums(floor, stop, weights)
-        before = one.sums(stop, start, weights)[1] if i else torch.ones_like(sums)
-        means = before.mean(0).clamp(min=1e-300)
-        apart = (sums - before * (sums.mean(0) / means)).std(0) / sums.mean(0).clamp(min=1e-300)
+        if lying is not None and i == 0 and drawn >= FITTED:
+            rows = one.chosen[one.level.heavy :].expand(len(lying), -1, -1)
+            relative, left = _line(ratios, lying.gather(1, rows), lying)
+            free = (drawn - 1) / (drawn - 1 - len(lying))
+            apart = (left * weights[floor:stop]).sum(2).std(0) * free**0.5
+        else:
+            before = one.sums(stop, start, weights)[1] if i else torch.ones_like(sums)
+            means = before.mean(0).clamp(min=1e-300)
+            relative = ratios.mean(0) / means.unsqueeze(1)
+            apart = (sums - before * (sums.mean(0) / means)).std(0)
+        apart = apart / sums.mean(0).clamp(min=1e-300)
         doubt = doubt + (apart.square() / drawn if drawn else (2 * apart).clamp(min=DOUBT).square())
-        norms = (above.unsqueeze(2) * (ratios.mean(0) / means.unsqueeze(1))).sqrt()
+        norms = (above.unsqueeze(2) * relative).sqrt()
         error = norms * (doubt.sqrt() / 2).unsqueeze(1)  # of a norm: half of that of its square
         for deep in known[i:]:
             own = deep.rows[:, :, floor - deep.level.floor : stop - deep.level.floor]
@@ -139,6 +163,27 @@ def _fill(values: Tensor, spread: Tensor, above: Tensor, weights: Tensor, top: i
         values[:, :, floor:stop], spread[:, :, floor:stop] = norms, error
         above = (norms.square() * weights[floor:stop]).sum(2)
         start, stop = stop, floor
+
+
+def _line(known: Tensor, at: Tensor, every: Tensor) -> tuple[Tensor, Tensor]:
+    """Fit lines to what is known [K, N, L] at some numbers [M, K, N], by least squares for each input and layer.
+
+    Returns:
+        Their values [C, N, L] at the numbers ``every`` [M, C, N], at most twice as far from zero, and half as near, as
+        anything known is; and what is left [K, N, L] of what is known.
+    """
+    scale, middle = at.square().sum(1), at.mean(1, keepdim=True)
+    found = known.mean(0)
+    left = known - found
+    points, places = list(at - middle), list(every - middle)
+    for i, (own, there) in enumerate(zip(points, places, strict=True)):
+        size = own.square().sum(0) + (SAME * scale[i]).clamp(min=1e-300)
+        slope = (own.unsqueeze(2) * left).sum(0) / size.unsqueeze(1)
+        found, left = found + there.unsqueeze(2) * slope, left - own.unsqueeze(2) * slope
+        for j in range(i + 1, len(points)):  # the next says what this one does not
+            shared = (own * points[j]).sum(0) / size
+            points[j], places[j] = points[j] - shared * own, places[j] - shared * there
+    return torch.minimum(torch.maximum(found, known.amin(0) / 2), 2 * known.amax(0)), left
 
 
 def _draw(weights: Tensor, count: int) -> Tensor:

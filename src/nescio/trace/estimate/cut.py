@@ -20,6 +20,8 @@ AUTO_ROWS = 12
 """Rows that it pays for where the head needs none (`probe.linear_head`)."""
 HEAVY = 3
 """Classes whose rows go down to the floor where every class has the columns that count."""
+LIKELIEST = 6
+"""Below a head in closed form one row in so many is of the likeliest classes; elsewhere one in three."""
 LEFT_OUT = 1e-4
 """Layers below the floor have this part of the tolerance of all weight: their squares may be so much larger."""
 
@@ -27,6 +29,10 @@ WORTH = 0.75
 """Layers are estimated where that takes no more than this part of the work on all of them."""
 NEAR = 8
 """Rows of the first of two levels end where they have cost this part of what those to the floor do."""
+NEAR_HEAD = 5
+"""The same below a head in closed form."""
+NEAR_WORK = 1 / 3, 0.65
+"""Rows of the first level do the share of the work there that their layers have of all weight, within these two."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +102,14 @@ def plan_cut(
     if rows < classes and 0 < head < layers:
         top = layers - head
         floor = min(_below(layers, decay, LEFT_OUT * tolerance), top - 1)
-        near = next((i for i in range(floor, top) if share[i] * NEAR <= share[floor]), top - 1)
+        near = next((i for i in range(floor, top) if share[i] * NEAR_HEAD <= share[floor]), top - 1)
         deep = rows if isinstance(budget, int) else AUTO_ROWS
         if near == floor:
-            return Cut(top, (_level(floor, deep),), decay, closed=True)
-        levels = _level(near, min(deep / 3 * NEAR, classes / 2)), _level(floor, deep / 1.5)
+            return Cut(top, (_level(floor, deep, LIKELIEST),), decay, closed=True)
+        weights = [math.exp(decay * (i - layers)) for i in range(floor, layers)]
+        near_work = min(max(sum(weights[near - floor :]) / sum(weights), NEAR_WORK[0]), NEAR_WORK[1])
+        first = min(near_work * deep * share[floor] / share[near], classes / 2)
+        levels = _level(near, first, LIKELIEST), _level(floor, (1 - near_work) * deep, LIKELIEST)
         return Cut(top, levels, decay, closed=True)
     if rows < classes:  # up to half of them for the last layers of every class, the rest for rows that go deeper
         top = next((i for i in range(layers) if share[i] * classes <= rows / 2), layers)
@@ -118,9 +127,10 @@ def plan_cut(
     return Cut(top, (Level(floor, heavy, 0),), decay) if paid <= WORTH * classes else None
 
 
-def _level(floor: int, rows: float) -> Level:
+def _level(floor: int, rows: float, part: int = 3) -> Level:
     count = max(3, round(rows))
-    return Level(floor, count // 3, count - count // 3)
+    heavy = max(1, count // part)
+    return Level(floor, heavy, count - heavy)
 
 
 def _below(layers: int, decay: float, share: float) -> int:

@@ -218,8 +218,9 @@ class TableBuilder:
             return settings.at_once and max(1, int(settings.at_once * widest / self._share(floor)))
 
         above: Tensor | None = None
+        lying: Tensor | None = None
         if cut.closed:
-            last, above = head_norms(run.graph, run.logits, table.part(cut.top), p)
+            last, above, lying = head_norms(run.graph, run.logits, table.part(cut.top), p)
         else:
             last = pass_norms(model, run, table.part(cut.top), settings, build("classes", at_once=at_once(cut.top)))
         copies = len(base.z) // len(p)
@@ -229,7 +230,7 @@ class TableBuilder:
             return pass_norms(model, base, table.part(start, stop), own, rows.split(at_once(start)))
 
         norms["classes"], norms["spread"] = complete(
-            base.z, copies, settings.smoothing, p, table, cut, last, base is run, row_norms, above
+            base.z, copies, settings.smoothing, p, table, cut, last, base is run, row_norms, above, lying
         )
         return norms
 

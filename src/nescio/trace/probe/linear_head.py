@@ -3,6 +3,10 @@
 Where the logits are ``z = W h + b``, the gradient of ``log p_c`` at the logits is ``e_c − p``. So it is
 ``(e_c − p) hᵀ`` for W, ``e_c − p`` for b, and ``w_c − Σ_k p_k w_k`` for the features h, which is all that goes on to
 the layers below. For the likeliest class both differences are sums over the *other* classes, so that no digit is lost.
+
+What the layers below make of a gradient g at the features is ``gᵀA g`` for a matrix A that all classes of an input
+share. Most of it is said by three numbers: ``‖g‖²``, ``Σ_j |h_j| g_j²`` (a feature that is large has more positions
+behind it where a ReLU lets gradients through) and ``(g·h)²`` (all of those positions together).
 """
 
 from __future__ import annotations
@@ -51,8 +55,8 @@ def head_layers(graph: Graph, logits: Tensor, table: Layers, fast: Container[str
     return count if any(name in graph.uses for name in below) else 0  # otherwise the pass does not keep W
 
 
-def head_norms(graph: Graph, logits: Tensor, table: Layers, p: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the norms of the head's layers, and of the features, for every class.
+def head_norms(graph: Graph, logits: Tensor, table: Layers, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute the norms of the head's layers, and what goes on to the features, for every class.
 
     Args:
         graph: of the pass.
@@ -61,7 +65,8 @@ def head_norms(graph: Graph, logits: Tensor, table: Layers, p: Tensor) -> tuple[
         p: probabilities [N, C], float64.
 
     Returns:
-        Norms [C, N, layers] of the layers' gradients, and squared norms [C, N] of the gradients at the features.
+        Norms [C, N, layers] of the layers' gradients; squared norms [C, N] of the gradients g at the features h; and
+        how g lies to h, ``Σ_j |h_j| g_j²`` and ``(g·h)²`` relative to that, [2, C, N].
     """
     node: Any = logits.grad_fn  # autograd's saved operands have no types
     kept = {names.ADDMM: ("mat1", "mat2"), names.MM: ("self", "mat2"), names.LINEAR: ("input", "weight")}[node.name()]
@@ -74,9 +79,15 @@ def head_norms(graph: Graph, logits: Tensor, table: Layers, p: Tensor) -> tuple[
     at_logits = (1 - p).square() + (p.square().sum(1, keepdim=True) - p.square())
     at_logits = at_logits.scatter(1, likeliest, (rest.square() + others.square().sum(1)).unsqueeze(1))
     mean = p @ w
-    at_features = (w.square().sum(1) - 2 * mean @ w.T + mean.square().sum(1, keepdim=True)).clamp(min=0)
+    squares, large = w.square(), h.abs()
+    at_features = (squares.sum(1) - 2 * mean @ w.T + mean.square().sum(1, keepdim=True)).clamp(min=0)
+    at_large = large @ squares.T - 2 * (large * mean) @ w.T + (large * mean.square()).sum(1, keepdim=True)
+    along = h @ w.T - (h * mean).sum(1, keepdim=True)
     own = others @ w - rest.unsqueeze(1) * w[likeliest.squeeze(1)]
     at_features = at_features.scatter(1, likeliest, own.square().sum(1, keepdim=True))
+    at_large = at_large.scatter(1, likeliest, (large * own.square()).sum(1, keepdim=True))
+    along = along.scatter(1, likeliest, (h * own).sum(1, keepdim=True))
+    lying = torch.stack([at_large.T, along.square().T]) / at_features.T.clamp(min=1e-300)
     slots = _SLOTS[node.name()]
     sizes = []
     for members in table.members:
@@ -84,7 +95,7 @@ def head_norms(graph: Graph, logits: Tensor, table: Layers, p: Tensor) -> tuple[
         bias = any(graph.uses[name][0].slot == slots.get("bias", -1) for name in members)
         sizes.append(weight * h.square().sum(1, keepdim=True) + float(bias))
     norms = torch.stack([(at_logits * size).sqrt() for size in sizes], 2)
-    return norms.transpose(0, 1), at_features.T
+    return norms.transpose(0, 1), at_features.T, lying
 
 
 def _only_there(graph: Graph, name: str, node: object, slots: dict[str, int]) -> bool:
