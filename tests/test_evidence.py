@@ -24,6 +24,11 @@ from nescio_papers.runner.run import _declaration
 ROOT = Path(__file__).parents[1]
 RESULTS, BUILDING = ROOT / "papers" / "results", ROOT / "docs" / "building"
 STAR, OURS = "REGrad*, k = 2", "UA-Backprop + FullGrad"
+LEFT_OUT = {
+    "acquisition-quick-6", "hundred-quick-1", "readings-quick-2", "readings-quick-3", "readings-quick-4",
+    "ua-signs-quick-3", "ua-signs-quick-4",
+}  # fmt: skip
+"""Committed runs in whose place made-up ones come here."""
 Numbers = Callable[[int, str, str, int], Mapping[str, float] | None]
 
 
@@ -34,7 +39,7 @@ class Page:
         self.evidence, self.folder, self.patch = evidence, folder, patch
         self.results = folder / "results"
         self.results.mkdir()
-        for path in RESULTS.glob("*.json"):
+        for path in (path for path in RESULTS.glob("*.json") if path.stem not in LEFT_OUT):
             (self.results / path.name).symlink_to(path)
         self.template = json.loads((RESULTS / "readings-quick-1.json").read_text())
 

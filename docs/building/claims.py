@@ -143,6 +143,10 @@ def readings() -> list[Claim]:
     there = shared(*WAYS)
     ways = [mean(row, there) for row in WAYS]
     near = max(ways) - min(ways) < 1.0
+    middle = sorted(ways)[len(ways) // 2]
+    apart = max(WAYS, key=lambda row: abs(mean(row, there) - middle))
+    others = [mean(row, there) for row in WAYS if row != apart]
+    without = f" Most apart is {apart} with {mean(apart, there):.1f}; the others have {min(others):.1f} to {max(others):.1f}."
     both = shared(STAR, TURNED)
     laplace = shared("LA, prior precision 1", "LA, prior by marginal likelihood")
     better = mean(TURNED, both) > mean(STAR, both)
@@ -157,7 +161,7 @@ def readings() -> list[Claim]:
         Claim(
             REGRAD, "How the formulas are read matters little", "–", f"{min(ways):.1f} to {max(ways):.1f}", HOLDS if near else DOES_NOT, name,
             f"Mean AUROC of {len(ways)} readings of REGrad*'s formulas (the square inside or outside of the root, where copies are averaged, how layers are added up and what a layer is) on "
-            f"{len(there)} pairs of {', '.join(NAMES[one] for one in known)}. Expected was less than a point between them: {'so it is' if near else 'that fails'}.{thirds} GradNorm in its authors' form, turned round, has "
+            f"{len(there)} pairs of {', '.join(NAMES[one] for one in known)}. Expected was less than a point between them: {'so it is' if near else 'that fails'}.{without}{thirds} GradNorm in its authors' form, turned round, has "
             f"{values(TURNED, both)} ({_told(both)}), where REGrad* has {values(STAR, both)}: {'better on average, which was not expected' if better else 'no better on average, as expected'}. Laplace with prior precision 1 has {values('LA, prior precision 1', laplace)}, "
             f"with a prior fitted to the data {values('LA, prior by marginal likelihood', laplace)}.",
         )

@@ -99,7 +99,10 @@ def labels() -> list[Claim]:
         HOLDS
         if all(len(clear[one]) == len(over[one]) for one in known)
         else PARTLY
-        if set(places) == {1} or any(len(clear[one]) == len(over[one]) for one in known)
+        if any(
+            place == 1 and gain(STAR, one)[0] > gain(STAR, one)[1]
+            for place, one in zip(places, known, strict=True)
+        )
         else NOT
     )
     told = "; ".join(
