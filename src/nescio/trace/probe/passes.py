@@ -142,7 +142,7 @@ def _trace(classifier: Classifier, x: Inputs, check: bool, wanted: Collection[st
     try:
         for parameter in others:
             parameter.requires_grad_(False)
-        with folding(classifier.module not in CHECKPOINTED, picks):
+        with folding(classifier.module not in CHECKPOINTED, picks, _channels_last(x)):
             logits = classifier.logits(tracked) if check else classifier.functional({}, tracked)
     except RuntimeError as error:
         if not picks or f"of {Parts.__name__}" not in str(error):
@@ -154,6 +154,11 @@ def _trace(classifier: Classifier, x: Inputs, check: bool, wanted: Collection[st
             parameter.requires_grad_(True)
     tracked = wanted is None and len(roots) == len(inputs.tensors(x))
     return logits, Graph(logits, parameters, roots, tracked, _held(classifier))
+
+
+def _channels_last(x: Inputs) -> bool:
+    """Whether inputs are pictures with channels last in memory: the model takes that (`survey.begin`)."""
+    return isinstance(x, Tensor) and x.dim() == 4 and x.stride(1) == 1 and not x.is_contiguous()
 
 
 def _held(classifier: Classifier) -> set[int]:

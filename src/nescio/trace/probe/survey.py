@@ -126,7 +126,7 @@ def begin(
             key = (fingerprint(classifier), *place)
         if (found := known.pop(key, None)) is not None:
             known[key] = found  # the latest of all
-            return (_channels_last(x) if found.last else x), found, key[0] if supposed else None
+            return (_channels_last(x) if found.last else _channels_first(x)), found, key[0] if supposed else None
         prepare_forward(classifier.module, x.device)
     enter()
 
@@ -156,3 +156,8 @@ def begin(
 
 def _channels_last(x: Tensor) -> Tensor:
     return x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+
+
+def _channels_first(x: Any) -> Any:
+    """Pictures on a GPU as they are laid by default: with channels last the engine would have all of the model so."""
+    return x.contiguous() if isinstance(x, Tensor) and x.is_cuda and x.dim() == 4 else x

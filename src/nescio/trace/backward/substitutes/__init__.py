@@ -32,9 +32,10 @@ CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 class _Folding(TorchFunctionMode):
     """Sends what has a substitute there, and everything else where it was going."""
 
-    def __init__(self, picks: bool) -> None:
+    def __init__(self, picks: bool, last: bool) -> None:
         super().__init__()
         self._picker = Picker() if picks else None
+        self._last = last
 
     def __torch_function__(
         self,
@@ -44,6 +45,8 @@ class _Folding(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if self._last and args and (func is F.batch_norm or func is F.conv2d):
+            args = (data_convolution.channels_last(args[0]), *args[1:])
         if func is F.batch_norm and (call := batch_norm.arguments(*args, **kwargs)) is not None:
             return batch_norm.AffineBatchNorm.apply(*call)
         if func in CONVOLUTIONS and (call := data_convolution.arguments(*args, **kwargs)) is not None:
@@ -66,12 +69,13 @@ class _Folding(TorchFunctionMode):
 
 
 @contextmanager
-def folding(on: bool = True, picks: bool = True) -> Iterator[None]:
+def folding(on: bool = True, picks: bool = True, last: bool = False) -> Iterator[None]:
     """Inside, the first two kinds of substitutes are used; not with ``on=False``.
 
-    ``picks``: whether `parts` are; a model that writes into a part cannot do with them.
+    ``picks``: whether `parts` are; a model that writes into a part cannot do with them. ``last``: whether convolutions
+    and batch norms take pictures with channels last in memory on a GPU, however they come.
     """
     with ExitStack() as stack:
-        for mode in (CorrectedOps(), _Folding(picks)) if on else ():
+        for mode in (CorrectedOps(), _Folding(picks, last)) if on else ():
             stack.enter_context(mode)
         yield

@@ -72,6 +72,13 @@ def _last(x: Tensor) -> bool:
     return x.is_cuda and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
 
 
+def channels_last(x: Any) -> Any:
+    """The picture with channels last in memory, where there are kernels for these."""
+    if not isinstance(x, Tensor) or x.dim() != 4 or kernels(x) is None:
+        return x
+    return x.contiguous(memory_format=torch.channels_last)
+
+
 def _depthwise(x: Tensor, weight: Tensor, groups: int) -> Any:
     """The GPU kernel for these, where every channel has a kernel of its own and channels are last; else None."""
     if (
