@@ -68,14 +68,17 @@ def test_layers_in_the_same_proportion_for_every_class_are_completed_exactly(see
 def test_lines_are_those_of_least_squares(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     at = torch.rand(2, 12, 3, generator=generator, dtype=torch.float64)
+    every = 3 * torch.rand(2, 30, 3, generator=generator, dtype=torch.float64) - 1
     known = 2 + at[0, :, :, None] - 0.5 * at[1, :, :, None] + 0.3 * torch.rand(12, 3, 4, generator=generator)
-    every = torch.rand(2, 30, 3, generator=generator, dtype=torch.float64)
-    found, left = completion._line(known, at, every)
+    found, left = completion._line(known, at, every, torch.ones(3, dtype=torch.bool))
     for i in range(3):
         a = torch.cat([torch.ones(12, 1), at[:, :, i].T], 1)
         slopes = torch.linalg.lstsq(a, known[:, i]).solution
         torch.testing.assert_close(left[:, i], known[:, i] - a @ slopes, rtol=1e-6, atol=1e-6)
-        wanted = torch.cat([torch.ones(30, 1), every[:, :, i].T], 1) @ slopes
+        least, most = at[:, :, i].aminmax(dim=1, keepdim=True)
+        beyond = completion.BEYOND * (most - least)
+        near = every[:, :, i].clamp(least - beyond, most + beyond)
+        wanted = torch.cat([torch.ones(30, 1), near.T], 1) @ slopes
         wanted = wanted.clamp(known[:, i].amin(0) / 2, 2 * known[:, i].amax(0))
         torch.testing.assert_close(found[:, i], wanted, rtol=1e-6, atol=1e-6)
 
@@ -83,10 +86,24 @@ def test_lines_are_those_of_least_squares(seed: int) -> None:
 def test_what_classes_do_not_differ_in_bends_no_line() -> None:
     known = torch.rand(9, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     same = torch.full((2, 9, 2), 0.1, dtype=torch.float64) * (1 + 1e-15 * torch.arange(9).double()[:, None])
-    found, left = completion._line(known, same, same[:, :4])
+    enough = torch.ones(2, dtype=torch.bool)
+    found, left = completion._line(known, same, same[:, :4], enough)
     torch.testing.assert_close(found, known.mean(0).expand(4, 2, 3))
     torch.testing.assert_close(left, known - known.mean(0))
-    assert not completion._line(0 * known, 0 * same, 0 * same)[0].any()
+    assert not completion._line(0 * known, 0 * same, 0 * same, enough)[0].any()
+
+
+def test_no_line_is_fitted_to_a_few_classes_that_are_drawn_again_and_again() -> None:
+    generator = torch.Generator().manual_seed(0)
+    above, lying = torch.rand(60, 2, generator=generator).double() + 0.5, torch.rand(2, 60, 2, generator=generator)
+    above[:3, 0] = 1e4  # three classes of the first input have nearly all of its weight
+    table = torch.rand(60, 2, 11, generator=generator, dtype=torch.float64) + 0.5
+    p, cut = torch.full((2, 60), 1 / 60, dtype=torch.float64), Cut(10, (Level(0, 1, 20),), 0.0, closed=True)
+    (values, _, taken), (plain, _, _) = (completed(table, p, cut, above, one) for one in (lying.double(), None))
+    rows = taken[0][1][1:]
+    assert len(rows[:, 0].unique()) < completion.FITTED <= len(rows[:, 1].unique())
+    torch.testing.assert_close(values[:, 0], plain[:, 0])
+    assert not torch.allclose(values[:, 1], plain[:, 1])
 
 
 @given(seed=st.integers(0, 10_000))

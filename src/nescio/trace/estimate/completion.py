@@ -29,7 +29,9 @@ DOUBT = 0.5
 """The part of what is completed from heavy rows that counts as its error at least."""
 TENFOLD = math.log(10)
 FITTED = 8
-"""Drawn rows that a line is fitted to at least."""
+"""Different classes among the drawn rows that a line is fitted to at least."""
+BEYOND = 0.5
+"""How far lines go on beyond the rows that they are fitted to, in parts of what lies between those."""
 SAME = 1e-9
 """What classes differ in by less than this part of it does not bend the line."""
 
@@ -143,10 +145,12 @@ def _fill(
         floor, drawn = one.level.floor, one.level.drawn
         ratios, sums = one.sums(floor, stop, weights)
         if lying is not None and i == 0 and drawn >= FITTED:
-            rows = one.chosen[one.level.heavy :].expand(len(lying), -1, -1)
-            relative, left = _line(ratios, lying.gather(1, rows), lying)
-            free = (drawn - 1) / (drawn - 1 - len(lying))
-            apart = (left * weights[floor:stop]).sum(2).std(0) * free**0.5
+            rows = one.chosen[one.level.heavy :]
+            different = (rows[1:] != rows[:-1]).sum(0) + 1  # a class that is drawn again stands beside itself
+            enough = different >= FITTED
+            relative, left = _line(ratios, lying.gather(1, rows.expand(len(lying), -1, -1)), lying, enough)
+            free = (different - 1 - len(lying)).clamp(min=1)
+            apart = (left * weights[floor:stop]).sum(2).std(0) * (drawn / free).sqrt()  # of `drawn` that are different
         else:
             before = one.sums(stop, start, weights)[1] if i else torch.ones_like(sums)
             means = before.mean(0).clamp(min=1e-300)
@@ -165,20 +169,24 @@ def _fill(
         start, stop = stop, floor
 
 
-def _line(known: Tensor, at: Tensor, every: Tensor) -> tuple[Tensor, Tensor]:
-    """Fit lines to what is known [K, N, L] at some numbers [M, K, N], by least squares for each input and layer.
+def _line(known: Tensor, at: Tensor, every: Tensor, enough: Tensor) -> tuple[Tensor, Tensor]:
+    """Fit lines to what is known [K, N, L] at some numbers [M, K, N], by least squares for each input and layer; level
+    ones for inputs of which not ``enough`` [N] is known.
 
     Returns:
-        Their values [C, N, L] at the numbers ``every`` [M, C, N], at most twice as far from zero, and half as near, as
-        anything known is; and what is left [K, N, L] of what is known.
+        Their values [C, N, L] at the numbers ``every`` [M, C, N], or as far towards them as lines go, and at most twice
+        as far from zero and half as near as anything known is; and what is left [K, N, L] of what is known.
     """
     scale, middle = at.square().sum(1), at.mean(1, keepdim=True)
+    least, most = at.amin(1, keepdim=True), at.amax(1, keepdim=True)
+    apart = BEYOND * (most - least)
+    inside = torch.minimum(torch.maximum(every, least - apart), most + apart)
     found = known.mean(0)
     left = known - found
-    points, places = list(at - middle), list(every - middle)
+    points, places = list(at - middle), list(inside - middle)
     for i, (own, there) in enumerate(zip(points, places, strict=True)):
         size = own.square().sum(0) + (SAME * scale[i]).clamp(min=1e-300)
-        slope = (own.unsqueeze(2) * left).sum(0) / size.unsqueeze(1)
+        slope = (own.unsqueeze(2) * left).sum(0) * (enough / size).unsqueeze(1)
         found, left = found + there.unsqueeze(2) * slope, left - own.unsqueeze(2) * slope
         for j in range(i + 1, len(points)):  # the next says what this one does not
             shared = (own * points[j]).sum(0) / size
