@@ -107,6 +107,8 @@ def test_a_training_is_ready_in_time(bfloat16, monkeypatch):
 def test_networks_give_logits_of_every_pixel():
     assert UNet(5, 4)(torch.rand(1, 3, 32, 48)).shape == (1, 5, 32, 48)
     assert FCN(5).eval()(torch.rand(1, 3, 32, 48)).shape == (1, 5, 32, 48)
+    assert [network.made("fcn", width).larger for width in (1, 4, 16)] == [1, 4, 4]  # small at the smoke scale alone
+    assert {training.SIZES["fcn"][scale].width >= 4 for scale in ("small", "quick", "paper")} == {True}
 
 
 def test_a_network_is_trained_once(tmp_path, monkeypatch, capsys):
@@ -140,24 +142,19 @@ def test_every_score_that_gives_a_map_takes_part():
 @pytest.fixture
 def few(monkeypatch):
     chosen = {name: scores.get(name) for name in ("entropy", "exgrad", "energy")}
-    monkeypatch.setattr(segmentation, "METHODS", chosen)
     monkeypatch.setattr(language, "METHODS", chosen)
     rows = tuple(row for row in segmentation.SCORES if row.method in chosen)
-    monkeypatch.setattr(segmentation, "SCORES", rows)
     monkeypatch.setattr(language, "SCORES", rows)
 
 
-@pytest.mark.parametrize("name", ["segmentation", pytest.param("segmentation-fcn", marks=pytest.mark.slow)])
-def test_segmentation_fills_its_tables(name, tmp_path, monkeypatch, few):
-    for sizes in training.SIZES.values():
-        monkeypatch.setitem(sizes, "smoke", samples.Size(16, 1, 2, 210, 3, (0,), 8))
-    monkeypatch.setattr(segmentation, "GUARDS", {"RegionGuard": {"grid": 4}, "RegionGuard, deepest layer": {"grid": 2}})
+@pytest.mark.parametrize("name", ["segmentation", "segmentation-fcn"])
+def test_segmentation_fills_its_tables_at_the_smoke_scale(name, tmp_path):
     found = run(name, "smoke", work=tmp_path, device="cpu")
     parts = {part["title"].split(":")[0].split(",")[0]: part["cells"] for part in found["parts"]}
     assert all(cells and all("metrics" in c or "reason" in c for c in cells) for cells in parts.values())
     rows = {(c["row"], c["column"]): c["metrics"] for c in parts["Foreign pixels"]}
     assert {column for _, column in rows} == set(segmentation.OBJECTS)
-    assert {row for row, _ in rows} == {"entropy", "exgrad", "energy", *segmentation.GUARDS}
+    assert {row for row, _ in rows} == {*segmentation.METHODS, *segmentation.GUARDS}
     assert all(0 <= v <= 1 for metrics in rows.values() for v in metrics.values())
     assert found["figures"][0]["image"].startswith("<svg")
     assert json.dumps(found, allow_nan=False) and "Wrong pixels" in render([found])

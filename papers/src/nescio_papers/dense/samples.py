@@ -24,7 +24,7 @@ class Size:
     Args:
         training: Pictures that a network learns from.
         epochs: How often it sees each.
-        width: Of the U-Net.
+        width: Channels of the U-Net at full resolution; the FCN makes pictures as many times larger, up to four times.
         reference: Pictures of the guard's reference.
         tests: Pictures of each test set.
         seeds: Of networks and pictures.
@@ -46,7 +46,11 @@ UNET = {
     "quick": Size(20_000, 28, 16, 500, 300, (0, 1, 2), 64),
     "paper": Size(40_000, 60, 16, 1000, 1000, (0, 1, 2, 3, 4), 64),
 }
-FCN = {**UNET, "quick": replace(UNET["quick"], epochs=10, seeds=(0,))}
+FCN = {
+    **UNET,
+    "smoke": replace(UNET["smoke"], width=1),
+    "quick": replace(UNET["quick"], epochs=10, seeds=(0,)),
+}
 
 
 @dataclass(frozen=True)
