@@ -169,7 +169,8 @@ class Scored:
         columns = ["input", "mean score over its positions" if self.scores.ndim > 1 else "score"]
         if self.error is not None:
             columns.append("estimated error")
-            rows = [[*row, f"{100 * float(self.error[i]):.2g} %"] for i, row in zip(order, rows, strict=True)]
+            errors = [float(f"{100 * float(self.error[i]):.2g}") for i in order]
+            rows = [[*row, f"{error:.6g} %"] for error, row in zip(errors, rows, strict=True)]
         many = len(self.scores)
         title = f"{many:,} score{'s' * (many != 1)}, higher = more uncertain; the most uncertain first"
         return notebook.card(title, columns=columns, rows=rows, more=notebook.rest(many, "input"))

@@ -134,7 +134,7 @@ def test_the_range_holds_the_plan():
         (costs(transfer=0.1), Crew("ray", 8, 800), 6400, "copying to the GPU holds it up"),
         (costs(compute=1e-5, decode=1e-5, part=10.0), Crew("local", 1, 8), 64, "bigger parts, or a faster disk"),
         (costs(compute=1e-4, decode=1e-5, store=1e-6, part=0.0), Crew("ray", 8, 800), 64, "bigger parts: the driver"),
-        (costs(cpu=1.0), Crew("ray", 8, 8), 6400, "more cores: 8 are all at work, 1e.03 ms of a core"),
+        (costs(cpu=1.0), Crew("ray", 8, 8), 6400, "more cores: 8 are all at work, 1 s of a core"),
     ],
 )  # fmt: skip
 def test_what_to_change_begins_with_the_bottleneck(known, crew, part, words):

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from nescio import scores
+from nescio._common.formatting import count
 from nescio.batch import ray_parquet, ray_stream, streaming
 from nescio.batch.jobs import Job, identity
 from nescio.batch.ray_cluster import Node, share
@@ -159,7 +160,7 @@ def test_ray_gives_the_bytes_of_the_local_engine_though_a_worker_is_killed_and_r
     assert sorted(os.listdir("ray")) == [MANIFEST, *(f"part-{i:06d}.parquet" for i in range(ROWS // SIZE))]
     about, record = manifest("ray")
     assert record == manifest("local")[1]
-    assert about["machine"] == f"cpu, {torch.get_num_threads()} threads, {_capability()}"
+    assert about["machine"] == f"cpu, {count(torch.get_num_threads(), 'thread')}, {_capability()}"
     assert told == ["a worker was lost at the rows 12 to 15, which were scored again"]
     assert usage.rows == ROWS and usage.workers == 2 and 0 < usage.working < usage.seconds
     assert capfd.readouterr().err == ""  # Ray itself says nothing
@@ -381,6 +382,7 @@ def test_the_use_of_time_in_words():
     usage = Usage(rows=1000, seconds=4.0, working=3.0, workers=2)
     assert str(usage) == "250 rows/s in 4 s by 2 workers, at work 75% of that time"
     assert usage.record()["workers"] == 2
+    assert str(Usage(rows=12_345, seconds=1.0, working=1.0, workers=1)).startswith("12,345 rows/s in 1 s by 1 worker,")
 
 
 @pytest.mark.slow

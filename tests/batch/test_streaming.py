@@ -10,6 +10,7 @@ import torch
 
 import nescio
 from nescio import scores
+from nescio._common.formatting import count
 from nescio.batch import streaming
 from nescio.batch.jobs import Job, identity, machine
 from nescio.batch.streaming import Usage, score_part, stream
@@ -207,7 +208,7 @@ def test_identities_differ_with_what_numbers_depend_on_and_with_nothing_else(fol
         assert key in {name for name in plain if plain[name] != found[name]}, key
     seeds = [of(job(scores.get("perturb_x", seed=seed)))["methods"] for seed in (0, 1)]
     assert seeds[0] != seeds[1]
-    assert f"cpu, {torch.get_num_threads()} threads" in machine(job("entropy").open())
+    assert f"cpu, {count(torch.get_num_threads(), 'thread')}, " in machine(job("entropy").open())
 
 
 def test_random_weights_are_the_same_again_and_random_numbers_as_they_were(folder):
@@ -249,3 +250,5 @@ def test_the_use_of_time_adds_up(folder):
     assert usage.working + usage.waiting <= usage.seconds
     words = str(Usage(rows=1000, seconds=4.0, working=3.0, waiting=0.5))
     assert words == "250 rows/s in 4 s; the model worked 75% of that time and waited 0.5 s for data"
+    for rows, rate in ((997, "100"), (994, "99"), (12_345, "1,234"), (3, "0.3")):
+        assert str(Usage(rows=rows, seconds=10.0)).startswith(f"{rate} rows/s in 10 s")

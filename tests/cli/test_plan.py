@@ -46,6 +46,13 @@ def test_it_says_hours_the_bottleneck_parts_memory_what_to_change_and_what_it_ca
         assert words in text
 
 
+def test_neither_long_nor_short_times_have_powers_of_ten():
+    from nescio.cli.plan import _hours, _size
+
+    assert [_hours(s) for s in (0.0159, 71.1, 5400, 3600 * 12_345)] == ["15.9 ms", "71.1 s", "1.5 h", "12,345 h"]
+    assert [_size(b) for b in (999.7, 4e7, 9.997e14, 2e15)] == ["1 kB", "40 MB", "1,000 TB", "2,000 TB"]
+
+
 def test_json_holds_the_plan_and_what_it_was_made_from(folder, capsys):
     assert plan("--rows", "1000000", "--workers", "4", "--cores", "16", "--part-rows", "640", "--json") == 0
     known = json.loads(capsys.readouterr().out)

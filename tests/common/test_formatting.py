@@ -62,6 +62,16 @@ def test_a_duration_is_in_the_unit_that_suits_it(seconds: float, text: str) -> N
     assert duration(seconds) == text
 
 
+def test_a_duration_never_has_a_power_of_ten() -> None:
+    for digits in (1, 2, 3):
+        for power in range(-15, 10):
+            for first in (1.0, 1.26, 5.0, 9.96, 9.9996):
+                text = duration(first * 10.0**power, digits=digits)
+                assert "e" not in text.replace("under", ""), text
+    assert [duration(s, digits=2) for s in (0.126, 0.999, 2.6e6)] == ["130 ms", "1 s", "2,600,000 s"]
+    assert duration(0.0) == "0 µs"
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [

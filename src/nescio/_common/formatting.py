@@ -128,7 +128,7 @@ def class_name(index: int, names: Sequence[str] | None) -> str:
 
 
 def duration(seconds: float, digits: int = 3) -> str:
-    """Write a measured time in seconds, milliseconds or microseconds.
+    """Write a measured time in seconds, milliseconds or microseconds, never with a power of ten.
 
     Args:
         seconds: The time.
@@ -140,10 +140,15 @@ def duration(seconds: float, digits: int = 3) -> str:
     Examples:
         >>> duration(2.5), duration(0.01234), duration(4.2e-5), duration(0.000604, digits=2)
         ('2.5 s', '12.3 ms', '42 µs', '600 µs')
+        >>> duration(0.9999), duration(12_345), duration(1e-12)
+        ('1 s', '12,300 s', 'under 0.001 µs')
     """
-    unit, size = next((known for known in (("s", 1.0), ("ms", 1e-3)) if seconds >= known[1]), ("µs", 1e-6))
-    rounded = float(f"{seconds / size:.{digits}g}")  # written without an exponent
-    return f"{rounded:.{max(digits, 6)}g} {unit}"
+    if 0 < seconds < 1e-9:
+        return "under 0.001 µs"
+    rounded = float(f"{seconds:.{digits}g}")
+    unit, size = next((known for known in (("s", 1.0), ("ms", 1e-3)) if rounded >= known[1]), ("µs", 1e-6))
+    many = float(f"{rounded / size:.{digits}g}")
+    return f"{many:,.15g} {unit}"  # so many digits that there is no exponent
 
 
 def rough_duration(seconds: float) -> str:

@@ -115,7 +115,7 @@ def _wrong(verdict: Verdict | None) -> list[str]:
     """How often such answers are wrong, and between which ends."""
     if verdict is None or verdict.wrong is None:
         return []
-    return [f"{100 * float(one[0]):.2g} %" for one in vars(verdict.wrong).values()]
+    return [percent(float(one[0]), 2) for one in vars(verdict.wrong).values()]
 
 
 def _reasons(verdict: Verdict) -> list[Bar]:

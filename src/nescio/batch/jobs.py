@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from nescio import __version__
+from nescio._common.formatting import count
 from nescio.data.sources import Rows
 from nescio.data.sources.numbered import stamp
 from nescio.dense import RegionGuard
@@ -205,12 +206,13 @@ def machine(ready: Ready) -> str:
     Examples:
         >>> from nescio.batch.example_job import example_job
         >>> machine(example_job().open())
-        'cpu, ... threads, ...'
+        'cpu, ... thread..., ...'
     """
     device = ready.device
     if device is not None and device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device or 'cpu'}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}"
+    threads = count(torch.get_num_threads(), "thread")
+    return f"{device or 'cpu'}, {threads}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def weights(model: Classifier | Posterior) -> str:

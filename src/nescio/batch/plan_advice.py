@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nescio._common.formatting import count
+from nescio._common.formatting import count, duration
 from nescio.batch.job_plan import GOOD_PART, Costs, Plan, make_plan
 
 
@@ -34,7 +34,9 @@ def changes(costs: Costs, plan: Plan, better: int, *, gpus: bool) -> list[str]:
     gain = 1 - other.seconds / plan.seconds
     if gain > 0.02 or (better < plan.part_rows and plan.part_seconds > 2 * GOOD_PART):
         why = f"{gain:.0%} less time" if gain > 0.02 else f"a kill takes away {other.part_seconds:.0f} s of work"
-        sentences.append(f"--part-rows {better}: {other.parts:,} parts of {other.part_seconds:.0f} s each, {why}")
+        sentences.append(
+            f"--part-rows {better}: {count(other.parts, 'part')} of {other.part_seconds:.0f} s each, {why}"
+        )
     if plan.start > 0.2 * plan.seconds and crew.workers > 1:
         sentences.append(f"fewer workers: {plan.start:.0f} s of {plan.seconds:.0f} s are the start")
     twice = replace(crew, workers=2 * crew.workers, cores=2 * crew.cores)
@@ -49,7 +51,7 @@ def _about_bottleneck(costs: Costs, plan: Plan, gpus: bool) -> str:
     if plan.bottleneck == "decode":
         return _about_reading(costs, plan, worker)
     if plan.bottleneck == "cores":
-        return f"more cores: {crew.cores} are all at work, {costs.cpu * 1000:.3g} ms of a core for each row"
+        return f"more cores: {crew.cores} are all at work, {duration(costs.cpu)} of a core for each row"
     return {
         "transfer": "smaller inputs, or bytes in the place of floats: copying to the GPU holds it up",
         "compute": f"a cheaper method or more {worker}s: the model holds it up, as it should be",

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from nescio._common.formatting import count, number
 from nescio._common.lazy_imports import need
 from nescio.batch import ray_cluster, ray_parquet, streaming
 from nescio.batch.jobs import Job, Ready
@@ -66,8 +67,8 @@ class Usage(streaming.Usage):
         return {**super().record(), "workers": self.workers}
 
     def __str__(self) -> str:
-        workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
-        return f"{self.rate:.3g} rows/s in {self.seconds:.0f} s by {workers}, at work {self.busy:.0%} of that time"
+        workers = count(self.workers, "worker")
+        return f"{number(self.rate)} rows/s in {self.seconds:.0f} s by {workers}, at work {self.busy:.0%} of that time"
 
 
 def opened(job: Job, tell: Callable[[Source, Rows], object] = lambda source, rows: None) -> Ready:
@@ -150,7 +151,7 @@ def stream(
         raise InputError(f"cannot use {parts.problems[0]}; mend or remove it, or leave such rows out (--on-error skip)")
     usage, began = usage or Usage(), time.perf_counter()
     left, total = sum(map(len, todo.values())), len(ready.rows)
-    about = "scoring" if left == total else f"scoring after {total - left} rows"
+    about = "scoring" if left == total else f"scoring after {count(total - left, 'row')}"
     known = _WorkerNews(parts, tell)
     try:
         if todo:
@@ -161,10 +162,11 @@ def stream(
                 ray_cluster.connected(address),
                 bar(left, show=progress, description=about, foretells=False) as shown,
             ):
-                count, threads = ray_cluster.share(ray_cluster.nodes(), workers, torch.get_num_threads(), gpu)
+                many, threads = ray_cluster.share(ray_cluster.nodes(), workers, torch.get_num_threads(), gpu)
                 if threads < (alone := torch.get_num_threads()) and not gpu:
-                    tell(f"a worker has {threads} threads, one process alone has {alone}: last digits may differ")
-                usage.workers = min(count, len(todo))
+                    few = count(threads, "thread")
+                    tell(f"a worker has {few}, one process alone has {alone}: last digits may differ")
+                usage.workers = min(many, len(todo))
                 work = Work(_lean(ready, threads), threads, os.getcwd(), results_folder, parts.identity.get("weights"))
                 with closing(_results(work, ready.rows, list(todo.values()), usage.workers, gpu)) as results:
                     for result in results:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 from nescio import inputs
 from nescio import progress as bars
+from nescio._common.formatting import count, number
 from nescio.batch.columns import Gathered, Scores
 from nescio.batch.jobs import Job, Ready
 from nescio.batch.pacing import Beginning
@@ -76,7 +77,7 @@ class Usage:
         }
 
     def __str__(self) -> str:
-        rate = f"{self.rate:.0f}" if self.rate >= 100 else f"{self.rate:.2g}"
+        rate = number(float(f"{self.rate:.0f}" if self.rate >= 99.5 else f"{self.rate:.2g}"))
         return (
             f"{rate} rows/s in {self.seconds:.0f} s; the model worked {self.busy:.0%} of that time "
             f"and waited {self.waiting:.1f} s for data"
@@ -124,7 +125,7 @@ def stream(
         begun = None  # parts are smaller, or there
     done = 0 if begun is None else begun.stop
     left = sum(map(len, todo)) - done
-    about = "scoring" if left == len(rows) else f"scoring after {len(rows) - left} rows"
+    about = "scoring" if left == len(rows) else f"scoring after {count(len(rows) - left, 'row')}"
     batches = (places for part in todo for places in job.batches(range(max(part.start, done), part.stop)))
     reads = read_ahead(rows, batches, workers=job.workers, device=ready.device)
     try:

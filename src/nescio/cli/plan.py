@@ -218,7 +218,7 @@ def _unknown(args: argparse.Namespace, ready: Ready, known: dict[str, Any]) -> l
 
 def _tell(args: argparse.Namespace, ready: Ready, costs: Costs, plan: Plan, known: dict[str, Any]) -> None:
     """Print the plan for people."""
-    from nescio._common.formatting import count, duration
+    from nescio._common.formatting import count, duration, number
     from nescio.batch.jobs import machine
 
     print(f"Measured here, a row: ({machine(ready)}; batches of {costs.batch}; load {known['load']:.1f})")
@@ -231,10 +231,10 @@ def _tell(args: argparse.Namespace, ready: Ready, costs: Costs, plan: Plan, know
     print(f"{plan.rows:,} rows by {workers} with {count(plan.crew.cores, 'core')} in all:")
     print(f"  time         {_hours(plan.seconds)} ({_hours(known['low'])} to {_hours(known['high'])})")
     kind = "GPU-hours" if args.gpus else "worker-hours"
-    print(f"  {kind:13}{plan.worker_hours:,.3g}")
+    print(f"  {kind:13}{number(plan.worker_hours)}")
     print(f"  bottleneck   {plan.bottleneck}: {plan.stages[plan.bottleneck] / plan.seconds:.0%} of the time")
     each = _hours(plan.part_seconds)
-    print(f"  parts        {plan.parts:,} of {plan.part_rows:,} rows, {each} each")
+    print(f"  parts        {plan.parts:,} of {count(plan.part_rows, 'row')}, {each} each")
     print(f"  results      {_size(plan.result_bytes)}")
     print(f"  driver       {_size(plan.driver_bytes)} of memory")
     for title, lines in {
@@ -247,15 +247,19 @@ def _tell(args: argparse.Namespace, ready: Ready, costs: Costs, plan: Plan, know
 
 
 def _hours(seconds: float) -> str:
+    from nescio._common.formatting import duration, number
+
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= 1.5 * size:
-            return f"{seconds / size:,.3g} {unit}"
-    return f"{seconds:.3g} s"
+            return f"{number(seconds / size)} {unit}"
+    return duration(seconds)
 
 
 def _size(amount: float) -> str:
+    from nescio._common.formatting import number
+
     for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.3g} {unit}"
+        if amount < 999.5:
+            return f"{number(amount)} {unit}"
         amount /= 1000
-    return f"{amount:.3g} TB"
+    return f"{number(amount)} TB"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from nescio._common.argument_checks import probability
 from nescio._common.arrays import Values
-from nescio._common.formatting import percent
+from nescio._common.formatting import number, percent
 from nescio.decide.checks import Floats, probabilities_of, scores_of
 from nescio.decide.policy import Policy
 from nescio.types import Decomposition, InputError
@@ -99,7 +99,7 @@ def explain(
     least = math.ceil(1 / alarm - 1e-9) - 1
     if len(known_e) < least:
         raise InputError(
-            f"reference: expected at least {least} known inputs to flag one in {1 / alarm:.4g}, but got "
+            f"reference: expected at least {least} known inputs to flag one in {number(1 / alarm)}, but got "
             f"{len(known_e)}; give more of them, or a larger alarm"
         )
     rank_e, flag_e = _ranked(epistemic, known_e, alarm)

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from nescio import __version__
+from nescio._common.formatting import count
 from nescio.data.sources import Rows
 from nescio.models import Classifier
 from nescio.models.sources import Source
@@ -81,7 +82,8 @@ def machine(source: Source) -> str:
     device = every[0].device if every else None
     if device is not None and device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{platform.machine()}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}"
+    threads = count(torch.get_num_threads(), "thread")
+    return f"{platform.machine()}, {threads}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def _layers(module: torch.nn.Module) -> list[LayerFacts]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nescio._common.formatting import percent
 from nescio.decide import Policy
 from nescio.evaluate import RiskCoverage
 from nescio.plots.style import COLOURS, FAINT, INK, STYLES, axes, legend_above, percents
@@ -67,7 +68,7 @@ def risk_coverage(
         _references(ax, risk, labelled=place == 0)
     for place, (name, curve) in enumerate(named.items()):
         colour, style = COLOURS[place % len(COLOURS)], STYLES[place // len(COLOURS) % len(STYLES)]
-        label = f"{name}, AURC {100 * curve.aurc:.2g} %" if name else f"AURC {100 * curve.aurc:.2g} %"
+        label = ", ".join([*filter(None, [name]), f"AURC {percent(curve.aurc, 2)}"])
         marker = "o" if curve.coverage.size <= 12 else ""
         look: dict[str, Any] = {"color": colour, "linestyle": style, "marker": marker, "linewidth": 1.8}
         ax.plot(curve.coverage, curve.risk, label=label, zorder=4, **look)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from nescio._common.formatting import number
 from nescio.report.render import render_macro
 
 Points = Sequence[tuple[float, float, str]]
@@ -85,16 +86,16 @@ def chart_content(series: Mapping[str, Points], x_label: str, y_label: str, log:
         Series(
             name,
             [Point(across(x), upward(y), f"{label}, {y:.4g}") for x, y, label in sorted(points)],
-            DASHES[number % len(DASHES)],
+            DASHES[place % len(DASHES)],
         )
-        for number, (name, points) in enumerate(values.items())
+        for place, (name, points) in enumerate(values.items())
     ]
     return Chart(
         alt=f"{y_label} by {x_label}: {', '.join(values)}",
         x_label=x_label,
         y_label=y_label,
         rows=[(upward(y), f"{y:.4g}") for y in levels],
-        columns=[(across(x), f"{2**x if log else x:.3g}") for x in ticks],
+        columns=[(across(x), f"{number(2**x if log else x)}") for x in ticks],
         series=drawn,
     )
 
