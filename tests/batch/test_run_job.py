@@ -42,6 +42,7 @@ def test_the_first_bad_rows_are_named_and_the_others_counted():
     assert lines[0] == "nescio: 7 of 10 rows could not be used and were left out:"
     assert lines[1:] == [f"  {bad[0]}", f"  {bad[1]}", "  and 5 more"]
     assert list(problem_lines([], 10)) == []
+    assert next(problem_lines(bad[:1], 2000)) == "nescio: 1 of 2,000 rows could not be used and was left out:"
 
 
 def test_the_worst_of_all_parts_are_kept_on_the_way_through_a_manifest():

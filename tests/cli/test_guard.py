@@ -134,6 +134,20 @@ def test_the_worst_are_named_with_their_reasons(folder, capsys):
     assert "Do not trust the answers to these" in lines[7]
 
 
+@pytest.mark.parametrize(("value", "said"), [(4.0, "not foreign: it is like"), (-40.0, "foreign: unlike")])
+def test_one_input_is_spoken_of_as_one(folder, capsys, value, said):
+    assert guard() == 0
+    capsys.readouterr()
+    np.savez("one.npz", x=np.full((1, 4), value, dtype=np.float32))
+    assert check(data="one.npz") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == (
+        f"The one input is {said} the 320 inputs of the reference (of 1 input like it up to 0.05 would be flagged by "
+        "chance)."
+    )
+    assert lines[-1] == "Wrote 1 row to v.csv"
+
+
 def test_a_share_of_mistakes_is_settled_over_all_rows(folder, capsys):
     assert guard() == 0
     assert check("--fdr", "0.4") == 0

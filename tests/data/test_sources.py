@@ -73,7 +73,7 @@ def test_a_folder_of_classes_in_the_order_of_paths(tmp_path):
     assert rows.names == ["cat/10.jpg", "cat/2.jpg", "cat/deep/1.PNG", "dog/b.png", "dog/é ü.png", "zebra/ß.bmp"]
     assert rows.labels.tolist() == [0, 0, 0, 1, 1, 2]
     assert rows.classes == ("cat", "dog", "zebra")
-    assert rows.about == f"6 pictures in 3 classes in {tmp_path}; 1 other files left out, such as notes.md"
+    assert rows.about == f"6 pictures in 3 classes in {tmp_path}; 1 other file left out, such as notes.md"
     batches = list(rows.batches(4))
     assert [batch.indices.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5]]
     assert [batch.labels.tolist() for batch in batches] == [[0, 0, 0, 1], [1, 2]]
@@ -113,7 +113,7 @@ def test_empty_and_missing_folders_are_told(tmp_path):
     with pytest.raises(InputError, match=r"expected pictures \(.jpg.* found nothing"):
         open_data(tmp_path)
     (tmp_path / "a.md").write_text("")
-    with pytest.raises(InputError, match=r"found 1 other files, such as a\.md"):
+    with pytest.raises(InputError, match=r"found 1 other file, such as a\.md"):
         open_data(tmp_path)
     with pytest.raises(InputError, match=r"expected a data file at .*nowhere, but there is none"):
         open_data(tmp_path / "nowhere")

@@ -37,6 +37,7 @@ def test_with_too_few_examples_every_class_is_in_the_set(kind):
     policy = conformal(p, y, 0.9, kind)
     assert policy.threshold is None and policy.sets(p).all()
     assert "With 8 examples only the set of all 4 classes" in str(policy)
+    assert "With 1 example only the set" in str(conformal(p[:1], y[:1], 0.9, kind))
     assert conformal(*made(0, 9), 0.9, kind).threshold is not None
 
 

@@ -67,7 +67,17 @@ def test_no_promise_is_made_for_what_is_always_wrong():
     policy = threshold(np.arange(1000), np.zeros(1000))
     assert policy.threshold is None and policy.coverage == 0.0
     assert not policy.accept([-math.inf, 0.0, 5.0]).any()
-    assert "No threshold can promise this with 1000 examples" in str(policy)
+    assert "No threshold can promise this with 1,000 examples" in str(policy)
+
+
+def test_one_example_is_no_plural():
+    assert "with 1 example: " in str(threshold([0.0], [False], 0.05))
+    alone = threshold([0.0], [False], risk=0.95, confidence=0.9)
+    assert "at least 1 example without" in str(alone) and "examples" not in str(alone)
+    accepted = threshold([0.0], [True], risk=0.95, confidence=0.9)
+    assert "like the 1 example, of which 1 (100 %) are accepted" in str(accepted)
+    assert "like the 1 known one are" in str(quantile([0.0], keep=0.5))
+    assert "keep 90 % with 1 example: " in str(quantile([0.0], keep=0.9))
 
 
 @given(examples, st.randoms(use_true_random=False), st.sampled_from([0.05, 0.2, 0.5]))

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from nescio._common.formatting import count
 from nescio._common.lazy_imports import need
 from nescio.batch import pacing, ray_stream
 from nescio.batch.columns import Column
@@ -221,7 +222,9 @@ def run_job(
         if not output.is_folder:
             parts.remove()
     there = output.is_folder and rows == parts.before > 0
-    words = f"All {rows} rows were in {output.path} already" if there else f"Wrote {rows} rows to {output.path}"
+    words = f"Wrote {count(rows, 'row')} to {output.path}"
+    if there:
+        words = f"{f'All {rows:,} rows were' if rows > 1 else 'The one row was'} in {output.path} already"
     return Finished(ready, words, notes, usage)
 
 
@@ -242,7 +245,8 @@ def problem_lines(problems: Sequence[Problem], total: int, most: int = 5) -> Ite
     """
     if not problems:
         return
-    yield f"nescio: {len(problems)} of {total} rows could not be used and were left out:"
+    verb = "was" if len(problems) == 1 else "were"
+    yield f"nescio: {len(problems):,} of {count(total, 'row')} could not be used and {verb} left out:"
     yield from (f"  {problem}" for problem in problems[:most])
     if len(problems) > most:
         yield f"  and {len(problems) - most} more"
@@ -327,7 +331,7 @@ def _kept_lines(parts: Parts) -> Iterator[str]:
         listed = ", ".join(parts.damaged[:3]) + (" …" if len(parts.damaged) > 3 else "")
         yield f"nescio: {listed} in {parts.folder} was lost or changed, and is made again"
     if parts.before and parts.missing:
-        yield f"nescio: going on after {parts.before} of {len(parts)} rows in {parts.folder}"
+        yield f"nescio: going on after {parts.before:,} of {count(len(parts), 'row')} in {parts.folder}"
         before, now = parts.earlier.get("machine"), parts.about["machine"]
         if now is not None and before != now:  # Ray tells when it knows
             yield f"nescio: warning: they are of {before}, not of {now}: last digits may differ"

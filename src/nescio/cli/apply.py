@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from nescio._common.formatting import count
 from nescio.cli.decide import numbers
 from nescio.cli.options import add_class_names, add_command
 from nescio.cli.paths import check_apart
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"The policy was made for the column {made_for!r} and is used for {column!r}, as --column asks.")
     refused = int((~accepted).sum())
     share = f" ({100 * refused / len(accepted):.1f} %)" if len(accepted) else ""
-    print(f"Abstained from {refused} of {len(accepted)} inputs{share}.")
+    print(f"Abstained from {refused:,} of {count(len(accepted), 'input')}{share}.")
     if policy.threshold is None:
         print(policy)
     print(f"Wrote {args.out}")

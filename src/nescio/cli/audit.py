@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nescio._common.formatting import class_name
+from nescio._common.formatting import class_name, count
 from nescio.cli.command_line import check_command, command_line
 from nescio.cli.messages import tell_cheaper, tell_opened, tell_problems
 from nescio.cli.options import add_command, add_data, add_model, add_running
@@ -145,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"\nWrote {args.out}: all {len(audit.sentences())} directions, with figures and a table to sort.")
     if args.table is not None:
         write_table(args.table, _table(audit))
-        print(f"Wrote {len(audit.rows)} rows to {args.table}")
+        print(f"Wrote {count(len(audit.rows), 'row')} to {args.table}")
     return 0
 
 
@@ -191,7 +191,7 @@ def _page(audit: Audit, args: argparse.Namespace, rows: Rows) -> str:
 
     settings = {
         "command": command_line("audit", vars(args), ("directions", "score")),
-        "data": f"{audit.inputs} inputs, {audit.starts} of them to start from",
+        "data": f"{count(audit.inputs, 'input')}, {audit.starts:,} of them to start from",
         "versions": f"nescio {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
     }
     table = [dataclasses.asdict(row) for row in audit.rows]

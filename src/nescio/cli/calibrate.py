@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from nescio._common.formatting import count
 from nescio.cli.messages import other_classes, tell_cheaper, tell_opened, tell_problems
 from nescio.cli.options import add_command, add_data, add_model, add_running
 from nescio.cli.paths import output_folder
@@ -116,22 +117,22 @@ def _labelled(data: DataSpec, source: Source) -> Rows:
 
 def _whose(args: argparse.Namespace, fit: LabelledRows, test: LabelledRows) -> str:
     """Return in words what the figures are about."""
-    count = len(test.labels())
+    tested = count(len(test.labels()), "input")
     if args.test is None:
-        return f"On the other {count} inputs of {args.data}"
+        return f"On the other {tested} of {args.data}"
     if fit.rows.identity == test.rows.identity:
-        return f"On the same {count} inputs that it was fitted to, so rather too good"
-    return f"On the {count} inputs of {args.test}"
+        return f"On the same {tested} that it was fitted to, so rather too good"
+    return f"On the {tested} of {args.test}"
 
 
 def _tell(calibration: Calibration, whose: str) -> None:
     """Print what was fitted, and the figures before and after it."""
     t = calibration.posterior.temperature
     if t is None:
-        print(f"Fitted a scale and a shift for each class to {calibration.fitted} inputs.")
+        print(f"Fitted a scale and a shift for each class to {count(calibration.fitted, 'input')}.")
     else:
         word = f" (the model was {'too sure' if t > 1 else 'not sure enough'})" if f"{t:.4g}" != "1" else ""
-        print(f"Fitted to {calibration.fitted} inputs: T = {t:.4g}{word}.")
+        print(f"Fitted to {count(calibration.fitted, 'input')}: T = {t:.4g}{word}.")
     print(f"{whose}:\n")
     table = {
         "ECE": [f"{100 * one.ece:.2f} %" for one in calibration.reliability.values()],

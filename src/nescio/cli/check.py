@@ -9,6 +9,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nescio._common.argument_checks import probability
+from nescio._common.formatting import count, number
 from nescio.cli.messages import printable, say, tell_cheaper, tell_opened
 from nescio.cli.options import add_command, add_data, add_model, add_parts
 from nescio.cli.paths import check_apart
@@ -132,15 +133,16 @@ def _level(args: argparse.Namespace) -> float:
 def _tell(args: argparse.Namespace, finished: Finished, level: float, flagged: Flagged) -> None:
     """Print what to do: how many are foreign, the worst by name with their reasons, and what that means."""
     assert finished.ready.guard is not None
-    total, foreign = sum(count for count, _ in finished.notes), flagged.foreign
-    known = f"the {finished.ready.guard.fitted.count} inputs of the reference"
+    total, foreign = sum(rows for rows, _ in finished.notes), flagged.foreign
+    known = f"the {count(finished.ready.guard.fitted.count, 'input')} of the reference"
     if args.fdr is not None:
         promise = f"of those flagged at most {100 * level:g} % are mistakes, on average"
     else:
-        promise = f"of {total} inputs like it up to {level * total:.3g} would be flagged by chance"
+        promise = f"of {count(total, 'input')} like it up to {number(level * total)} would be flagged by chance"
     if foreign:
         verb = "is" if foreign == 1 else "are"
-        print(f"{foreign} of {total} inputs {verb} foreign: unlike {known} ({promise}).")
+        those = f"{foreign:,} of {total:,} inputs {verb}" if total > 1 else "The one input is"
+        print(f"{those} foreign: unlike {known} ({promise}).")
         for one in flagged.worst:
             print(f"  {printable(one.name)} (p = {one.p_value:.2g}): {one.words}")
         if foreign > len(flagged.worst):
@@ -149,7 +151,8 @@ def _tell(args: argparse.Namespace, finished: Finished, level: float, flagged: F
         print("model is meant for, put such inputs into the reference and make the guard anew:")
         print(f"  nescio guard … --out {args.guard} --overwrite")
     else:
-        print(f"None of {total} inputs is foreign: all are like {known} ({promise}).")
+        none = f"None of {total:,} inputs is foreign: all are" if total > 1 else "The one input is not foreign: it is"
+        print(f"{none} like {known} ({promise}).")
     if flagged.unsure:
         others = " of the others" if foreign else ""
         print(f"The model is unsure of its answers to {flagged.unsure}{others}: see the column unsure.")

@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
     tell_cheaper(args, "a smaller --top", "--of total")
     drawn = explain_rows(rows, files, args.batch_size, args.top)
     tell_problems(rows, most=len(rows))
-    print(f"Explained {len(files.table)} of {len(rows)} inputs: {', '.join(files.kinds)} uncertainty of")
+    print(f"Explained {len(files.table):,} of {count(len(rows), 'input')}: {', '.join(files.kinds)} uncertainty of")
     print(f"{words} ({count(files.members, 'member')}), by {method.words}.")
     if len(drawn) < len(rows) - len(rows.problems):
         print(f"These are the most doubtful by their {files.rank} uncertainty, the first in {TABLE} the most of all.")

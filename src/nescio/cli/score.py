@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from nescio._common.formatting import count
 from nescio.cli.messages import say, tell_cheaper, tell_method, tell_opened
 from nescio.cli.options import add_command, add_data, add_methods, add_model, add_parts
 from nescio.cli.paths import check_apart
@@ -122,14 +123,13 @@ def _tell(finished: Finished) -> None:
 
 def _error(notes: list[tuple[int, dict[str, float]]]) -> str:
     """What is known of the error of scores that were estimated, from what each part has noted."""
-    half, middle = sum(count for count, _ in notes) / 2, 0.0
-    for count, note in sorted(notes, key=lambda one: one[1]["middle"]):
-        middle, half = note["middle"], half - count
+    half, middle = sum(rows for rows, _ in notes) / 2, 0.0
+    for rows, note in sorted(notes, key=lambda one: one[1]["middle"]):
+        middle, half = note["middle"], half - rows
         if half <= 0:
             break
     text = f"estimated; median standard error {middle:.1%}, {max(n['largest'] for _, n in notes):.1%} at most"
     if checked := sum(int(note.get("checked", 0)) for _, note in notes):
-        inputs = "1 input" if checked == 1 else f"{checked} inputs"
         worst = max(note.get("worst", 0.0) for _, note in notes)
-        text += f"; {worst:.1%} off at most for {inputs} computed exactly"
+        text += f"; {worst:.1%} off at most for {count(checked, 'input')} computed exactly"
     return text

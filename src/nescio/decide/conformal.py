@@ -25,7 +25,7 @@ from torch import Tensor
 
 from nescio._common.argument_checks import probability
 from nescio._common.arrays import Values
-from nescio._common.formatting import percent
+from nescio._common.formatting import count, percent
 from nescio.decide.checks import Floats, labels_of, probabilities_of
 from nescio.decide.saved_policy import SavedPolicy, about_of
 from nescio.decide.thresholds import rank
@@ -78,13 +78,13 @@ class ConformalPolicy(SavedPolicy):
     def _sentence(self) -> str:
         if self.threshold is None:
             return (
-                f"With {self.n} examples only the set of all {self.classes} classes can promise to hold the true "
-                f"class for {percent(self.coverage)} of inputs; it takes more examples."
+                f"With {count(self.n, 'example')} only the set of all {self.classes} classes can promise to hold the "
+                f"true class for {percent(self.coverage)} of inputs; it takes more examples."
             )
         return (
             f"The set of answers holds the true class for at least {percent(self.coverage)} of new inputs like the "
-            f"{self.n} examples, on average over such sets; it names {self.size:.3g} of {self.classes} classes on "
-            f"average."
+            f"{count(self.n, 'example')}, on average over such sets; it names {self.size:.3g} of {self.classes} "
+            f"classes on average."
         )
 
     def _wrong(self) -> str | None:

@@ -31,7 +31,7 @@ import numpy as np
 
 from nescio._common.argument_checks import probability
 from nescio._common.arrays import Values
-from nescio._common.formatting import percent
+from nescio._common.formatting import count, percent
 from nescio.decide.binomial import upper_bound
 from nescio.decide.checks import Floats
 from nescio.decide.kept_state import KeptState
@@ -235,7 +235,8 @@ def _rates(policy: Policy, error: float) -> tuple[float, float]:
     if policy.keep is not None:  # k was fixed beforehand, and equal scores can only add to what is accepted
         most = upper_bound(n - rank(n, policy.keep), n, error)
     if most >= 1.0:
-        raise InputError(f"policy: {n} examples are too few to bound how much it abstains; calibrate with more")
+        few = f"{count(n, 'example')} {'is' if n == 1 else 'are'} too few"
+        raise InputError(f"policy: {few} to bound how much it abstains; calibrate with more")
     return most, max(0.0, fewest)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nescio import notebook
 from nescio._common.arrays import Values
-from nescio._common.formatting import percent
+from nescio._common.formatting import count, percent
 from nescio.decide.checks import scores_of
 from nescio.decide.saved_policy import SavedPolicy
 
@@ -85,26 +85,26 @@ class Policy(SavedPolicy):
         if self.kind == "quantile":
             return (
                 f"Accept an input when its score is at most {self.threshold:.6g}: at least {keep} of "
-                f"new inputs like the {self.n} known ones are accepted, on average over such sets."
+                f"new inputs like the {count(self.n, 'known one')} are accepted, on average over such sets."
             )
         return (
             f"Accept an input when its score is at most {self.threshold:.6g}: then at most {risk} of "
             f"the accepted answers are wrong, with {confidence} confidence, as long as inputs are "
-            f"like the {self.n} examples, of which {self.accepted} ({percent(self.coverage)}) are accepted and "
-            f"{self.errors} of those wrong."
+            f"like the {count(self.n, 'example')}, of which {self.accepted:,} ({percent(self.coverage)}) are "
+            f"accepted and {self.errors:,} of those wrong."
         )
 
     def _refusal(self) -> str:
         keep, risk, confidence = (percent(share or 0.0) for share in (self.keep, self.risk, self.confidence))
         if self.kind == "quantile":
             return (
-                f"No threshold can promise to keep {keep} with {self.n} examples: it takes at least "
-                f"{self.needed}. Nothing is accepted."
+                f"No threshold can promise to keep {keep} with {count(self.n, 'example')}: it takes at least "
+                f"{self.needed:,}. Nothing is accepted."
             )
         return (
-            f"No threshold can promise this with {self.n} examples: that at most {risk} of the "
+            f"No threshold can promise this with {count(self.n, 'example')}: that at most {risk} of the "
             f"accepted answers are wrong, with {confidence} confidence. It takes at least "
-            f"{self.needed} examples without any error among those of the lowest scores. Nothing is accepted."
+            f"{count(self.needed, 'example')} without any error among those of the lowest scores. Nothing is accepted."
         )
 
     def _wrong(self) -> str | None:

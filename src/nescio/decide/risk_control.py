@@ -27,7 +27,7 @@ from torch import Tensor
 
 from nescio._common.argument_checks import choice, integer, probability
 from nescio._common.arrays import Values, real_numbers
-from nescio._common.formatting import percent
+from nescio._common.formatting import count, percent
 from nescio.decide.checks import Floats, labels_of, probabilities_of
 from nescio.decide.saved_policy import SavedPolicy, about_of
 from nescio.types import InputError
@@ -105,14 +105,14 @@ class RiskPolicy(SavedPolicy):
         what = {"miscoverage": "have a true class outside their set", "misses": "with a sought class are missed"}
         if self.threshold is None:
             return (
-                f"With {self.n} examples nothing can promise that at most {percent(self.risk)} of positions "
+                f"With {count(self.n, 'example')} nothing can promise that at most {percent(self.risk)} of positions "
                 f"{what[self.kind]}; it takes {math.ceil(1 / self.risk) - 1} at least. Everything is taken."
             )
         size = f"sets name {self.size:.3g} of {self.classes} classes"
         if self.kind == "misses":
             size = f"{percent(self.size, 3)} of all positions are taken"
         return (
-            f"Of the positions of a new input like the {self.n} examples at most {percent(self.risk)} "
+            f"Of the positions of a new input like the {count(self.n, 'example')} at most {percent(self.risk)} "
             f"{what[self.kind]}, on average over such inputs; {size}."
         )
 

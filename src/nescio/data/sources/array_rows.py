@@ -17,6 +17,7 @@ import torch
 from numpy.lib import format as layout
 from numpy.typing import NDArray
 
+from nescio._common.formatting import count
 from nescio.data.npz_files import array_name, read_npz
 from nescio.data.sources.labels import Labels
 from nescio.data.sources.numbered import Numbered, stamp
@@ -58,7 +59,7 @@ class ArrayRows:
             self._x = _array(path, x)
             self._y = _label_key(path, label)
         labelled = f", labels in {self._y}" if self._y is not None else ""
-        self.about = f"{len(self._x)} rows of {path}, {self._x.dtype} {list(self._x.shape[1:])}{labelled}"
+        self.about = f"{count(len(self._x), 'row')} of {path}, {self._x.dtype} {list(self._x.shape[1:])}{labelled}"
         self.names = Numbered(path.name, len(self._x))
         self.identity = stamp(path, x, label)
 
@@ -94,10 +95,10 @@ class NamedRows:
         self._all = {first: self._first, **{name: ArrayRows(path, name, None) for name in others}}
         counts = {name: len(rows) for name, rows in self._all.items()}
         if len(set(counts.values())) > 1:
-            listing = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
+            listing = ", ".join(f"{name!r} has {many}" for name, many in counts.items())
             raise InputError(f"expected as many rows in each array of {path}, but {listing}")
         labelled = ", ".join(rows.about.partition(f" of {path}, ")[2] for rows in self._all.values())
-        self.about = f"{len(self)} rows of {path}, {', '.join(self._all)}: {labelled}"
+        self.about = f"{count(len(self), 'row')} of {path}, {', '.join(self._all)}: {labelled}"
         self.names = self._first.names
         self.identity = stamp(path, ",".join(x), label)
 

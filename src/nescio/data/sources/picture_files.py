@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from nescio._common.formatting import count
 from nescio.data.sources.decode import ENDINGS, decode
 from nescio.data.sources.labels import Labels
 from nescio.data.sources.rows import Kind
@@ -53,14 +54,14 @@ def folder(root: Path, label: str | None = "auto") -> PictureFiles:
     for name in _walk(root):
         (names if name.lower().endswith(ENDINGS) else other).append(name)
     if not names:
-        content = f"{len(other)} other files, such as {other[0]}" if other else "nothing"
+        content = f"{count(len(other), 'other file')}, such as {other[0]}" if other else "nothing"
         raise InputError(f"expected pictures ({', '.join(ENDINGS[:6])} …) in the folder {root}, found {content}")
     tops = {name.partition(os.sep)[0] if os.sep in name else "" for name in names}
     labelled = label is not None and len(tops) > 1 and "" not in tops
     words = f" in {len(tops)} classes" if labelled else ""
-    left = f"; {len(other)} other files left out, such as {other[0]}" if other else ""
+    left = f"; {count(len(other), 'other file')} left out, such as {other[0]}" if other else ""
     values = [name.partition(os.sep)[0] for name in names] if labelled else None
-    return PictureFiles(root, names, values, f"{len(names)} pictures{words} in {root}{left}")
+    return PictureFiles(root, names, values, f"{count(len(names), 'picture')}{words} in {root}{left}")
 
 
 def listed(file: Path, label: str | None = "auto") -> PictureFiles:
@@ -77,7 +78,8 @@ def listed(file: Path, label: str | None = "auto") -> PictureFiles:
     names, values = [path for path, _ in parted], [value for _, value in parted]
     labelled = label is not None and 2 * sum(map(bool, values)) > len(values)
     words = " with labels" if labelled else ""
-    return PictureFiles(file.parent, names, values if labelled else None, f"{len(names)} pictures{words} of {file}")
+    about = f"{count(len(names), 'picture')}{words} of {file}"
+    return PictureFiles(file.parent, names, values if labelled else None, about)
 
 
 def _stamp(file: Path) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from nescio._common.formatting import count
 from nescio.data.sources.decode import ENDINGS, decode
 from nescio.data.sources.labels import BROKEN, Labels
 from nescio.data.sources.numbered import Numbered
@@ -88,7 +89,7 @@ class TableRows:
         left = [column for column in table.kinds if column not in {*self._x, self._label, named}]
         out = f"; not used: {', '.join(left[:6])}{' …' * (len(left) > 6)}" if left else ""
         labelled = f", labels in {self._label}" if self._label is not None else ""
-        self.about = f"{len(table)} rows of {table.path}, {what}{labelled}{out}"
+        self.about = f"{count(len(table), 'row')} of {table.path}, {what}{labelled}{out}"
         self.identity = f"{table.identity} {self._x} {self._label} {named}"
 
     def __len__(self) -> int:
