@@ -31,7 +31,12 @@ def test_words_of_progress_are_left_out(commands: ModuleType, capsys: pytest.Cap
     speech.look()
     speech.last, speech.next = "scoring", 0.0
     speech.look()
+    said_before = progress._speech.set(speech)
+    progress.foretell(500.0, 3670, "scoring")
+    speech.advice = "--method entropy takes one forward pass"
+    progress._Watched(speech, progress._Silent(), None, "scoring", "input").advise()
+    progress._speech.reset(said_before)
     said = capsys.readouterr()
-    assert said.err.count("\n") == 5
+    assert said.err.count("\n") == 7 and "3,670 inputs, 140 ms each" in said.err
     warning = "nescio: warning: the labels are not used\n"
     assert commands.tidy(said.err + warning + said.out) == warning + "Wrote scores.csv"

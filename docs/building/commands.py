@@ -22,7 +22,8 @@ PAGES = Path(__file__).resolve().parents[1] / "commands"
 BLOCK = re.compile(r"^```(\w+)(?: title=\"(.+?)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"<!-- output:begin -->.*?<!-- output:end -->", re.DOTALL)
 PROGRESS = re.compile(
-    r"nescio: (getting ready;|still at work after|[^:]+: [\d,]+( of [\d,]+)? \w+ after )"
+    r"nescio: (getting ready;|still at work after|this takes long \(|[^:]+ will take about [^:]+ more: "
+    r"|[^:]+: [\d,]+( of [\d,]+)? \w+ after )"
 )
 STAYS, SECONDS, MOST = ("serve", "app"), 600, 40
 
