@@ -78,7 +78,7 @@ class Alone:
         """End an interval; working: whether parts come."""
         ran, waited, known, held = 0.0, 0.0, {}, []
         processes = [self.process, *_below(self.process)]
-        workers = [one for one in processes if b"MapWorker" in _read(one, "cmdline")] or [self.process]
+        workers = [one for one in processes if b"ray::Worker" in _read(one, "cmdline")] or [self.process]
         for process in processes:
             for thread in _threads(process):
                 known[thread] = now = _scheduled(process, thread)

@@ -45,7 +45,7 @@ class Watch:
     def look(self) -> dict[str, float]:
         """Look now; gives the peaks until now."""
         for process in [self.process, *_below(self.process)]:
-            worker = b"MapWorker" in _read(process, "cmdline")
+            worker = b"ray::Worker" in _read(process, "cmdline")
             kind = "own" if process == self.process else "worker" if worker else "other"
             self.peaks[kind] = max(self.peaks[kind], _high(process))
             self.spent[process] = (kind, max(_cpu(process), self.spent.get(process, ("", 0.0))[1]))

@@ -41,6 +41,7 @@ COMPLETE = (
     "batch.position_files",
     "batch.ray_cluster",
     "batch.ray_parquet",
+    "batch.ray_pool",
     "batch.ray_stream",
     "batch.ray_worker",
     "batch.streaming",

@@ -188,6 +188,26 @@ def test_a_run_whose_driver_was_killed_goes_on_and_ends_with_the_same_bytes(fold
     assert "nescio: going on after" in capfd.readouterr().err
 
 
+@pytest.mark.slow  # Ray takes longer to begin than all of this room together
+@pytest.mark.parametrize("data", ["many.npz", "many.parquet"])
+def test_what_the_driver_holds_of_ray_does_not_grow_with_the_parts(folder, cluster, data):
+    from ray._private.worker import global_worker
+
+    x = np.zeros((2400, 4))
+    np.savez("many.npz", x=x)
+    pyarrow.parquet.write_table(pyarrow.table({"x": x.tolist()}), "many.parquet", row_group_size=100)
+    asked = job(data=data, x=None if data == "many.npz" else "x")
+    ready, held = ray_stream.opened(asked), {}
+    for many in (60, 600):
+        work = Work(asked, 1, str(folder), WorkerFolder("/no folder", ".csv", ""))
+        parts = [range(start, start + SIZE) for start in range(0, SIZE * many, SIZE)]
+        results = ray_stream._results(work, ready.rows, parts, 2, False)
+        counts = [(one.start, len(global_worker.core_worker.get_all_reference_counts())) for one in results]
+        assert sorted(start for start, _ in counts) == [part.start for part in parts]
+        held[many] = max(number for _, number in counts)
+    assert held[600] <= held[60] + 20
+
+
 def _capability():
     return torch.backends.cpu.get_cpu_capability()
 
@@ -222,7 +242,7 @@ def test_threads_are_those_of_one_process_while_there_is_room_and_cores_are_neve
 def test_a_worker_gives_errors_back_as_they_are_and_gives_a_part_up_that_has_ended_many(folder):
     def done(asked, attempts=1, where=None, weights=None):
         shared = WorkerFolder(str(folder), ".csv", "none")
-        worker = Worker(Work(asked, torch.get_num_threads(), str(where or folder), shared, weights), None)
+        worker = Worker(Work(asked, torch.get_num_threads(), str(where or folder), shared, weights))
         return pickle.loads(pickle.dumps(worker.result(4, 8, attempts)))
 
     broken = done(job(on_error="stop")).outcome
@@ -254,7 +274,7 @@ def test_a_worker_takes_the_rows_that_were_read_and_writes_its_part(folder):
     (sent,) = ray_parquet.reader(ready.rows)({"run": [known["run"]]})
     with Parts("p", ROWS, SIZE, identity(asked, ready), ending=".csv") as parts, parts.worker_folder() as shared:
         work = Work(asked, torch.get_num_threads(), str(folder), shared, parts.identity["weights"])
-        done = Worker(work, None).result(8, 12, 1, sent["table"][0])  # rows of another part, to tell them apart
+        done = Worker(work).result(8, 12, 1, sent["table"][0])  # rows of another part, to tell them apart
         assert done.outcome.columns == {} and done.written.rows == SIZE
         parts.adopt(range(8, 12), done.written, done.outcome.problems, done.outcome.notes)
         ours = read_table("p/part-000002.csv")

@@ -127,19 +127,8 @@ def quiet() -> Iterator[None]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     with warnings.catch_warnings(), open(os.devnull, "w") as nothing:
         warnings.filterwarnings("ignore", module=r"ray\b")
-        context, log = need("ray.data", "ray").DataContext.get_current(), logging.getLogger("ray.data")
-        names = ("enable_progress_bars", "print_on_execution_start", "target_max_block_size")
-        before, level = {name: getattr(context, name) for name in names}, log.level
-        for name, value in zip(names, (False, False, 1), strict=True):  # a block is one part
-            setattr(context, name, value)
-        log.setLevel(logging.CRITICAL)
-        try:
-            with redirect_stdout(nothing):  # where it tells of lost workers
-                yield
-        finally:
-            for name, value in before.items():
-                setattr(context, name, value)
-            log.setLevel(level)
+        with redirect_stdout(nothing):  # where it tells of lost workers
+            yield
 
 
 def nodes() -> list[Node]:

@@ -3,8 +3,8 @@
     runs of missing parts ──► read, a task for each run ──► (start, stop, rows as Arrow) ──► the worker that scores them
 
 `ray.data.read_parquet` gives rows without their places, in blocks of its own size. A part of the result has to have
-the rows of the local engine's part, in its batches, and a run that goes on wants the missing parts alone. So a stage of
-the pipeline reads, by pyarrow as Ray's own does. Parts that begin in the same group of rows of a file are one run, for
+the rows of the local engine's part, in its batches, and a run that goes on wants the missing parts alone. So tasks of
+our own read, by pyarrow as Ray's do. Parts that begin in the same group of rows of a file are one run, for
 a group can only be read from its beginning.
 
 What cannot be read, or is too large to be sent, is not: the worker reads it itself, and tells which row is at fault.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pickle
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -180,6 +181,79 @@ def reader(rows: Rows) -> Callable[[dict[str, Any]], Any]:
             yield {"start": [part.start], "stop": [part.stop], "table": [content]}
 
     return read
+
+
+class Tables:
+    """Feed parts with their rows, which tasks of Ray have read (`nescio.batch.ray_pool.Feed`).
+
+    This process has references to the rows of a few parts, not the rows. What a task that was lost has not sent is read
+    by the workers.
+
+    Args:
+        rows: The data.
+        parts: Ranges of rows.
+        row_groups: That of `groups`.
+        most: How many tasks read at a time.
+
+    Examples:
+        >>> feed = Tables(rows, parts, groups(rows), most=2)  # doctest: +SKIP
+        >>> feed.came(feed.coming()[0])  # doctest: +SKIP
+        >>> feed.take()  # doctest: +SKIP
+        (range(0, 256), ObjectRef(...))
+    """
+
+    def __init__(self, rows: Rows, parts: Sequence[range], row_groups: Sequence[Group], most: int) -> None:
+        read = reader(rows)
+
+        def sent(run: bytes) -> Iterator[bytes]:
+            for one in read({"run": [run]}):
+                yield one["table"][0]
+
+        self._read = (
+            need("ray", "ray")
+            .remote(sent)
+            .options(
+                num_cpus=0,  # the workers may have all cores, and wait for it
+                num_returns="streaming",
+                _generator_backpressure_num_objects=2,
+                max_retries=0,
+                scheduling_strategy="SPREAD",
+                enable_task_events=False,
+            )
+        )
+        todo = runs(parts, row_groups)
+        self._todo = zip(todo, tasks(todo, row_groups), strict=True)
+        self._open: dict[Any, deque[range]] = {}
+        self._here: deque[tuple[range, Any]] = deque()
+        self._most = most
+
+    def take(self) -> tuple[range, Any] | None:
+        """Return a part and a reference to its rows; None where none was read yet."""
+        return self._here.popleft() if self._here else None
+
+    def coming(self) -> list[Any]:
+        """Return the tasks that read; none where enough was read for now."""
+        if len(self._here) >= self._most:
+            return []
+        while len(self._open) < self._most and (run := next(self._todo, None)) is not None:
+            self._open[self._read.remote(run[1]["run"])] = deque(run[0])
+        return list(self._open)
+
+    def came(self, one: Any) -> None:
+        """Take what a task has read of a part, or the parts that it has not read.
+
+        Args:
+            one: One of those that `coming` gave.
+        """
+        parts = self._open[one]
+        try:
+            table = next(one)
+        except StopIteration:
+            self._here.extend((part, b"") for part in self._open.pop(one))
+            return
+        self._here.append((parts.popleft(), table))
+        if not parts:
+            del self._open[one]
 
 
 @contextmanager

@@ -4,12 +4,12 @@
                       Parquet  score_part(job, start, stop), written to the folder
 
 An actor opens the job for itself, so the model and the data have to lie at the same place on every machine; this
-process opens them too, to know what they are, but fits nothing and takes no GPU. Rows of Parquet files are read by a
-stage of the pipeline (`nescio.batch.ray_parquet`), others by the actor. An actor writes its part too, where it sees
-the folder of the results, else this process does. Ray's own writer is not used: it gives its files names as they come
-and tells of them at the end alone, so that a run that was killed could not tell which rows are there. Here a part
-counts when this process has given it its name, once: rows are neither lost nor doubled, though a part whose worker was
-lost is done again by another.
+process opens them too, to know what they are, but fits nothing and takes no GPU. Rows of Parquet files are read by
+tasks of their own (`nescio.batch.ray_parquet`), others by the actor. An actor writes its part too, where it sees the
+folder of the results, else this process does. Who has which part is in `nescio.batch.ray_pool`. Ray's own writer is not
+used: it gives its files names as they come and tells of them at the end alone, so that a run that was killed could not
+tell which rows are there. Here a part counts when this process has given it its name, once: rows are neither lost nor
+doubled, though a part whose worker was lost is done again by another.
 
 The joined file is the local engine's, byte for byte on the same kind of machine, where a worker has as many threads as
 the local engine: sums are added in another order by another number of threads. So a worker takes as many threads as
@@ -20,7 +20,6 @@ fight for the cores.
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -30,7 +29,7 @@ import torch
 
 from nescio._common.formatting import count, number
 from nescio._common.lazy_imports import need
-from nescio.batch import ray_cluster, ray_parquet, streaming
+from nescio.batch import ray_cluster, ray_parquet, ray_pool, streaming
 from nescio.batch.jobs import Job, Ready
 from nescio.batch.ray_worker import PartResult, Work, Worker
 from nescio.data.parts import Parts
@@ -203,39 +202,20 @@ def _keep(parts: Parts, part: range, result: PartResult) -> None:
 
 
 def _results(work: Work, rows: Rows, parts: list[range], workers: int, gpu: bool) -> Generator[PartResult, None, None]:
-    """The pipeline: parts to actors, results in the order in which they are done."""
-    ray, data = need("ray", "ray"), need("ray.data", "ray")
-
-    class Ledger:  # within a function it travels by value, and its process does without torch
-        def __init__(self) -> None:
-            self.begun: dict[int, int] = {}
-
-        def begin(self, start: int) -> int:
-            self.begun[start] = self.begun.get(start, 0) + 1
-            return self.begun[start]
-
-    ledger = ray.remote(Ledger).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
-    if groups := ray_parquet.groups(rows):
-        runs = list(ray_parquet.tasks(ray_parquet.runs(parts, groups), groups))
-        tasks = data.from_items(runs, override_num_blocks=len(runs)).map_batches(
-            ray_parquet.reader(rows),
-            batch_size=1,
-            compute=data.TaskPoolStrategy(size=workers),
-            num_cpus=0,  # the workers may have all cores, and wait for it
-        )
-    else:
-        ranges = [{"start": part.start, "stop": part.stop} for part in parts]
-        tasks = data.from_items(ranges, override_num_blocks=len(ranges))
-    results = tasks.map_batches(
-        Worker,
-        fn_constructor_args=(work, ledger),
-        batch_size=1,
-        compute=data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=2),
+    """Parts to actors, results in the order in which they are done."""
+    ray = need("ray", "ray")
+    given = ray.put(work)
+    actor = ray.remote(Worker).options(
         num_cpus=work.threads,
         num_gpus=1 if gpu else None,
+        max_restarts=0,  # `ray_pool` starts another
+        max_task_retries=0,
+        scheduling_strategy="SPREAD",
+        enable_task_events=False,
     )
-    for row in results.iter_rows():
-        yield pickle.loads(row["done"])
+    groups = ray_parquet.groups(rows)
+    feed = ray_parquet.Tables(rows, parts, groups, workers) if groups else ray_pool.Ranges(parts)
+    return ray_pool.results(feed, lambda: actor.remote(given), workers)
 
 
 class _WorkerNews:

@@ -7,11 +7,9 @@ import pickle
 import time
 import traceback
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
-from nescio._common.lazy_imports import need
 from nescio.batch import jobs, ray_parquet, streaming
 from nescio.batch.columns import Scores
 from nescio.batch.jobs import Job
@@ -80,27 +78,37 @@ class Worker:
 
     Args:
         work: What it has to know.
-        ledger: The actor that counts how many workers have begun with a part.
 
     Examples:
         >>> from nescio.batch.example_job import example_job
         >>> results = WorkerFolder("/no folder", ".csv", "")
         >>> work = Work(example_job(), torch.get_num_threads(), ".", results)
-        >>> part = Worker(work, ledger=None).result(0, 8, attempts=1)
+        >>> part = Worker(work).result(0, 8, attempts=1)
         >>> part.start, len(part.outcome.columns["entropy"])
         (0, 8)
     """
 
-    def __init__(self, work: Work, ledger: Any) -> None:
-        self.work, self.ledger = work, ledger
+    def __init__(self, work: Work) -> None:
+        self.work = work
         self.same = work.weights is None
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        (start,), (stop,) = batch["start"].tolist(), batch["stop"].tolist()
+    def ready(self) -> None:
+        """Do nothing: who has an answer knows that the worker is there."""
+
+    def score(self, start: int, stop: int, attempts: int, table: bytes = b"") -> bytes:
+        """Return that of `result`, pickled, so that nothing of it lies in Ray's store once it was read.
+
+        Args:
+            start: The first row.
+            stop: The row behind the last.
+            attempts: How many workers have begun with the part, this one included.
+            table: Its rows, where they were read already.
+
+        Returns:
+            The result.
+        """
         prefetch.PROCESSES = False  # the threads of Ray do not stand a fork
-        attempts = need("ray", "ray").get(self.ledger.begin.remote(start))
-        table = batch["table"][0] if "table" in batch else b""
-        return {"done": [pickle.dumps(self.result(start, stop, attempts, table))]}
+        return pickle.dumps(self.result(start, stop, attempts, table))
 
     def result(self, start: int, stop: int, attempts: int, table: bytes = b"") -> PartResult:
         """Return the scores of a part, or why there are none.
@@ -108,7 +116,7 @@ class Worker:
         Args:
             start: The first row.
             stop: The row behind the last.
-            attempts: How often the part was tried before.
+            attempts: How many workers have begun with the part, this one included.
             table: Its rows, where they were read already.
 
         Returns:
