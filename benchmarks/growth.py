@@ -1,6 +1,6 @@
 """What grows with the rows of a run, and does it stay small: the manifest, the files, the join, the driver's memory?
 
-    python benchmarks/growth.py                     # about ten minutes on two cores; the last part needs Ray
+    python benchmarks/growth.py                     # about half an hour on two cores; the last part needs Ray
 
 *keeping*: rows that were made up are kept in parts of ten, as `nescio score` keeps its own, and joined into one Parquet
 file, by a process of its own for each number of parts. Seconds are of a processor, so that other work on the machine
@@ -11,7 +11,8 @@ peak while all are joined, beyond what the process had. *right*: the joined file
 
 *ray*: `nescio score --engine ray` with two workers over so many parts, by a small model. *driver*: milliseconds of a
 processor for a part in the process that was started, *others* in all the others; *memory*: bytes for a part that it
-has more at the end than when the first part was there.
+has more when the last part comes than when the first was there, of its peak; *peaks_mb*: this peak after each tenth of
+the parts; *driver_peak_mb*: the same at the end, when what is read to end has been loaded too.
 """
 
 from __future__ import annotations
@@ -118,15 +119,16 @@ def on_ray(count: int, folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     watch, looks = Watch(run.pid), []
     while run.poll() is None:
-        now = len(list(out.glob("part-*"))) if out.is_dir() else 0
+        now = sum(name.startswith("part-") for name in os.listdir(out)) if out.is_dir() else 0
         peaks = watch.look()
         if run.poll() is None:
             looks.append((now, peaks["own"], watch.cpu()))
         time.sleep(0.5)
-    there = [look for look in looks if look[0]]
+    there = [look for look in looks if 0 < look[0] < count]
     if run.returncode or len(there) < 2:
         raise RuntimeError(f"the command ended with {run.returncode}, or too soon to be watched")
     (begun, low, before), (done, high, after) = there[0], there[-1]
+    tenths = [tenth for tenth in range(1, 11) if begun * 10 <= count * tenth]
     spent = {kind: (after[kind] - before[kind]) / (done - begun) * 1e3 for kind in after}
     return {
         "parts": count,
@@ -134,7 +136,8 @@ def on_ray(count: int, folder: Path) -> dict[str, Any]:
         "driver": round(spent["own"], 3),
         "others": round(spent["worker"] + spent["other"], 3),
         "memory": round((high - low) * 2**20 / (done - begun), 1),
-        "driver_peak_mb": high,
+        "peaks_mb": [max(look[1] for look in there if look[0] * 10 <= count * tenth) for tenth in tenths],
+        "driver_peak_mb": looks[-1][1],
         "right": _each_once(out, rows),
     }
 
@@ -150,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """Keep, join, run, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", type=int, nargs="*", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--ray", type=int, nargs="*", default=[500, 2_000], help="parts on Ray")
+    parser.add_argument("--ray", type=int, nargs="*", default=[1_000, 10_000, 100_000], help="parts on Ray")
     parser.add_argument("--folder", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     keeping, ray = [], []

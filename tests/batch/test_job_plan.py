@@ -107,7 +107,7 @@ def test_workers_that_start_on_few_cores_wait_for_each_other():
 def test_seconds_of_a_processor_are_of_all_processes():
     known = costs(cpu=0.01)
     assert make_plan(known, Crew("local", 1, 2), 640, 64).cpu_seconds == pytest.approx(4 + 6.4)
-    assert make_plan(known, Crew("ray", 3, 2), 640, 64).cpu_seconds == pytest.approx(4 + 6.4 + 9 + 3 * 4.5 + 10 * 0.02)
+    assert make_plan(known, Crew("ray", 3, 2), 640, 64).cpu_seconds == pytest.approx(4 + 6.4 + 9 + 3 * 4.5 + 10 * 0.006)
 
 
 def test_fewer_threads_than_were_measured_compute_longer():

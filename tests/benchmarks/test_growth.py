@@ -22,6 +22,13 @@ def test_a_million_rows_in_a_hundred_thousand_parts_take_what_they_take_each() -
     assert many["join_memory_mb"] < 150
 
 
+def test_the_driver_of_ray_does_not_grow_with_a_hundred_thousand_parts() -> None:
+    *_, many = json.loads(RESULT.read_text())["ray"]
+    assert (many["rows"], many["parts"]) == (10**6, 10**5)
+    assert many["memory"] < 1000 and many["peaks_mb"][-1] - many["peaks_mb"][0] < 100
+    assert many["driver"] < 2  # milliseconds
+
+
 def test_a_small_case_keeps_and_joins_every_row_once(tmp_path: Path) -> None:
     import growth
 

@@ -20,11 +20,11 @@ processor time of that, and the time and the processor time of a worker, which i
 started before. They are of runs of 10,000 rows on two cores, by one, two and four workers (`benchmarks/plan.py`)."""
 BUSY = 0.9
 """The share of the time in which all cores are at work while more processes start than there are cores."""
-RAY_PART_CPU = 0.02
+RAY_PART_CPU = 0.006
 """Seconds of a processor that Ray takes for a part, in the driver and a worker together (`benchmarks/growth.py`)."""
-DRIVER_PART = 0.015
+DRIVER_PART = 0.002
 """Seconds that the driver of Ray takes for a part (`benchmarks/growth.py`)."""
-PART_BYTES = {"local": 700, "ray": 40_000}
+PART_BYTES = {"local": 700, "ray": 1_000}
 """Bytes of the driver's memory for a part (`benchmarks/growth.py`)."""
 GOOD_PART = 30.0
 """Seconds that a part should take: what a lost worker, or a kill, can take away."""
