@@ -181,6 +181,61 @@ def test_with_every_class_computed_the_estimate_is_the_reference(monkeypatch: py
     assert found.spread is not None and not found.spread.any()
 
 
+@pytest.mark.parametrize("smoothing", ["log", "mean"])
+@pytest.mark.parametrize("copies", [{"samples": 3}, {"samples": 2, "pairs": True}])
+def test_and_so_it_is_of_noisy_copies_below_a_head(
+    copies: dict[str, Any], smoothing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = deep(classes=7, layers=6), pictures(3)
+    exact = tables(model, x, sigma=0.1, smoothing=smoothing, **copies)
+    if "pairs" not in copies:
+        wanted = trace.reference.class_gradients(model, x, sigma=0.1, smoothing=smoothing, **copies)
+        torch.testing.assert_close(exact.norms, wanted.norms, rtol=1e-9, atol=0)
+    whole = Cut(5, (Level(2, 7, 0), Level(0, 7, 0)), 0.0, closed=True)
+    monkeypatch.setattr("nescio.trace.estimate.table.plan_cut", lambda *_: whole)
+    found = tables(model, x, sigma=0.1, smoothing=smoothing, classes=6, tolerance=0.02, **copies)
+    torch.testing.assert_close(found.norms, exact.norms, rtol=1e-9, atol=0)
+    assert found.spread is not None and not found.spread.any()
+
+
+def test_rows_are_dealt_to_groups_of_copies_and_the_likeliest_class_to_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Tensor] = []
+    monkeypatch.setattr(completion.cotangents, "build", lambda *a: a[4])
+    generator = torch.Generator().manual_seed(0)
+    table = (torch.rand(30, 3, 1, generator=generator) + 0.5) * (torch.rand(1, 3, 11, generator=generator) + 0.5)
+    table, above = table.double(), table[:, :, -1].double().square() * 2
+    p = torch.randn(3, 30, generator=generator).double().softmax(1)
+    names = tuple(str(i) for i in range(11))
+    cut = Cut(10, (Level(5, 3, 9), Level(0, 1, 5)), 0.0, closed=True, groups=2)
+    for apart in (1.0, 1.1):  # how much further the second group's gradients go than what it sends down
+        sent = torch.tensor([1.0, 3.0]).double().repeat(3)  # groups differ in how much they send down
+        further = torch.tensor([1.0, apart]).double().repeat(3)
+
+        def rows(start: int, stop: int | None, chosen: Any, scale: Tensor = sent * further) -> Tensor:
+            taken.append(chosen)
+            each = table.repeat_interleave(2, 1) * scale[:, None]
+            return each.gather(0, chosen.unsqueeze(2).expand(-1, -1, 11))[:, :, start:stop]
+
+        parts = above.repeat_interleave(2, 1) * sent.square()
+        layers = Layers(names, tuple((name,) for name in names))
+        arguments: Any = (None, 4, "log", p, layers, cut, table[:, :, 10:], True, rows, above, None, parts)
+        values, spread = completion.complete(*arguments)
+        likeliest = p.argmax(1)
+        near, deep = taken[-2:]
+        assert near.shape == (6, 6) and deep.shape == (3, 6)
+        assert torch.equal(near[0], likeliest.repeat_interleave(2)) and torch.equal(deep[0, ::2], likeliest)
+        assert not torch.equal(deep[0], deep[0].roll(1))
+        if apart == 1.0:
+            torch.testing.assert_close(values, table)
+            assert float(spread.max()) < 1e-6
+        else:
+            torch.testing.assert_close(values, table, rtol=0.11, atol=0.0)
+            mean = ((1 + apart**2) / 2) ** 0.5  # of the class that both groups have
+            own = values[likeliest, torch.arange(3)] / table[likeliest, torch.arange(3)]
+            torch.testing.assert_close(own[:, 5:10], torch.full_like(own[:, 5:10], mean))
+            assert ((values / table - 1).abs() <= 2 * spread / table + 1e-9).all()
+
+
 def test_rows_that_were_computed_are_exact() -> None:
     model, x = deep(), pictures(9)
     exact, found = tables(model, x), tables(model, x, decay=DECAY, tolerance=0.02)
@@ -227,8 +282,9 @@ def test_estimates_do_not_depend_on_the_batch(settings: dict[str, Any]) -> None:
     wide = settings.get("classes") == 28
     model, x = (deep(140, 24, 140), pictures(6, 140)) if wide else (deep(60), pictures(6))
     cut = TableBuilder(Classifier.of(model), x[:2], ("classes",), NormSettings("classes", **settings)).cut()
-    closed = "classes" in settings and "sigma" not in settings
+    closed = "classes" in settings
     assert cut is not None and cut.closed == closed and len(cut.levels) == 1 + closed
+    assert cut.groups == (2 if "pairs" in settings else 1)
     whole = tables(model, x, **settings).norms
     least = 1 + ("tolerance" in settings and not closed)  # one alone is computed exactly then
     alone = torch.cat([tables(model, x[i : i + least], **settings).norms for i in range(0, len(x), least)])

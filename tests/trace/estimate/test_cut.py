@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nescio.trace.estimate.cut import AUTO_ROWS, LIKELIEST, Cut, Level, plan_cut
+from nescio.trace.estimate.cut import AUTO_ROWS, DEALT_ROWS, LIKELIEST, Cut, Level, plan_cut
 from tests.trace.estimate.helpers import DECAY
 
 
@@ -79,3 +79,15 @@ def test_below_a_head_the_work_is_that_of_so_many_rows_to_the_floor(
     work = sum(level.rows * price(level.floor) for level in cut.levels) / price(cut.floor)
     assert AUTO_ROWS - 1.5 <= work <= AUTO_ROWS + 1.5
     assert all(level.heavy == max(1, level.rows // LIKELIEST) for level in cut.levels)
+
+
+@given(classes=st.integers(200, 2000), layers=st.integers(20, 150), groups=st.sampled_from([2, 4]))
+def test_rows_are_as_many_for_each_group_of_copies(classes: int, layers: int, groups: int) -> None:
+    cut = plan_cut(classes, [1.0] * layers, "auto", DECAY, 0.02, head=1, groups=groups)
+    assert cut is not None and cut.closed and cut.groups == groups
+    assert all(level.rows % groups == 0 and level.drawn > 1 for level in cut.levels)
+    assert cut.levels[0].heavy >= groups  # the likeliest class in each of them
+    paid = plan_cut(classes, [1.0] * layers, DEALT_ROWS, DECAY, 0.02, head=1)
+    assert paid is not None
+    for dealt, level in zip(cut.levels, paid.levels, strict=True):
+        assert level.floor == dealt.floor and level.rows <= dealt.rows < level.rows + 2 * groups

@@ -151,3 +151,19 @@ def test_the_reported_error_is_of_the_size_of_the_error_made(classes: int, layer
     made = (found.scores / exact - 1).abs()
     assert made.mean() / 3 < found.error.mean() < made.mean() * 3
     assert ((found.scores / exact - 1).abs() < 3 * found.error).double().mean() > 0.9
+
+
+@pytest.mark.parametrize("smoothing", ["log", "mean"])
+@pytest.mark.parametrize("sigma", [0.02, 0.3])
+def test_so_is_that_of_noisy_copies(sigma: float, smoothing: str) -> None:
+    model, x = deep(100, 8, 64), pictures(12, 64)
+    noisy = {"sigma": sigma, "samples": "auto", "smoothing": smoothing}
+    exact = nescio.score(model, x, "regrad", classes="exact", tolerance=0.0, **noisy)
+    found = nescio.score(model, x, "regrad", report=True, **noisy)
+    settings = NormSettings("classes", classes="auto", sigma=sigma, samples=8, pairs=True)
+    cut = TableBuilder(Classifier.of(model), x[:2], ("classes",), settings).cut()
+    assert cut is not None and cut.closed and cut.groups == 4 and all(level.rows % 4 == 0 for level in cut.levels)
+    assert found.error is not None
+    made = (found.scores / exact - 1).abs()
+    assert (made < 3 * found.error).double().mean() > 0.9 and made.mean() < 0.05
+    assert found.error.mean() < 5 * made.mean()

@@ -6,9 +6,11 @@ from torch import Tensor, nn
 
 from nescio import trace
 from nescio.models import Classifier
+from nescio.trace.backward.cotangents import Smoothing
 from nescio.trace.estimate.cut import plan_cut
 from nescio.trace.probe import linear_head, passes
 from nescio.trace.probe.layers import find_layers
+from nescio.trace.runtime import noise
 from nescio.types import ClassGradients
 
 
@@ -45,7 +47,9 @@ def sequence(sharp: float = 1.0) -> nn.Module:
     return model
 
 
-def head_of(model: nn.Module, x: Tensor, layers: str) -> tuple[int, Tensor, Tensor, Tensor]:
+def head_of(
+    model: nn.Module, x: Tensor, layers: str, copies: int = 1, smoothing: Smoothing = "log"
+) -> tuple[int, Tensor, Tensor, Tensor]:
     classifier = Classifier.of(model)
     with torch.enable_grad():
         run = passes.forward(classifier, x)
@@ -53,8 +57,8 @@ def head_of(model: nn.Module, x: Tensor, layers: str) -> tuple[int, Tensor, Tens
     count = linear_head.head_layers(run.graph, run.logits, table, run.plan.fast)
     if not count:
         return 0, torch.empty(0), torch.empty(0), torch.empty(0)
-    p = run.z.double().softmax(1)
-    return count, *linear_head.head_norms(run.graph, run.logits, table.part(len(table.names) - count), p)
+    head = linear_head.Head(run.graph, run.logits, run.z, copies, smoothing)
+    return count, head.norms(table.part(len(table.names) - count)), *head.below()
 
 
 @pytest.mark.parametrize("layers, count", [("module", 1), ("tensor", 2)])
@@ -76,6 +80,33 @@ def test_the_heads_norms_are_the_oracles_for_every_class(layers: str, count: int
             large = (g.square() * features.abs()).sum() / g.square().sum()
             along = (g * features).sum().square() / g.square().sum()
             if g.norm() > 1e3 * tiny:
+                assert lying[:, c, i].tolist() == pytest.approx([large.item(), along.item()], rel=1e-6)
+
+
+@pytest.mark.parametrize("layers", ["module", "tensor"])
+@pytest.mark.parametrize("smoothing", ["log", "mean"])
+@pytest.mark.parametrize("sharp, sigma", [(1.0, 0.3), (40.0, 0.1), (200.0, 0.01), (40.0, 3.0)])
+def test_of_noisy_copies_too(layers: str, smoothing: Smoothing, sharp: float, sigma: float) -> None:
+    torch.manual_seed(0)
+    model, x = sequence(sharp).double().eval(), torch.randn(4, 6).double()
+    noisy = noise.copies(x, sigma, 5, 0)
+    _, norms, at_features, lying = head_of(model, noisy, layers, 6, smoothing)
+    exact = trace.reference.class_gradients(model, x, layers=layers, sigma=sigma, samples=5, smoothing=smoothing)
+    count = norms.shape[2]  # the loop has no more digits than 1e-16 of a class that is all but certain, the engine has
+    torch.testing.assert_close(norms.transpose(0, 1), exact.norms[:, :, -count:], rtol=1e-9, atol=1e-14)
+    exact = trace.class_gradients(model, x, layers=layers, sigma=sigma, samples=5, smoothing=smoothing)
+    torch.testing.assert_close(norms.transpose(0, 1), exact.norms[:, :, -count:], rtol=1e-9, atol=0.0)
+    for i in range(4):
+        features = model[:-1](noisy[6 * i : 6 * i + 6]).detach().requires_grad_()
+        log_p = model[-1](features).log_softmax(1)
+        smooth = log_p.mean(0) if smoothing == "log" else log_p.logsumexp(0)
+        for c in range(7):
+            (each,) = torch.autograd.grad(smooth[c], features, retain_graph=True)
+            g, h = each.sum(0), features.detach()
+            assert at_features[c, i].sqrt().item() == pytest.approx(g.norm().item(), rel=1e-6, abs=1e-9)
+            large = (g.square() * h.abs().mean(0)).sum() / g.square().sum()
+            along = (g * h.mean(0)).sum().square() / g.square().sum()
+            if g.norm() > 1e-6:
                 assert lying[:, c, i].tolist() == pytest.approx([large.item(), along.item()], rel=1e-6)
 
 

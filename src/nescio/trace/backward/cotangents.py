@@ -84,6 +84,14 @@ def blocks(
         yield build(row, logits, copies, smoothing, slice(start, start + step), p)
 
 
+def shares(logits: Tensor, copies: int, smoothing: Smoothing) -> Tensor:
+    """The share of each copy in the mean: [N, copies, 1], or [N, copies, C] where classes differ in it."""
+    z = logits.detach().double()
+    if smoothing == "mean":
+        return z.log_softmax(1).unflatten(0, (-1, copies)).softmax(1)
+    return z.new_full((len(z) // copies, copies, 1), 1 / copies)
+
+
 def _classes(z: Tensor, copies: int, smoothing: Smoothing, classes: Tensor) -> Cotangents:
     """Unit-scale rows ``u_c`` of every copy, weighted relative to the heaviest copy, whose weight becomes the scale."""
     others = z.expand(len(classes), *z.shape).clone()

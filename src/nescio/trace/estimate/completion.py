@@ -7,8 +7,9 @@ the weighted sum over classes is estimated with hardly any bias. Below a head in
 is not quite the same for every class: it is a line in how the gradient that the head sends down lies to the features,
 fitted to the drawn rows by least squares. How much drawn rows differ from each other is the
 standard error that is handed on. Of a few heavy rows it is handed on with caution: twice how much they differ, and at
-least half of what was completed; rows of fewer copies may be off by as much as their last layers are; and layers below
-``floor``, which count as zero, may have what the layers next to them have. None of it is a bound:
+least half of what was completed; rows of fewer copies may be off by as much as their last layers are, or, where they
+are dealt to groups of copies, by as much as groups differ in the likeliest class; and layers below ``floor``, which
+count as zero, may have what the layers next to them have. None of it is a bound:
 `error_check` compares with exact values.
 """
 
@@ -48,6 +49,7 @@ def complete(
     norms: Callable[[int, int | None, cotangents.Cotangents], Tensor],
     above: Tensor | None = None,
     lying: Tensor | None = None,
+    parts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Norms [C, N, L] of every class and layer, and their standard errors.
 
@@ -64,6 +66,8 @@ def complete(
         above: squared norms [C, N] of what goes down from the last layers, where they are known; None: that is
             estimated from ``last``.
         lying: numbers [M, C, N] that what layers have relative to ``above`` depends on; None: none are known.
+        parts: squared norms [C, N·groups] as ``above``, of groups of copies that rows are dealt to, each to one; then
+            ``copies`` are those of a group. None: rows are of all copies in the pass.
 
     Returns:
         Norms and standard errors, both [C, N, L].
@@ -83,21 +87,32 @@ def complete(
         above = (last.square() * kernel).sum(2)
     share = p.sqrt().T * above
     ranked = (p if cut.drawn else share.T).argsort(dim=1, descending=True, stable=True).T
-    known = []
+    known, between = [], torch.zeros_like(above[0])
     for level in cut.levels:
-        chosen, others = ranked[: level.heavy], ranked[level.heavy :]
+        again = cut.groups - 1 if level is cut.levels[0] else 0  # the likeliest class in every group
+        heavy = level.heavy - again
+        chosen, others = torch.cat([ranked[:1].expand(again, -1), ranked[:heavy]]), ranked[heavy:]
         if level.drawn:
             chosen = torch.cat([chosen, others.gather(0, _draw(share.gather(0, others), level.drawn))])
-        chosen_rows = cotangents.build("classes", logits, copies, smoothing, chosen, p)
+        dealt = chosen if parts is None else _deal(chosen, cut.groups)
+        chosen_rows = cotangents.build("classes", logits, copies, smoothing, dealt, p)
         rows = norms(level.floor, top if same else None, chosen_rows)
         own = above.gather(0, chosen).clamp(min=1e-300)
         error = torch.zeros_like(own)
-        if not same:  # of other copies: taken relative to their own last layers
+        if parts is not None:  # taken relative to what goes down in their own copies
+            theirs = parts.gather(0, dealt).clamp(min=1e-300)
+            rows, theirs = _collect(rows, len(p)), _collect(theirs, len(p))
+            rows = rows * (own / theirs).sqrt().unsqueeze(2)
+            if again:
+                sums = (rows[: again + 1].square() * weights[level.floor : top]).sum(2)
+                between = sums.std(0) / sums.mean(0).clamp(min=1e-300)
+            rows, error = _same_classes(rows, chosen), error + between / 2
+        elif not same:  # of other copies: taken relative to their own last layers
             split = top - level.floor
             theirs = (rows[:, :, split:].square() * kernel).sum(2).clamp(min=1e-300)
             rows = rows[:, :, :split] * (own / theirs).sqrt().unsqueeze(2)
             error = ((own / theirs).sqrt() - 1).abs()
-        known.append(_Known(level, chosen, rows, own, error))
+        known.append(_Known(level, chosen, rows, own, error, between))
     _fill(values, spread, above, lying, weights, top, known)
     if cut.floor:  # what is left out may have as much as the layers next to it, over which weights grow tenfold
         near = slice(cut.floor, min(top, cut.floor + math.ceil(TENFOLD / cut.decay)))
@@ -110,7 +125,8 @@ def complete(
 @dataclass(frozen=True)
 class _Known:
     """Norms of the rows of a level: ``rows`` [K, N, top − floor] of the classes ``chosen`` [K, N], whose last layers
-    have ``own`` [K, N] together; ``error`` [K, N] is relative.
+    have ``own`` [K, N] together; ``error`` [K, N] is relative, and so is ``between`` [N], how much the groups of copies
+    that rows were dealt to differ in their squares.
     """
 
     level: Level
@@ -118,6 +134,7 @@ class _Known:
     rows: Tensor
     own: Tensor
     error: Tensor
+    between: Tensor
 
     def sums(self, start: int, stop: int, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Of the rows that stand for others, the squares from one layer to another relative to the last layers [K, N,
@@ -158,9 +175,11 @@ def _fill(
             apart = (sums - before * (sums.mean(0) / means)).std(0)
         apart = apart / sums.mean(0).clamp(min=1e-300)
         doubt = doubt + (apart.square() / drawn if drawn else (2 * apart).clamp(min=DOUBT).square())
+        if i == 0:
+            doubt = doubt + one.between.square()
         norms = (above.unsqueeze(2) * relative).sqrt()
         error = norms * (doubt.sqrt() / 2).unsqueeze(1)  # of a norm: half of that of its square
-        for deep in known[i:]:
+        for deep in reversed(known[i:]):  # last those of this level, which may be of more copies
             own = deep.rows[:, :, floor - deep.level.floor : stop - deep.level.floor]
             at = deep.chosen.unsqueeze(2).expand_as(own)
             norms, error = norms.scatter(0, at, own), error.scatter(0, at, own * deep.error.unsqueeze(2))
@@ -192,6 +211,23 @@ def _line(known: Tensor, at: Tensor, every: Tensor, enough: Tensor) -> tuple[Ten
             shared = (own * points[j]).sum(0) / size
             points[j], places[j] = points[j] - shared * own, places[j] - shared * there
     return torch.minimum(torch.maximum(found, known.amin(0) / 2), 2 * known.amax(0)), left
+
+
+def _deal(chosen: Tensor, groups: int) -> Tensor:
+    """Classes [K, N] of inputs as [K / groups, N·groups]: those of each group of an input's copies, in turns."""
+    return chosen.unflatten(0, (-1, groups)).transpose(1, 2).flatten(1)
+
+
+def _collect(rows: Tensor, inputs: int) -> Tensor:
+    """What was dealt, [K / groups, N·groups, ...], as [K, N, ...]."""
+    return rows.unflatten(1, (inputs, -1)).transpose(1, 2).flatten(0, 1)
+
+
+def _same_classes(rows: Tensor, chosen: Tensor) -> Tensor:
+    """Rows [K, N, L] where those of one class, in several groups, are all the root of their mean square."""
+    alike = (chosen.unsqueeze(0) == chosen.unsqueeze(1)).to(rows.dtype)
+    alike = alike / alike.sum(1, keepdim=True)
+    return torch.einsum("jkn,knl->jnl", alike, rows.square()).sqrt()
 
 
 def _draw(weights: Tensor, count: int) -> Tensor:

@@ -20,6 +20,10 @@ AUTO_ROWS = 12
 """Rows that it pays for where the head needs none (`probe.linear_head`)."""
 HEAVY = 3
 """Classes whose rows go down to the floor where every class has the columns that count."""
+GROUPS = 4
+"""Groups of an input's pairs of copies that rows below a head in closed form are dealt to, where they come out even."""
+DEALT_ROWS = 24
+"""Rows that ``classes="auto"`` pays for there."""
 LIKELIEST = 6
 """Below a head in closed form one row in so many is of the likeliest classes; elsewhere one in three."""
 LEFT_OUT = 1e-4
@@ -62,6 +66,11 @@ class Cut:
     closed: bool = False
     """Whether the layers from ``top`` on are the head, whose norms need no backward pass (`probe.linear_head`)."""
 
+    groups: int = 1
+    """Rows are dealt to so many groups of an input's copies, each to one. On the first level the likeliest class has
+    one in every group; all of these count as heavy.
+    """
+
     @property
     def floor(self) -> int:
         """The first layer that is not left out."""
@@ -81,6 +90,7 @@ def plan_cut(
     tolerance: float,
     part: float = 1.0,
     head: int = 0,
+    groups: int = 1,
 ) -> Cut | None:
     """Choose the entries to compute.
 
@@ -92,6 +102,7 @@ def plan_cut(
         tolerance: the relative error that leaving entries out may make; 0: none.
         part: the share of an input's copies that takes part in the rows that go deeper.
         head: how many of the last layers are known in closed form for every class.
+        groups: how many groups of an input's copies the rows below such a head are dealt to.
 
     Returns:
         The cut; None: everything is computed.
@@ -103,14 +114,14 @@ def plan_cut(
         top = layers - head
         floor = min(_below(layers, decay, LEFT_OUT * tolerance), top - 1)
         near = next((i for i in range(floor, top) if share[i] * NEAR_HEAD <= share[floor]), top - 1)
-        deep = rows if isinstance(budget, int) else AUTO_ROWS
+        deep = rows if isinstance(budget, int) else AUTO_ROWS if groups == 1 else DEALT_ROWS
         if near == floor:
-            return Cut(top, (_level(floor, deep, LIKELIEST),), decay, closed=True)
+            return Cut(top, (_level(floor, deep, LIKELIEST, groups),), decay, True, groups)
         weights = [math.exp(decay * (i - layers)) for i in range(floor, layers)]
         near_work = min(max(sum(weights[near - floor :]) / sum(weights), NEAR_WORK[0]), NEAR_WORK[1])
         first = min(near_work * deep * share[floor] / share[near], classes / 2)
-        levels = _level(near, first, LIKELIEST), _level(floor, (1 - near_work) * deep, LIKELIEST)
-        return Cut(top, levels, decay, closed=True)
+        last = _level(floor, (1 - near_work) * deep, LIKELIEST, groups, first=False)
+        return Cut(top, (_level(near, first, LIKELIEST, groups), last), decay, True, groups)
     if rows < classes:  # up to half of them for the last layers of every class, the rest for rows that go deeper
         top = next((i for i in range(layers) if share[i] * classes <= rows / 2), layers)
         top = max(0, min(top, layers - 2))  # the last layer alone tells nothing of the gradient that goes below it
@@ -127,9 +138,11 @@ def plan_cut(
     return Cut(top, (Level(floor, heavy, 0),), decay) if paid <= WORTH * classes else None
 
 
-def _level(floor: int, rows: float, part: int = 3) -> Level:
-    count = max(3, round(rows))
-    heavy = max(1, count // part)
+def _level(floor: int, rows: float, part: int = 3, groups: int = 1, first: bool = True) -> Level:
+    again = groups - 1 if first else 0
+    count = max(3, round(rows)) + again
+    count += -count % groups
+    heavy = max(1, (count - again) // part) + again
     return Level(floor, heavy, count - heavy)
 
 

@@ -23,9 +23,9 @@ from nescio.models import Classifier
 from nescio.trace.backward import cotangents
 from nescio.trace.backward.substitutes import attention
 from nescio.trace.estimate.completion import complete
-from nescio.trace.estimate.cut import Cut, plan_cut
+from nescio.trace.estimate.cut import GROUPS, Cut, plan_cut
 from nescio.trace.estimate.entries import Settings, pass_norms, split_norms
-from nescio.trace.probe.linear_head import head_norms
+from nescio.trace.probe.linear_head import Head
 from nescio.trace.probe.passes import Pass, forward
 from nescio.trace.probe.proofs import prove_silent
 from nescio.trace.probe.survey import TOO_LARGE, begin
@@ -80,9 +80,11 @@ class TableBuilder:
         if self.survey.silent:  # rare; their share of a sum is not known from other layers
             decay = 0.0
         part = 2 / self.settings.copies if self.pairs else 1.0
-        closed = self.request.norm == 2 and self.settings.copies == 1 and self.request.precision is None
+        closed = self.request.norm == 2 and self.request.precision is None
         head = self.survey.head if closed else 0
-        cut = plan_cut(self.survey.classes, self.survey.costs, self.request.classes, decay, tolerance, part, head)
+        groups = math.gcd(self.settings.copies // 2, GROUPS) if self.pairs else 1  # of whole pairs
+        costs, budget = self.survey.costs, self.request.classes
+        cut = plan_cut(self.survey.classes, costs, budget, decay, tolerance, part, head, groups)
         if cut is not None and not cut.drawn and inputs.size(self.x) == 1:
             return None  # the check of one input would take longer than all of it
         if cut is not None and cut.drawn and self.survey.silent:  # nothing can be completed from layers of zeros
@@ -144,7 +146,7 @@ class TableBuilder:
             return rows, 1.0
         if not cut.drawn and self.survey.device.type != "cuda":
             return rows, self._share(cut.floor)
-        return max(((level.rows, self._share(level.floor)) for level in cut.levels), key=math.prod)
+        return max(((level.rows // cut.groups, self._share(level.floor)) for level in cut.levels), key=math.prod)
 
     def _share(self, floor: int) -> float:
         """The share of the memory of a cotangent that it takes from this layer on."""
@@ -180,7 +182,8 @@ class TableBuilder:
                 model = Lowered(self.classifier, torch.bfloat16)
             copies = inputs.take(x, slice(count, None)) if self.pairs else x
             known = survey.first is not None and survey.first.x is x and model is self.classifier
-            lowest = 0 if cut is None else cut.top if self.pairs and settings.copies > 2 else cut.floor
+            alone = self.pairs and settings.copies > 2 and cut is not None and not cut.closed  # rows are of one pair
+            lowest = 0 if cut is None else cut.top if alone else cut.floor
             lowest = 0 if len(settings.rows) > 1 else lowest  # rows that are not estimated go through all layers
             run = survey.first if known else self._pass(model, copies, lowest, check)
             assert run is not None
@@ -192,7 +195,7 @@ class TableBuilder:
             with torch.no_grad():
                 z = self.classifier.functional({}, inputs.take(x, slice(0, count)))
             base = run
-            if cut is not None and settings.copies > 2:
+            if alone and cut is not None:
                 one_pair = inputs.apply(copies, lambda t: t.unflatten(0, (count, -1))[:, :2].flatten(0, 1))
                 base = self._pass(model, one_pair, cut.floor, check)
             return z, self._norms(model, run, base, z, settings, cut)
@@ -219,18 +222,23 @@ class TableBuilder:
 
         above: Tensor | None = None
         lying: Tensor | None = None
+        parts: Tensor | None = None
+        copies = len(base.z) // len(p)
         if cut.closed:
-            last, above, lying = head_norms(run.graph, run.logits, table.part(cut.top), p)
+            head = Head(run.graph, run.logits, run.z, settings.copies, settings.smoothing)
+            last, (above, lying) = head.norms(table.part(cut.top)), head.below()
+            if cut.groups > 1:
+                copies = settings.copies // cut.groups
+                parts = Head(run.graph, run.logits, run.z, copies, settings.smoothing).below()[0]
         else:
             last = pass_norms(model, run, table.part(cut.top), settings, build("classes", at_once=at_once(cut.top)))
-        copies = len(base.z) // len(p)
 
         def row_norms(start: int, stop: int | None, rows: cotangents.Cotangents) -> Tensor:
             own = replace(settings, copies=copies)
             return pass_norms(model, base, table.part(start, stop), own, rows.split(at_once(start)))
 
         norms["classes"], norms["spread"] = complete(
-            base.z, copies, settings.smoothing, p, table, cut, last, base is run, row_norms, above, lying
+            base.z, copies, settings.smoothing, p, table, cut, last, base is run, row_norms, above, lying, parts
         )
         return norms
 
