@@ -96,17 +96,17 @@ def count(many: int, singular: str, plural: str | None = None) -> str:
     Args:
         many: The number of things.
         singular: The noun for one of them.
-        plural: The noun for several; None adds an "s", or "es" after "ch".
+        plural: The noun for several; None adds an "s", or "es" after "ch" and "s".
 
     Returns:
         The text; from a thousand on with a comma.
 
     Examples:
-        >>> count(1, "input"), count(2000, "input"), count(2, "batch"), count(0, "class", "classes")
+        >>> count(1, "input"), count(2000, "input"), count(2, "batch"), count(0, "class")
         ('1 input', '2,000 inputs', '2 batches', '0 classes')
     """
     if plural is None:
-        plural = singular + ("es" if singular.endswith("ch") else "s")
+        plural = singular + ("es" if singular.endswith(("ch", "s")) else "s")
     return f"{many:,} {singular if many == 1 else plural}"
 
 
