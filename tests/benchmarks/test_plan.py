@@ -11,15 +11,17 @@ import pytest
 RESULT = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "plan.json"
 
 
-def test_plans_foretold_the_runs_that_were_measured_within_a_quarter() -> None:
+def test_plans_foretold_the_runs_that_were_measured_within_a_fifth() -> None:
     result = json.loads(RESULT.read_text())
     runs = {(run["rows"], run["engine"], run["workers"]): run for run in result["runs"]}
-    assert {(10_000, "local", 1), (100_000, "local", 1)} <= set(runs) and len(runs) == len(result["runs"])
+    crews = [("local", 1), ("ray", 1), ("ray", 2), ("ray", 4)]
+    assert {(rows, *crew) for rows in (10_000, 100_000) for crew in crews} == set(runs)
+    assert len(runs) == len(result["runs"])
     for run in result["runs"]:
         assert run["ratio"] == pytest.approx(run["planned"] / run["quiet"], abs=0.01)
-        assert 0.75 <= run["ratio"] <= 1.25  # a fifth is the aim; four workers miss it, as the page says
+        assert 0.8 <= run["ratio"] <= 1.2
         assert run["quiet"] <= run["seconds"] * 1.05
-    assert result["furthest_off"] == max(abs(run["ratio"] - 1) for run in result["runs"])
+    assert result["furthest_off"] == pytest.approx(max(abs(run["ratio"] - 1) for run in result["runs"]))
 
 
 def test_todays_arithmetic_foretells_the_runs_whose_measurements_are_kept_within_a_fifth() -> None:
@@ -34,32 +36,7 @@ def test_todays_arithmetic_foretells_the_runs_whose_measurements_are_kept_within
                 now = plan.planned(costs, run["rows"], run["workers"] if run["engine"] == "ray" else None)
             assert 0.8 <= now.seconds / run["quiet"] <= 1.2
             checked += 1
-    assert checked >= 3
-
-
-def test_todays_arithmetic_foretells_the_first_runs_of_10000_rows_within_a_fifth() -> None:
-    """What they were planned from was not kept, but follows: the plans of then are four equations of four unknowns."""
-    from nescio.batch import job_plan
-
-    runs = {(run["rows"], run["engine"], run["workers"]): run for run in json.loads(RESULT.read_text())["runs"]}
-    alone, *ray = (runs[10_000, *crew] for crew in (("local", 1), ("ray", 1), ("ray", 2), ("ray", 4)))
-    start = alone["planned_start"]  # an import, and what is begun after it
-    imports = (ray[0]["planned_start"] - 2 * start) / (job_plan.RAY_IMPORTS + job_plan.WORKER_IMPORTS - 1)
-    begun = start - imports
-    share = 2 * job_plan.BUSY  # of two cores
-    worker_cpu = (ray[2]["planned_start"] - ray[1]["planned_start"]) * share / 2
-    ray_cpu = (ray[2]["planned_start"] - start) * share - 4 * worker_cpu
-    cpu = ray_cpu / job_plan.RAY_CPU_IMPORTS
-    worker_cpu -= (job_plan.WORKER_IMPORTS - job_plan.WORKER_CPU_IMPORTS) * cpu  # the first mend
-    first = 256 * (alone["planned"] - start) / 10_000
-    begun -= first  # the second: the rows that tell the size of a batch
-    assert 0 < begun < 1 < imports and worker_cpu > 0
-    assert 0.8 <= (alone["planned"] - first) / alone["quiet"] <= 1.2
-    for run in ray:
-        crowded = (ray_cpu + worker_cpu * run["workers"]) / share
-        workers = job_plan.RAY_IMPORTS * imports + first + job_plan.WORKER_IMPORTS * imports + begun
-        now = run["planned"] - run["planned_start"] + imports + begun + max(workers, crowded)
-        assert 0.8 <= now / run["quiet"] <= 1.2
+    assert checked == len(result["runs"])
 
 
 @pytest.mark.parametrize(
