@@ -44,6 +44,11 @@ def not_run() -> list[str]:
         "Mitigation with softmax normalisation, flat controls of each row's own mean, and NLL after temperature scaling.",
         not files("ua-attention"),
     )
+    attended = ran("ua-attention", "nll") if files("ua-attention") else list(SETS)
+    alone = [name for known, name in SETS.items() if known != "cifar100" and known not in attended]
+    asked(
+        f"Mitigation with flat controls and temperature scaling on {_listed(alone)}.", bool(alone)
+    )
     small = bool(files("hundred"))
     asked("L1 rows, a second seed and an ensemble for CIFAR-100.", not small)
     asked("L1 rows and a second seed of ResNet152 on CIFAR-100; `hundred` has ResNet18.", small)
