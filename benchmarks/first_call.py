@@ -40,13 +40,14 @@ def once(run: Callable[[], Any], device: torch.device) -> dict[str, float]:
     return {"s": time.perf_counter() - start, "cpu_s": time.process_time() - own}
 
 
-def child(name: str, device: torch.device, batch: int) -> dict[str, Any]:
+def child(name: str, lite: str, device: torch.device, batch: int) -> dict[str, Any]:
     """Measure one network in this process."""
     from nescio import score
     from nescio.trace.estimate import table
 
-    built = network(name, "")
-    assert built is not None
+    built = network(name, lite)
+    if built is None:
+        raise SystemExit(f"{name}: its package or its weights (--lite) are not there")
     model, x = built.to(device), inputs("", batch).to(device)
 
     def forward() -> None:
@@ -74,6 +75,7 @@ def child(name: str, device: torch.device, batch: int) -> dict[str, Any]:
 def started(name: str, args: argparse.Namespace, cache: Path) -> subprocess.Popen[str]:
     """A fresh process for one network, with this cache of kernels."""
     command = [sys.executable, __file__, "--child", name, "--device", args.device, "--batch", str(args.batch)]
+    command += ["--lite", args.lite]
     env = os.environ | {"TRITON_CACHE_DIR": str(cache)}
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
 
@@ -92,13 +94,14 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
     parser.add_argument("--batch", type=int, help="inputs (default: 32 on a GPU, 4 on a CPU)")
+    parser.add_argument("--lite", default="", help="weights of EfficientNet-Lite0, for the network efficientnet-lite0")
     parser.add_argument("--side-by-side", action="store_true", help="the processes of all networks at once")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     device = torch.device(args.device)
     args.batch = args.batch or (32 if device.type == "cuda" else 4)
     if args.child:
-        print(json.dumps(child(args.child, device, args.batch)))
+        print(json.dumps(child(args.child, args.lite, device, args.batch)))
         return
     rows: list[dict[str, Any]] = []
     result = {"machine": machine(device), "batch": args.batch, "side_by_side": args.side_by_side, "rows": rows}
