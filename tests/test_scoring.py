@@ -87,9 +87,9 @@ def test_one_pass_over_the_data_with_shared_work_once(
     asked, given = [], []
     compute = quantities.compute
 
-    def counted(classifier: Any, block: Tensor, requests: Any, *rest: Any) -> Any:
+    def counted(classifier: Any, block: Tensor, requests: Any, *rest: Any, **more: Any) -> Any:
         asked.append(len(set(requests)))
-        return compute(classifier, block, requests, *rest)
+        return compute(classifier, block, requests, *rest, **more)
 
     def once() -> Iterator[Tensor]:
         for part in x.split(5):
@@ -99,6 +99,37 @@ def test_one_pass_over_the_data_with_shared_work_once(
     monkeypatch.setattr(scoring, "compute", counted)
     nescio.score(model, once(), ["exgrad", "ungrad", scores.REGrad(samples=0), "entropy", "energy", "gen"])
     assert given == [5, 4] and asked == [2, 2]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_answers_that_turn_out_not_to_count_are_asked_for_again(
+    fails: bool, model: nn.Module, x: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, compute = nescio.score(model, x, ["exgrad", "entropy"]), quantities.compute
+    asked: list[bool] = []
+
+    def strange(*args: Any, later: list[Tensor] | None = None) -> Any:
+        answers = compute(*args)
+        asked.append(later is not None)
+        if later is not None:
+            later += [torch.tensor(True), torch.tensor(False)]
+            answers = {request: None if fails else torch.zeros(1) for request in answers}
+        return answers
+
+    monkeypatch.setattr(scoring, "compute", strange)
+    found = nescio.score(model, x, ["exgrad", "entropy"])
+    assert asked == [True, False]
+    assert all(torch.equal(found[key], wanted[key]) for key in wanted)
+
+
+def test_an_error_of_answers_that_count_is_raised(model: nn.Module, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def strange(*args: Any, later: list[Tensor]) -> Any:
+        later.append(torch.tensor(True))
+        raise ZeroDivisionError("of this block")
+
+    monkeypatch.setattr(scoring, "compute", strange)
+    with pytest.raises(ZeroDivisionError, match="of this block"):
+        nescio.score(model, x, "entropy")
 
 
 def test_a_method_twice_is_keyed_by_its_settings(model: nn.Module, x: Tensor) -> None:
@@ -145,9 +176,9 @@ def test_large_tensors_are_split_and_the_scores_do_not_tell(monkeypatch: pytest.
     sizes = []
     compute = quantities.compute
 
-    def seen(classifier: Any, block: Tensor, requests: Any, *rest: Any) -> Any:
+    def seen(classifier: Any, block: Tensor, requests: Any, *rest: Any, **more: Any) -> Any:
         sizes.append(len(block))
-        return compute(classifier, block, requests, *rest)
+        return compute(classifier, block, requests, *rest, **more)
 
     monkeypatch.setattr(scoring, "compute", seen)
     model, x = nn.Linear(3, 4).double(), torch.rand(150, 3, dtype=torch.float64)

@@ -22,11 +22,12 @@ from nescio.modes import preserved, preserved_when_run
 from nescio.posteriors.base import total
 from nescio.progress import bar
 from nescio.quantities import Request, compute
+from nescio.quantities.bringing import on_one_device, on_the_host
 from nescio.scores import Method, Score
 from nescio.scores.base import must_be_fitted
 from nescio.scores.collected_scores import CollectedScores
 from nescio.scores.registry import choose
-from nescio.types import InputError, ModelError, NormTable, Posterior, Scored, refuse_estimator
+from nescio.types import InputError, ModelError, Posterior, Scored, refuse_estimator
 
 Output = Literal["logits", "probabilities", "binary", "dense"]
 MethodLike = str | Method | type[Score]
@@ -118,7 +119,7 @@ def score(
         methods = _fitted(source, methods, fit, progress, chunk)
     if not isinstance(source, Classifier) or recall(source) or source.dense:
         methods = mapped(methods, posterior=not isinstance(source, Classifier))
-    collected = {key: CollectedScores() for key in methods}
+    collected = {key: CollectedScores(key) for key in methods}
     keeping = preserved_when_run if isinstance(source, Classifier) else preserved
     with keeping(source), bar(total(x), show=progress, description="scoring") as shown:
         done = 0
@@ -126,16 +127,14 @@ def score(
             try:
                 if done == 0 and isinstance(source, Classifier):
                     look(source, block, methods)
-                answers = _answers(source, block, methods, chunk, memory_gb)
-            except PositionsFound as found:
+                found = _of_block(source, block, methods, chunk, memory_gb)
+            except PositionsFound as positions:
                 assert isinstance(source, Classifier)
                 methods = mapped(methods)
-                remember(source, found.class_dim)
-                answers = _answers(source, block, methods, chunk, memory_gb)
-            for key, one in methods.items():
-                values = _on_one_device([answers[request] for request in one.needs])
-                block_scores = _checked_scores(one(*values), key, inputs.size(block), done, isinstance(one, Mapped))
-                collected[key].add(one, values if report else [], block_scores)
+                remember(source, positions.class_dim)
+                found = _of_block(source, block, methods, chunk, memory_gb)
+            for key, (values, block_scores) in found.items():
+                collected[key].add(methods[key], values if report else [], block_scores)
             done += inputs.size(block)
             shown.update(inputs.size(block))
     results: dict[str, Any] = {key: one.joined() for key, one in collected.items()}
@@ -263,11 +262,40 @@ def _source(model: ModelOrPosterior, output: Output | None, dense: bool = False)
     return Classifier.of(model, output, dense)
 
 
-def _answers(
-    source: Classifier | Posterior, x: Inputs, methods: dict[str, Method], chunk: int | None, memory_gb: float | None
-) -> dict[Request, Any]:
-    """What the methods need of one block."""
-    return compute(source, x, [request for one in methods.values() for request in one.needs], chunk, memory_gb)
+def _of_block(
+    source: Classifier | Posterior,
+    x: Inputs,
+    methods: dict[str, Method],
+    chunk: int | None,
+    memory_gb: float | None,
+) -> dict[str, tuple[list[Any], Tensor]]:
+    """For each method the values that it needs of one block, and its scores on the CPU.
+
+    A GPU is waited for once, when all methods have begun their work there.
+    """
+    requests = [request for one in methods.values() for request in one.needs]
+    later: list[Tensor] = []
+    try:
+        values, scores = _begun(compute(source, x, requests, chunk, memory_gb, later=later), methods, inputs.size(x))
+        brought, finite = on_the_host(scores, later)
+    except Exception:
+        if all(map(bool, later)):
+            raise
+        finite = False
+    if not finite:  # logits of a recorded pass: a pass that is not recorded says what is wrong
+        values, scores = _begun(compute(source, x, requests, chunk, memory_gb), methods, inputs.size(x))
+        brought, _ = on_the_host(scores)
+    return {key: (values[key], own) for key, own in brought.items()}
+
+
+def _begun(
+    answers: dict[Request, Any], methods: dict[str, Method], count: int
+) -> tuple[dict[str, list[Any]], dict[str, Tensor]]:
+    """The values that each method needs, and what it makes of them, where these lie."""
+    values = {key: on_one_device([answers[request] for request in one.needs]) for key, one in methods.items()}
+    return values, {
+        key: _checked(one(*values[key]), key, count, isinstance(one, Mapped)) for key, one in methods.items()
+    }
 
 
 def _check_needs(methods: dict[str, Method], source: Classifier | Posterior) -> None:
@@ -290,14 +318,6 @@ def _check_needs(methods: dict[str, Method], source: Classifier | Posterior) -> 
             )
 
 
-def _on_one_device(values: list[Any]) -> list[Any]:
-    """The values of one score on one device: what lies elsewhere comes to the CPU where the others are."""
-    tensors = [value.norms if isinstance(value, NormTable) else value for value in values]
-    if len({tensor.device for tensor in tensors if isinstance(tensor, Tensor)}) < 2:
-        return values
-    return [value.cpu() if isinstance(value, NormTable | Tensor) else value for value in values]
-
-
 def _blocks(data: Data, most: int) -> Iterator[Inputs]:
     """The data in blocks of at most `most` inputs: a table of norms or draws is held for one block at a time."""
     for batch in inputs.batches(data):
@@ -310,20 +330,12 @@ def _block_size(source: Classifier | Posterior) -> int:
     return 64 if device is None or device.type == "cpu" else 512
 
 
-def _checked_scores(values: Tensor, key: str, count: int, first: int, maps: bool) -> Tensor:
-    """The scores of a block that begins at input `first`, or an error that says what is wrong with them."""
+def _checked(values: Tensor, key: str, count: int, maps: bool) -> Tensor:
+    """The scores of a block, or an error that says what is wrong with their shape or type."""
     fits = isinstance(values, Tensor) and values.dtype == torch.float64 and values.shape[:1] == (count,)
     if not fits or (values.ndim > 1 and not maps):
         raise InputError(
             f"expected '{key}' to give a tensor of float64 and shape [{count}], got {inputs.describe(values)}; "
             "mend its __call__"
-        )
-    values = values.cpu()
-    wrong = (~values.isfinite()).reshape(count, -1).any(1).nonzero().flatten() + first
-    if len(wrong):
-        listed = ", ".join(str(i) for i in wrong[:5].tolist()) + (", …" if len(wrong) > 5 else "")
-        raise ModelError(
-            f"expected finite scores, but '{key}' is not for {len(wrong)} inputs (at {listed}): numbers overflow "
-            "inside the model; score it in float32 or float64, with model.float() or model.double()"
         )
     return values

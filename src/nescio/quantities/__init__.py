@@ -16,6 +16,8 @@ from collections.abc import Hashable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
+from torch import Tensor
+
 from nescio import inputs
 from nescio.inputs import Inputs
 from nescio.models import Classifier
@@ -69,6 +71,7 @@ def compute(
     chunk: int | None = None,
     memory_gb: float | None = None,
     on_device: bool = False,
+    later: list[Tensor] | None = None,
 ) -> dict[Request, Any]:
     """Compute quantities of one batch, shared work once, and leave the model and the random generators as they were.
 
@@ -79,6 +82,7 @@ def compute(
         chunk: How many inputs or noisy copies are handled at once; None chooses.
         memory_gb: About how much memory gradients may take, beyond the model; None chooses.
         on_device: Leave what is read in the forward pass on the model's device, without a look for NaN in it.
+        later: As in `Budget`: what tells later whether a GPU's answers count.
 
     Returns:
         The answer to each request.
@@ -116,7 +120,7 @@ def compute(
     if forward and GradientNorms in map(type, requests) and not any(request.listens_at for request in forward):
         del groups[ForwardRequest]  # the passes that give gradients give the logits too
     answers: dict[Request, Any] = {}
-    budget = Budget(chunk, memory_gb, on_device)
+    budget = Budget(chunk, memory_gb, on_device, later)
     with ExitStack() as stack:
         for group in groups.values():
             if not isinstance(group[0], GradientNorms):  # a recording may answer those without the model

@@ -8,7 +8,7 @@ quantity that can be read in the forward pass which gives the logits is a `nesci
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -27,6 +27,9 @@ class Budget:
         memory_gb: About how much memory gradients may take, beyond the model.
         on_device: True leaves what is read in the forward pass on the model's device, and does not look for NaN in it:
             the host need not wait for the device. Any other answer is on the CPU.
+        later: Where it is given, the host need not wait for a GPU to know that a recorded pass gave finite logits: what
+            tells it, tensors of one boolean, is put there. Whoever reads the answers reads those too, and asks again
+            without it where one is false.
 
     Examples:
         >>> Budget(chunk=16)
@@ -36,6 +39,7 @@ class Budget:
     chunk: int | None = None
     memory_gb: float | None = None
     on_device: bool = False
+    later: list[Tensor] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,14 @@ class GradientNorms(NormSettings, Request):
         rows = tuple(request.rows for request in requests)
         settings, chunk, memory_gb = requests[0].shared_work, budget.chunk, budget.memory_gb
         tables = trace.gradient_norms(
-            classifier, x, settings, rows=rows, chunk=chunk, memory_gb=memory_gb, loop=True, prepared=True
+            classifier,
+            x,
+            settings,
+            rows=rows,
+            chunk=chunk,
+            memory_gb=memory_gb,
+            loop=True,
+            prepared=True,
+            later=budget.later,
         )
         return [tables[row] for row in rows]

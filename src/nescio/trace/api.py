@@ -88,7 +88,10 @@ def class_gradients(
         precision=precision, exclude=patterns(exclude),
     )  # fmt: skip
     classifier = Classifier.of(model, output=output)
-    table = gradient_norms(classifier, x, request, chunk=chunk, memory_gb=memory_gb)["classes"].cpu()
+    later: list[Tensor] = []
+    table = gradient_norms(classifier, x, request, chunk=chunk, memory_gb=memory_gb, later=later)["classes"].cpu()
+    if not all(map(bool, later)):
+        table = gradient_norms(classifier, x, request, chunk=chunk, memory_gb=memory_gb)["classes"].cpu()
     return ClassGradients(table.norms, table.probabilities, table.layers, table.spread)
 
 
@@ -101,6 +104,7 @@ def gradient_norms(
     memory_gb: float | None = None,
     loop: bool = False,
     prepared: bool = False,
+    later: list[Tensor] | None = None,
 ) -> dict[str, NormTable]:
     """Compute the table of norms for each kind of row, on the model's device.
 
@@ -117,6 +121,8 @@ def gradient_norms(
         memory_gb: about how much memory to work in, beyond the model; None chooses.
         loop: let small work take the loop over inputs and rows, where that is the faster way (`estimate.small_work`).
         prepared: whether the batch comes from `Classifier.prepare`, for whose check a GPU has to be waited for.
+        later: takes what tells whether the logits of recorded passes were finite, tensors of one boolean, so that a GPU
+            is not waited for here. Where one is false the tables do not count: ask again without it.
 
     Returns:
         For each kind of row a `NormTable` with ``norms`` [N, R, L].
@@ -151,7 +157,9 @@ def gradient_norms(
 
         def built(trust: bool) -> tuple[TableBuilder, Cut | None, dict[str, NormTable]]:
             builder = TableBuilder(classifier, x, rows, request, chunk, memory_gb, entered, trust)
-            return builder, (cut := builder.cut()), builder.build(builder.x, cut)
+            cut = builder.cut()
+            read = cut is not None and not cut.drawn  # here, where layers are estimated
+            return builder, cut, builder.build(builder.x, cut, None if read else later)
 
         try:
             builder, cut, tables = built(trust=True)

@@ -91,8 +91,10 @@ class TableBuilder:
             return replace(cut, levels=cut.levels[-1:]) if cut.closed else None
         return cut
 
-    def build(self, x: Inputs, cut: Cut | None) -> dict[str, NormTable]:
-        """The tables of some inputs, chunk by chunk, with less at a time whenever memory runs out."""
+    def build(self, x: Inputs, cut: Cut | None, later: list[Tensor] | None = None) -> dict[str, NormTable]:
+        """The tables of some inputs, chunk by chunk, with less at a time whenever memory runs out; ``later`` is as in
+        `replay.run`.
+        """
         size, settings = self._sizes(cut)
         if self.chunk is None:  # chunks of one size: a pass that was recorded serves for all
             size = -(-inputs.size(x) // -(-inputs.size(x) // size))
@@ -102,7 +104,7 @@ class TableBuilder:
         while start < inputs.size(x):
             part = inputs.take(x, slice(start, start + size))
             try:
-                logits, norms = self._chunk(part, settings, cut)
+                logits, norms = self._chunk(part, settings, cut, later)
             except (RuntimeError, MemoryError) as error:
                 if not memory.exhausted(error):
                     raise
@@ -152,7 +154,9 @@ class TableBuilder:
         """The share of the memory of a cotangent that it takes from this layer on."""
         return 1.0 if self.survey.moved else self.survey.shares[floor][1] or 1.0
 
-    def _chunk(self, part: Any, settings: Settings, cut: Cut | None) -> tuple[Tensor, dict[str, Tensor]]:
+    def _chunk(
+        self, part: Any, settings: Settings, cut: Cut | None, later: list[Tensor] | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits of a chunk of inputs and their norms, with the proof that no selected parameter escapes."""
         classifier, survey = self.classifier, self.survey
         copies = noise.copies(part, *self.noise)
@@ -169,7 +173,7 @@ class TableBuilder:
             return work(survey.first.x if survey.first and _same(survey.first.x, x) else x, True)
         assert isinstance(x, Tensor)  # nothing else has a key
         key = (survey.key, x.shape, settings, cut, self.noise, self.request.precision)
-        return replay.run(key, x, work, classifier, self.enter, self._settle)
+        return replay.run(key, x, work, classifier, self.enter, self._settle, later)
 
     def _compute(
         self, count: int, settings: Settings, cut: Cut | None, x: Inputs, check: bool

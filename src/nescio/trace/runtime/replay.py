@@ -63,12 +63,14 @@ def run(
     classifier: Classifier,
     enter: Callable[[], None],
     settle: Callable[[], None] = lambda: None,
+    later: list[Tensor] | None = None,
 ) -> Result:
     """``work(x, True)``, recorded or replayed where that can be done; ``work(x, False)`` must do without the host.
 
     The first time the work is done as it is; the second time it is recorded too. ``enter`` is called before a replay
     that changes the classifier (`modes.lazily`); the work itself has to see to that. ``settle`` is called while a
-    replay is going on, and raises `Changed` where its result is not that of the model.
+    replay is going on, and raises `Changed` where its result is not that of the model. Whether the logits of a replay
+    are finite is put into ``later``, where that is given, for whoever reads the result; else it is waited for here.
     """
     recording = _recordings.get(key)
     if recording is not None:
@@ -81,6 +83,9 @@ def run(
         logits, norms = recording.result
         finite = logits.isfinite().all()
         result = logits.clone(), {name: t.clone() for name, t in norms.items()}
+        if later is not None:
+            later.append(finite)
+            return result
         return result if bool(finite) else work(x, True)  # which says what is wrong
     watch = Watch(classifier) if key in _seen and key not in _recordings else None
     result = work(x, True)
