@@ -119,7 +119,12 @@ def activated(y: Tensor, value: Tensor, gate: Tensor, inplace: bool) -> Tensor |
     node: Any = y.grad_fn
     if node is None or node.name() != names.AFFINE_BATCH_NORM or node.gate is not None or y._is_view():
         return None
-    return AffineBatchNorm.apply(*node.arguments, y.detach_().copy_(value) if inplace else value, gate)
+    return AffineBatchNorm.apply(*node.arguments, written(y.detach_(), value) if inplace else value, gate)
+
+
+def written(t: Tensor, value: Tensor) -> Tensor:
+    """The tensor with this value, which may have been written there already."""
+    return t if t.data_ptr() == value.data_ptr() else t.copy_(value)
 
 
 def arguments(

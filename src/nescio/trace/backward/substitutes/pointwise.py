@@ -14,13 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nescio.trace.backward.pull import folded
-from nescio.trace.backward.substitutes.batch_norm import activated
+from nescio.trace.backward.substitutes.batch_norm import activated, written
 from nescio.trace.runtime.gpu import kernels
 
 ACTIVATIONS = {
     F.relu, F.relu6, F.hardtanh, F.leaky_relu, F.elu, F.selu, F.celu, F.gelu, F.silu, F.mish, F.softplus, F.hardswish,
     torch.relu, torch.tanh, torch.sigmoid, F.tanh, F.sigmoid,
 }  # fmt: skip
+
+
+RECTIFIERS = {F.relu, torch.relu}
 
 
 class Pointwise(torch.autograd.Function):
@@ -30,7 +33,7 @@ class Pointwise(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, y: Tensor, d: Tensor, inplace: bool) -> Tensor:
         ctx.save_for_backward(d)
         ctx.mark_dirty(x if inplace else y)  # y is the result itself, not a view of it: models write into it
-        return x.copy_(y) if inplace else y
+        return written(x, y) if inplace else y
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
@@ -51,10 +54,15 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         return None
     if inplace and (x._is_view() or x.is_leaf):
         return None
-    root = x.detach().requires_grad_()
-    named.pop("input", None)
-    y = func(root, *args[1:], **named)
-    (d,) = torch.autograd.grad(y, root, torch.ones_like(y))
+    root = x.detach()
+    if func in RECTIFIERS:  # passes over memory are all that they cost: none for ones, none for a copy
+        y = root.relu_() if inplace else root.relu()
+        d = y.sign()
+    else:
+        root.requires_grad_()
+        named.pop("input", None)
+        y = func(root, *args[1:], **named)
+        (d,) = torch.autograd.grad(y, root, torch.ones_like(y))
     if (joined := activated(x, y.detach(), d, inplace)) is not None:
         return joined
     return Pointwise.apply(x, y.detach(), d, inplace)
