@@ -32,9 +32,11 @@ def depthwise(
     )  # fmt: skip
     rows, tall, wide = batch * size[0] * size[1], 32, 32
     taps = weight.detach().flatten(1).t().contiguous()
+    shifts = [n.bit_length() - 1 for n in stride]
+    plain = all(1 << shift == n for shift, n in zip(shifts, stride, strict=True))  # steps of 1 or 2: all that is usual
     _depthwise[(triton.cdiv(rows, tall), triton.cdiv(channels, wide))](
-        x, taps, out, rows, channels, *x.shape[2:], *size, *weight.shape[2:], *stride, *padding, *dilation,
-        back, tall, wide,
+        x, taps, out, rows, channels, *x.shape[2:], *size, *weight.shape[2:], *stride, *padding, *dilation, *shifts,
+        back, plain, tall, wide,
     )  # fmt: skip
     return out
 
@@ -70,34 +72,40 @@ if triton is not None:
     @triton.jit(
         do_not_specialize=[
             "rows", "height", "width", "tall_out", "wide_out", "tall_kernel", "wide_kernel",
-            "down", "right", "pad_top", "pad_left", "apart_down", "apart_right",
+            "down", "right", "pad_top", "pad_left", "apart_down", "apart_right", "shift_down", "shift_right",
         ]
     )  # fmt: skip
     def _depthwise(
         x, weight, out, rows, channels, height, width, tall_out, wide_out,
-        tall_kernel, wide_kernel, down, right, pad_top, pad_left, apart_down, apart_right,
-        back: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr,
+        tall_kernel, wide_kernel, down, right, pad_top, pad_left, apart_down, apart_right, shift_down, shift_right,
+        back: tl.constexpr, plain: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr,
     ) -> None:  # fmt: skip
         row = tl.program_id(0) * tall + tl.arange(0, tall)
         c = tl.program_id(1) * wide + tl.arange(0, wide)
         known = c < channels
         b, i, j = row // (tall_out * wide_out), row // wide_out % tall_out, row % wide_out
         total = tl.zeros([tall, wide], dtype=tl.float32)
-        for tap in range(tall_kernel * wide_kernel):
-            if back:
-                y = i + pad_top - tap // wide_kernel * apart_down
-                z = j + pad_left - tap % wide_kernel * apart_right
-                inside = (y >= 0) & (z >= 0) & (y % down == 0) & (z % right == 0)
-                y, z = y // down, z // right
-            else:
-                y = i * down - pad_top + tap // wide_kernel * apart_down
-                z = j * right - pad_left + tap % wide_kernel * apart_right
-                inside = (y >= 0) & (z >= 0)
-            inside = inside & (y < height) & (z < width) & (row < rows)
-            start = ((b * height + y) * width + z).to(tl.int64) * channels
-            value = tl.load(x + start[:, None] + c[None, :], mask=inside[:, None] & known[None, :], other=0.0)
-            factor = tl.load(weight + tap * channels + c, mask=known, other=0.0)
-            total += value.to(tl.float32) * factor.to(tl.float32)[None, :]
+        tap = weight + c
+        for u in range(tall_kernel):
+            for v in range(wide_kernel):
+                if back:
+                    y, z = i + pad_top - u * apart_down, j + pad_left - v * apart_right
+                    inside = (y >= 0) & (z >= 0)
+                    if plain:  # a GPU takes long for whole numbers' division
+                        inside = inside & ((y & (down - 1)) == 0) & ((z & (right - 1)) == 0)
+                        y, z = y >> shift_down, z >> shift_right
+                    else:
+                        inside = inside & (y % down == 0) & (z % right == 0)
+                        y, z = y // down, z // right
+                else:
+                    y, z = i * down - pad_top + u * apart_down, j * right - pad_left + v * apart_right
+                    inside = (y >= 0) & (z >= 0)
+                inside = inside & (y < height) & (z < width) & (row < rows)
+                start = ((b * height + y) * width + z).to(tl.int64) * channels
+                value = tl.load(x + start[:, None] + c[None, :], mask=inside[:, None] & known[None, :], other=0.0)
+                factor = tl.load(tap, mask=known, other=0.0)
+                total += value.to(tl.float32) * factor.to(tl.float32)[None, :]
+                tap += channels
         place = row.to(tl.int64)[:, None] * channels + c[None, :]
         tl.store(out + place, total.to(out.dtype.element_ty), mask=(row[:, None] < rows) & known[None, :])
 

@@ -25,6 +25,12 @@ def dense(t: Tensor) -> Tensor:
     return t if t.permute(order).is_contiguous() else t.contiguous()
 
 
+POSITIONS, ROWS = 1024, 256
+"""Positions of a picture, and rows of a sequence, that one program goes through: by one after another alone a large
+picture would leave most of a GPU idle. Parts depend on nothing but the sizes of one input.
+"""
+
+
 def together(like: Tensor, *sizes: int) -> int:
     """How many numbers a GPU can move at once, where all sizes are multiples of that.
 
@@ -57,17 +63,25 @@ def affine(
     space = x[0, 0].numel()
     last = not x.is_contiguous()  # channels
     out = torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device)
-    sums = g.new_empty((2, k, b, c), dtype=torch.float32)
+    parts = triton.cdiv(space, POSITIONS)
+    sums = g.new_empty((2, parts, k, b, c), dtype=torch.float32)
     # few sizes of tiles: each is compiled by itself
     wide = (32 if c <= 32 else 64) if last else 16
     long = 16 if last or space <= 16 else 64 if space <= 64 else 256
     unit = together(g, c if last else space)
     sizes = (c // unit, space) if last else (c, space // unit)
-    _affine[(k * b * triton.cdiv(c, wide),)](
+    _affine[(k * b * triton.cdiv(c, wide), parts)](
         g, x, x if gate is None else gate, mean, rstd, scale, out, sums[0], sums[1],
         k, b, *sizes, gate is not None, last, unit, wide, long, num_warps=2 if last else 4,
     )  # fmt: skip
-    return out, sums[0], sums[1]
+    products, total = _added(sums)
+    return out, products, total
+
+
+def _added(sums: Tensor) -> tuple[Tensor, Tensor]:
+    """The two sums [2, parts, ..] of all parts."""
+    products, total = sums.squeeze(1) if sums.shape[1] == 1 else sums.sum(1)
+    return products, total
 
 
 def patches(
@@ -102,13 +116,15 @@ def layer_norm(
     out = torch.empty_like(g)
     wide = triton.next_power_of_2(d)
     tall = max(1, min(8, 4096 // wide))
-    sums = g.new_empty((2, k, inputs, d), dtype=torch.float32)
-    _layer_norm[(k * inputs,)](
+    parts = triton.cdiv(rows // inputs, ROWS)
+    sums = g.new_empty((2, parts, k, inputs, d), dtype=torch.float32)
+    _layer_norm[(k * inputs, parts)](
         g, x, mean, rstd, x if weight is None else weight, out, sums[0], sums[1],
         k, rows, inputs, d, weight is not None, tall, tall if wide <= 512 else 1, wide,
         num_warps=4 if wide <= 1024 else 8,
     )  # fmt: skip
-    return out, sums[0], sums[1]
+    products, total = _added(sums)
+    return out, products, total
 
 
 def turned(d: Tensor) -> Tensor:
@@ -181,7 +197,7 @@ if triton is not None:
         total = tl.zeros([wide], dtype=tl.float32)
         size = channels * space
         own = (k.to(tl.int64) * batch + b) * size
-        for start in range(0, space, long):
+        for start in range(tl.program_id(1) * long, space, tl.num_programs(1) * long):
             t = start + tl.arange(0, long)
             at = t[:, None] * channels + c[None, :] if last else t[:, None] + c[None, :] * space
             inside = (t[:, None] < space) & known[None, :]
@@ -192,7 +208,7 @@ if triton is not None:
             product += tl.sum(value * normal, axis=0)
             total += tl.sum(value, axis=0)
             tl.store(out + own + at, (value * s[None, :]).to(out.dtype.element_ty), mask=inside)
-        place = (k.to(tl.int64) * batch + b) * channels + c
+        place = ((tl.program_id(1).to(tl.int64) * rows + k) * batch + b) * channels + c
         tl.store(products + place, product, mask=known)
         tl.store(sums + place, total, mask=known)
 
@@ -241,7 +257,7 @@ if triton is not None:
         product = tl.zeros([kept, wide], dtype=tl.float32)
         total = tl.zeros([kept, wide], dtype=tl.float32)
         each = rows // inputs
-        for start in range(0, each, tall):
+        for start in range(tl.program_id(1) * tall, each, tl.num_programs(1) * tall):
             t = start + tl.arange(0, tall)
             row = n.to(tl.int64) * each + t
             inside = (t[:, None] < each) & known[None, :]
@@ -263,6 +279,6 @@ if triton is not None:
             second = tl.sum(scaled * normal, axis=1) / d
             result = (scaled - first[:, None] - normal * second[:, None]) * r[:, None]
             tl.store(out + own, result.to(out.dtype.element_ty), mask=inside)
-        place = (k.to(tl.int64) * inputs + n) * d + feature
+        place = ((tl.program_id(1).to(tl.int64) * cotangents + k) * inputs + n) * d + feature
         tl.store(products + place, tl.sum(product, axis=0), mask=known)
         tl.store(sums + place, tl.sum(total, axis=0), mask=known)
