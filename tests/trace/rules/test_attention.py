@@ -118,7 +118,7 @@ def test_encoder_with_nested_tensors_for_padding() -> None:
 
 
 def test_fused_attention_is_taken_apart_where_it_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ready(Attention(batch_first=True, weights=False))
+    model = ready(Attention(cross=True, batch_first=True, weights=False))
     x = torch.randn(4, 5, 6, dtype=torch.float64)
     classifier = Classifier.of(model)
     with modes.preserved(classifier), modes.tracing(classifier):

@@ -21,6 +21,7 @@ from nescio._common.memory import exhausted
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.trace.backward.pull import pull, pull_each, quiet
+from nescio.trace.backward.substitutes import linear
 from nescio.trace.backward.substitutes.corrected import CorrectedOps, doubled
 
 FALLBACK = (RuntimeError, NotImplementedError, TypeError, ValueError, KeyError)
@@ -147,7 +148,8 @@ def pulled_through(edges: Sequence[GradientEdge], parameter: Tensor, vectors: Se
     width = max(1, VMAP_BYTES.get(parameter.device.type, 1 << 28) // max(each, 1))
 
     def back(*own: Tensor) -> Tensor:
-        (g,) = torch.autograd.grad(list(edges), [parameter], list(own), retain_graph=True)
+        with linear.weights_too():
+            (g,) = torch.autograd.grad(list(edges), [parameter], list(own), retain_graph=True)
         return g.to_dense() if g.is_sparse else g
 
     parts = []

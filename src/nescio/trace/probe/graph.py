@@ -156,9 +156,9 @@ class Graph:
             return not self.active[i]
         if not self._tracked or self.active[i]:
             return False
-        if name in names.PRODUCTS:
-            kept, data = names.PRODUCTS[name]
-            x = getattr(self.nodes[i], f"_saved_{kept}")
+        if name in names.PRODUCTS or name == names.DATA_LINEAR:
+            kept, data = names.PRODUCTS.get(name, ("tensors", 0))
+            x = self.nodes[i].saved_tensors[0] if kept == "tensors" else getattr(self.nodes[i], f"_saved_{kept}")
             return operands[data][0] is not None or (x is not None and x.untyped_storage().data_ptr() in self._held)
         # a token that is expanded to the batch keeps its shape where that is one input
         alike = self.output_shape(i) == shape and not (name == names.EXPAND and self._alone)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from nescio.trace.backward.substitutes.linear import reached
 from nescio.trace.norms import Form, Local, Outer
 from nescio.trace.rules import Context, added, operand, rule
 from nescio.trace.runtime import autograd_names as names
@@ -43,7 +44,19 @@ def linear_weight(c: Context, delta: Tensor) -> Form | None:
     return Outer(a.unsqueeze(1), c.layout.front(operand(delta), 1).flatten(2, -2).unsqueeze(2))
 
 
-@rule((names.LINEAR, 2), batch=lambda node, dims: range(max(1, dims - 1)), exact=True)
+@rule((names.DATA_LINEAR, 1), batch=lambda node, dims: range(max(1, dims - 1)))
+def data_linear_weight(c: Context, delta: Tensor) -> Form | None:
+    """As `linear_weight`, at the positions that a gradient reaches."""
+    a = c.layout.front(c.node.saved_tensors[0]).flatten(1, -2)
+    d = c.layout.front(delta, 1).flatten(2, -2)
+    at = reached(d, 2)
+    if at is not None:
+        at = at if len(at) else at.new_zeros(1)  # the gradient is zero, and some position has to say so
+        a, d = a[:, at], d[:, :, at]
+    return Outer(a.unsqueeze(1), d.unsqueeze(2))
+
+
+@rule((names.LINEAR, 2), (names.DATA_LINEAR, 2), batch=lambda node, dims: range(max(1, dims - 1)), exact=True)
 def linear_bias(c: Context, delta: Tensor) -> Form | None:
     """``y = x Wᵀ + b``."""
     return Local(added(c.layout.front(delta, 1).flatten(2, -2), 2))

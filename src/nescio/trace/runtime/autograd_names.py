@@ -24,6 +24,7 @@ RMS_NORM = "FusedRmsNormBackward0"
 # our own, in the place of PyTorch's (`backward.substitutes`)
 DATA_CONVOLUTION = "DataConvolutionBackward"
 AFFINE_BATCH_NORM = "AffineBatchNormBackward"
+DATA_LINEAR = "DataLinearBackward"
 DATA_LAYER_NORM = "DataLayerNormBackward"
 PARTS = "PartsBackward"
 POINTWISE = "PointwiseBackward"

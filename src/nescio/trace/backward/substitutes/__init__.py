@@ -3,7 +3,8 @@
     corrected      those whose gradients PyTorch gets wrong (`cdist`, norms, padded `average_pool`), on any device, in
                    the oracle too
     folding        those that fold well under `vmap`: `convolution`, `batch_norm` in eval mode, `parts` of a tensor that
-                   are picked one by one, and padding by nothing; on a GPU also `average_pool` and, by kernels,
+                   are picked one by one, padding by nothing, and on a CPU `linear` layers at many positions and plain
+                   `attention`; on a GPU also `average_pool` and, by kernels,
                    `layer_norm`, element-wise `activations` and `attention` without a mask
     cpu            those whose data gradients are fast on a CPU, for maps over the input
 
@@ -20,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from nescio.trace.backward.substitutes import attention, average_pool, batch_norm, layer_norm
+from nescio.trace.backward.substitutes import attention, average_pool, batch_norm, layer_norm, linear
 from nescio.trace.backward.substitutes import convolution as data_convolution
 from nescio.trace.backward.substitutes import pointwise as pointwise
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
@@ -53,6 +54,8 @@ class _Folding(TorchFunctionMode):
             return data_convolution.DataConvolution.apply(*call)
         if func is F.layer_norm and (call := layer_norm.arguments(*args, **kwargs)) is not None:
             return layer_norm.DataLayerNorm.apply(*call)[0]
+        if func is F.linear and (call := linear.arguments(*args, **kwargs)) is not None:
+            return linear.DataLinear.apply(*call)
         if func is F.scaled_dot_product_attention and (call := attention.arguments(*args, **kwargs)) is not None:
             return attention.Attention.apply(*call)
         if func is F.multi_head_attention_forward and (done := attention.multi_head(*args, **kwargs)) is not None:

@@ -1,10 +1,10 @@
 """Softmax attention in a form that many cotangents go through together.
 
-`vmap` has no rule for the backward of fused attention kernels and loops over the cotangents there. On a GPU attention
-without a mask goes through kernels of ours (`Attention`, and `Packed` for a self-attention whose queries, keys and
-values come from one projection, which spares the copies between the two). Elsewhere short attention is taken apart into
-matrix products and a softmax, which fold like everything else (`plain`); for long sequences the T² memory of that would
-cost more than the loop.
+`vmap` has no rule for the backward of fused attention kernels and loops over the cotangents there. Attention without a
+mask has a backward of ours (`Attention`, and `Packed` for a self-attention whose queries, keys and values come from one
+projection, which spares the copies between the two): kernels on a GPU, products on a CPU (`attention_products`). Other
+short attention is taken apart into matrix products and a softmax, which fold like everything else (`plain`); for long
+sequences the T² memory of both would cost more than the loop.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nescio.trace.backward.pull import folded
+from nescio.trace.backward.substitutes import attention_products, linear
 from nescio.trace.runtime import autograd_names as names
 from nescio.trace.runtime.gpu import kernels
 
 LONGEST = 512
-"""Longest sequence that is taken apart."""
+"""Longest sequence that is taken apart, or goes through products."""
 WIDEST = 64
 """Widest head for the kernels."""
 
@@ -47,11 +48,16 @@ def plain(on: bool) -> Iterator[None]:
 class Attention(torch.autograd.Function):
     """``softmax(q kᵀ · scale) v`` over [B, H, T, D]."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-        ctx.scale = scale
-        ctx.save_for_backward(q, k, v)
+    def forward(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, scale=scale)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *parts, ctx.scale = inputs
+        ctx.save_for_backward(*parts)
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
@@ -61,7 +67,9 @@ class Attention(torch.autograd.Function):
 
 
 def pulled(g: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, ...]:
-    """The gradients by queries, keys and values, from those of the result, by a kernel."""
+    """The gradients by queries, keys and values, from those of the result, by a kernel where there is one."""
+    if kernels(q) is None:
+        return attention_products.pulled(g, q, k, v, scale)
     # heads lie beside each other in memory, as the projections before attention give them
     out = tuple(
         t.new_empty((len(g), t.shape[0], t.shape[2], t.shape[1], t.shape[3])).transpose(2, 3) for t in (q, k, v)
@@ -73,11 +81,16 @@ def pulled(g: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Te
 class Packed(torch.autograd.Function):
     """Self-attention of ``qkv`` [B, T, 3·H·D] (``first``) or [T, B, 3·H·D], giving [.., .., H·D]."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, heads: int, first: bool) -> Tensor:
-        ctx.heads, ctx.first = heads, first
-        ctx.save_for_backward(qkv)
+    def forward(qkv: Tensor, heads: int, first: bool) -> Tensor:
         return attended(qkv, heads, first)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        qkv, ctx.heads, ctx.first = inputs
+        ctx.save_for_backward(qkv)
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
@@ -86,12 +99,18 @@ class Packed(torch.autograd.Function):
 
 
 def pulled_packed(g: Tensor, qkv: Tensor, heads: int, first: bool) -> tuple[Tensor]:
-    """The gradients by the packed tensor, from those of the result, by a kernel."""
+    """The gradients by the packed tensor, from those of the result, by a kernel where there is one."""
     q, k, v = _heads(qkv, heads, first)
+    scale, module = q.shape[-1] ** -0.5, kernels(qkv)
     out = qkv.new_empty((len(g), *qkv.shape))
+    parts = _heads(out, heads, first)
     delta = _unit(g).unflatten(-1, (heads, -1))
     delta = delta.permute(0, 1, 3, 2, 4) if first else delta.permute(0, 2, 3, 1, 4)
-    kernels(qkv).attention(delta, q, k, v, q.shape[-1] ** -0.5, _heads(out, heads, first))
+    if module is not None:
+        module.attention(delta, q, k, v, scale, parts)
+    else:
+        for part, own in zip(parts, attention_products.pulled(delta, q, k, v, scale), strict=True):
+            part.copy_(own)
     return (out,)
 
 
@@ -125,10 +144,12 @@ def arguments(
     enable_gqa: bool = False,
 ) -> tuple[Any, ...] | None:
     """The arguments of `Attention`, or None for a call that it is not made for."""
-    if attn_mask is not None or dropout_p or is_causal or enable_gqa or query.dim() != 4 or kernels(query) is None:
+    if attn_mask is not None or dropout_p or is_causal or enable_gqa or query.dim() != 4:
         return None
     same = key.shape == value.shape and query.shape[:2] == key.shape[:2] and query.shape[3] == key.shape[3]
-    if not same or query.shape[3] > WIDEST or not query.dtype == key.dtype == value.dtype:
+    if not same or not query.dtype == key.dtype == value.dtype or not any(t.requires_grad for t in (query, key, value)):
+        return None
+    if not _has_form(query, max(query.shape[2], key.shape[2]), query.shape[3]):
         return None
     return query, key, value, query.shape[3] ** -0.5 if scale is None else scale
 
@@ -146,12 +167,17 @@ class SelfAttention(NamedTuple):
 
     def projected(self) -> Tensor:
         """Queries, keys and values side by side, [.., .., 3·E]."""
-        return F.linear(self.x, *self.inner)
+        return _linear(self.x, *self.inner)
 
     def finished(self, out: Tensor) -> tuple[Tensor, None]:
         """What the function returns, from what attention gives, [.., .., E]."""
-        result = F.linear(out, *self.outer)
+        result = _linear(out, *self.outer)
         return (result.transpose(0, 1) if self.first else result), None
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    call = linear.arguments(x, weight, bias)
+    return F.linear(x, weight, bias) if call is None else linear.DataLinear.apply(*call)
 
 
 def self_attention(
@@ -182,7 +208,7 @@ def self_attention(
     special = (bias_k, bias_v, key_padding_mask, attn_mask)
     if any(t is not None for t in special) or add_zero_attn or use_separate_proj_weight or need_weights:
         return None
-    if dropout_p and training:
+    if (dropout_p and training) or any(isinstance(t, Tensor) for t in (*rest, *others.values())):
         return None
     first = query.transpose(0, 1).is_contiguous() and not query.is_contiguous()
     x = query.transpose(0, 1) if first else query
@@ -192,6 +218,14 @@ def self_attention(
 def multi_head(*args: Any, **kwargs: Any) -> tuple[Tensor, None] | None:
     """`F.multi_head_attention_forward` for a plain self-attention; None for a call that is left to PyTorch."""
     call = self_attention(*args, **kwargs)
-    if call is None or kernels(call.x) is None or call.x.shape[2] // call.heads > WIDEST:
+    if call is None or not _has_form(call.x, call.x.shape[call.first], call.x.shape[2] // call.heads):
         return None
     return call.finished(Packed.apply(call.projected(), call.heads, call.first))
+
+
+def _has_form(x: Tensor, length: int, width: int) -> bool:
+    """Whether there is a kernel for attention like this, or, on a CPU, products are no more memory than it has."""
+    if x.device.type != "cpu":
+        return kernels(x) is not None and width <= WIDEST
+    digits = x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
+    return digits and length <= LONGEST and torch.is_grad_enabled()
