@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from nescio import trace
 from nescio.trace.backward import substitutes
 from nescio.trace.backward.substitutes import convolution as data_convolution
+from nescio.trace.backward.substitutes import score_products
 from nescio.trace.probe import passes
 from nescio.trace.runtime.gpu import kernels
 from nescio_papers import zoo
@@ -170,6 +171,29 @@ def attention(
     y = torch.softmax(roots[0] @ roots[1].mT * scale, -1) @ roots[2]
     pulled = [torch.autograd.grad(y, roots, row.double(), retain_graph=True) for row in g]
     return max(apart(a, torch.stack(b)) for a, b in zip(out, zip(*pulled, strict=True), strict=True))
+
+
+def in_products(
+    lengths: tuple[int, int], d: int, k: int, lead: tuple[int, ...] = (2, 3), beside: bool = False
+) -> float:
+    """Attention in products, ``beside``: heads side by side in memory; the largest of all distances."""
+
+    def make(*first: int, length: int) -> Tensor:
+        if beside:
+            return torch.randn(*first, *lead[:-1], length, lead[-1], d + 5)[..., 2 : d + 2].transpose(-2, -3)
+        return torch.randn(*first, *lead, length, d)
+
+    q, key, v = (make(length=n) for n in (lengths[0], *[lengths[1]] * 2))
+    g, weights = make(k, length=lengths[0]), torch.randn(*lead, *lengths).softmax(-1)
+    by_scores, by_v = score_products.pulled_weighted(g, weights, v)
+    ds = torch.randn(k, *lead, *lengths)
+    by_q, by_key = score_products.pulled(ds, q, key)
+    for like, own in ((q, by_q), (key, by_key), (v, by_v)):
+        assert own.shape[1:] == like.shape and (own.stride(-3) < own.stride(-2)) == beside
+    g, weights, v, ds, q, key = (t.double() for t in (g, weights, v, ds, q, key))
+    inner = g @ v.mT
+    wanted = weights * (inner - (weights * inner).sum(-1, keepdim=True)), weights.mT @ g, ds @ key, ds.mT @ q
+    return max(apart(a, b) for a, b in zip((by_scores, by_v, by_q, by_key), wanted, strict=True))
 
 
 def convolution(order: Any = None, **geometry: Any) -> float:
@@ -365,6 +389,11 @@ KERNELS: dict[str, Callable[[], float]] = {
     "attention, few keys": lambda: attention((21, 3), 16, 2),
     "attention, side by side": lambda: attention((9, 17), 10, 2, packed=True),
     "attention, the largest": lambda: attention((128, 128), 64, 1),
+    "attention in products": lambda: in_products((13, 13), 10, 3),
+    "attention in products, side by side": lambda: in_products((5, 9), 6, 5, beside=True),
+    "attention in products, through windows": lambda: in_products((7, 7), 4, 2, (2, 3, 2), beside=True),
+    "attention in products, the largest": lambda: in_products((64, 64), 64, 1, (1, 1)),
+    "attention in products, one query": lambda: in_products((1, 21), 16, 2),
     "attention, in tiles": lambda: attention((70, 197), 16, 2, packed=True),
     "attention, in tiles, few keys": lambda: attention((130, 3), 64, 1),
     "attention, in tiles, few queries": lambda: attention((1, 130), 16, 3),
@@ -562,6 +591,34 @@ def picked() -> Subject:
     return model, torch.randn(3, 5, 6)
 
 
+def written_out(heads: int = 2, masked: bool = False, twice: bool = False) -> Subject:
+    """Attention through windows, in products as torchvision's MaxViT writes them, with a bias for each place."""
+
+    def run(m: Any, x: Tensor) -> Tensor:
+        b, t, _ = x.shape
+        q, k, v = m.qkv(x).chunk(3, dim=-1)
+        if heads:
+            q, k, v = (part.reshape(b, 2, t // 2, heads, 8 // heads).permute(0, 1, 3, 2, 4) for part in (q, k, v))
+            scores = torch.einsum("B G H I D, B G H J D -> B G H I J", q, k * 0.5)
+        else:
+            scores = q.bmm(k.transpose(1, 2))
+        scores = scores + m.bias[: scores.shape[-1], : scores.shape[-1]]
+        if masked:
+            scores = (scores.flatten(0, 1) + torch.eye(scores.shape[-1])).view(scores.shape)
+        weights = F.dropout(F.softmax(scores, dim=-1), 0.5, training=False)
+        if heads:
+            out = torch.einsum("B G H I J, B G H J D -> B G H I D", weights, v)
+            out = out.permute(0, 1, 3, 2, 4).reshape(b, t, 8)
+        else:
+            out = weights @ v
+        more = (weights.square().sum((-1, -2)).flatten(1).sum(1, keepdim=True)) if twice else 0.0
+        return m.head(torch.tanh(m.out(out)).mean(1) + more)
+
+    model = Model(run, qkv=nn.Linear(6, 24), out=nn.Linear(8, 8), head=nn.Linear(8, 2))
+    model.bias = nn.Parameter(torch.randn(6, 6))
+    return model, torch.randn(3, 6, 6)
+
+
 def crossed() -> Subject:
     """Two queries look at five keys, with heads before positions in memory."""
 
@@ -597,6 +654,7 @@ def separable(bias: bool) -> Subject:
     return Model(lambda m, x: m.head(m.body(x).mean((2, 3))), body=body, head=nn.Linear(3, 2)), torch.randn(3, 2, 5, 7)
 
 
+WRITTEN = {"product", "weighted"}
 BN, LN, ATTENTION, GRAM = {"affine"}, {"layer_norm"}, {"attention"}, {"contracted"}
 BY_CHANNEL = {"depthwise", "depthwise_weight"}
 
@@ -669,7 +727,11 @@ CASES: dict[str, Case] = {
     "attention of one projection": Case(projected, ATTENTION | {"times"}),
     "attention of one projection, causal": Case(lambda: projected(is_causal=True), {"times"}),
     "attention of one projection, long": Case(long, ATTENTION | {"times"}),
-    "attention of one projection, picked one by one, with a bias": Case(picked, LN | {"times"}),
+    "attention of one projection, picked one by one, with a bias": Case(picked, LN | WRITTEN | {"times"}),
+    "attention of one projection, written out": Case(written_out, WRITTEN | {"times"}, repeat=True),
+    "attention of one projection, written out, without heads": Case(lambda: written_out(0), WRITTEN | {"times"}),
+    "attention of one projection, written out, masked": Case(lambda: written_out(masked=True), WRITTEN | {"times"}),
+    "attention weights that are looked at twice": Case(lambda: written_out(twice=True), WRITTEN | {"times"}),
     "attention of other lengths": Case(crossed, ATTENTION),
     "vit": Case(
         lambda: (zoo.small_vit(size=8, patch=4, width=8, depth=1, heads=2, classes=2), torch.rand(3, 3, 8, 8)),
@@ -690,8 +752,11 @@ def counted() -> Iterator[dict[str, int]]:
     """How often each kernel runs."""
     module = sys.modules["nescio.trace.runtime.kernels"]
     calls = dict.fromkeys(
-        ("times", "affine", "patches", "depthwise", "depthwise_weight", "layer_norm", "contracted", "attention"), 0
-    )
+        (
+            "times", "affine", "patches", "depthwise", "depthwise_weight", "layer_norm", "contracted", "attention",
+            "product", "weighted",
+        ), 0
+    )  # fmt: skip
 
     def spy(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **named: Any) -> Any:

@@ -12,6 +12,7 @@ from nescio.trace.backward.substitutes.batch_norm import AffineBatchNorm
 from nescio.trace.backward.substitutes.convolution import DataConvolution
 from nescio.trace.backward.substitutes.layer_norm import DataLayerNorm
 from nescio.trace.backward.substitutes.picked_parts import Parts
+from nescio.trace.backward.substitutes.score_products import RowsSoftmax, Scores, Weighted
 from nescio.trace.runtime import autograd_names
 
 PACKAGE = Path(nescio.__file__).parent
@@ -29,8 +30,12 @@ def test_our_own_operations_have_the_names_of_their_classes() -> None:
         autograd_names.AFFINE_BATCH_NORM,
         autograd_names.DATA_LAYER_NORM,
         autograd_names.PARTS,
+        autograd_names.SCORES,
+        autograd_names.ROWS_SOFTMAX,
+        autograd_names.WEIGHTED,
     )
-    assert own == tuple(f"{kind.__name__}Backward" for kind in (DataConvolution, AffineBatchNorm, DataLayerNorm, Parts))
+    kinds = (DataConvolution, AffineBatchNorm, DataLayerNorm, Parts, Scores, RowsSoftmax, Weighted)
+    assert own == tuple(f"{kind.__name__}Backward" for kind in kinds)
 
 
 def test_the_names_are_those_of_this_torch() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nescio.trace.backward.substitutes import attention
+from nescio.trace.backward.substitutes import attention, score_products
 from nescio.trace.norms import Outer
 from nescio.trace.probe.graph import Graph
 from nescio.trace.rules import convolution as convolution_rules
@@ -135,6 +135,21 @@ def _packed_attention(node: Any, shadow: Shadow, count: int, inputs: int) -> Non
     attention.pulled_packed(_rows(g, count), qkv, node.heads, node.first)
 
 
+def _scores(node: Any, shadow: Shadow, count: int, inputs: int) -> None:
+    a, b = map(shadow, node.saved_tensors)
+    score_products.pulled(a.new_empty((count, *a.shape[:-1], b.shape[-2])), a, b)
+
+
+def _weighted(node: Any, shadow: Shadow, count: int, inputs: int) -> None:
+    weights, v = map(shadow, node.saved_tensors)
+    lead, d = weights.shape[:-2], v.shape[-1]
+    if len(lead) < 2:  # heads beside each other, as the projection behind attention gives them
+        g = v.new_empty((count, *weights.shape[:-1], d))
+    else:
+        g = v.new_empty((count, *lead[:-1], weights.shape[-2], lead[-1], d)).transpose(-2, -3)
+    score_products.pulled_weighted(g, weights, v)
+
+
 _ASK: dict[str, Callable[[Any, Shadow, int, int], None]] = {
     names.POINTWISE: _activation,
     names.AFFINE_BATCH_NORM: _batch_norm,
@@ -142,4 +157,6 @@ _ASK: dict[str, Callable[[Any, Shadow, int, int], None]] = {
     names.DATA_CONVOLUTION: _convolution,
     names.ATTENTION: _attention,
     names.PACKED_ATTENTION: _packed_attention,
+    names.SCORES: _scores,
+    names.WEIGHTED: _weighted,
 } | dict.fromkeys(names.PRODUCTS, _product)

@@ -13,7 +13,8 @@ the next one once, and take what the rules need (sums over positions) on the way
 * `turned`          gradients with those of all cotangents side by side, for one product with what they share;
 * `contracted`      ⟨d dᵀ, a aᵀ⟩ for each gradient d, without ever writing d dᵀ;
 * `attention`       the data gradients of softmax attention with heads of at most 64: up to 128 positions in one tile,
-                    more of them tile by tile.
+                    more of them tile by tile;
+* `product`, `weighted`  those of attention that is written out in products, for windows of at most 64 positions.
 
 Triton comes with PyTorch's CUDA builds. Where it is missing (`ready` is False) every caller has a form in plain PyTorch
 operations. Each kernel keeps its sums in float32. Sizes are not specialised on, so that few variants of a kernel are
@@ -26,6 +27,7 @@ from nescio.trace.runtime.kernels.attention_kernel import attention
 from nescio.trace.runtime.kernels.base import ready
 from nescio.trace.runtime.kernels.contraction import contracted
 from nescio.trace.runtime.kernels.depthwise import depthwise, depthwise_weight
+from nescio.trace.runtime.kernels.product_kernel import product, weighted
 from nescio.trace.runtime.kernels.single_pass import affine, layer_norm, patches, times, turned
 
 __all__ = [
@@ -37,7 +39,9 @@ __all__ = [
     "depthwise_weight",
     "layer_norm",
     "patches",
+    "product",
     "ready",
     "times",
     "turned",
+    "weighted",
 ]
