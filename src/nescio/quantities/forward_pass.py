@@ -25,6 +25,7 @@ from nescio.models.feature_layer import Heard, listen, pooled
 from nescio.models.structure import named_modules
 from nescio.modes import predicting
 from nescio.quantities.base import Budget, Request
+from nescio.trace.runtime.gpu import kernels
 from nescio.types import Depth, ModelError
 
 
@@ -151,7 +152,9 @@ class ForwardRequest(Request):
         def step(start: int, stop: int) -> list[Any]:
             part = inputs.take(x, slice(start, stop))
             with ExitStack() as stack:
-                statistics = stack.enter_context(summaries(classifier, depths, part, modules)) if depths else {}
+                statistics = (
+                    stack.enter_context(summaries(classifier, depths, part, modules, _moments)) if depths else {}
+                )
                 if layers:
                     logits, heard = listen(classifier, part, layers, modules, look)
                 else:  # a compiled model stays compiled
@@ -165,3 +168,9 @@ class ForwardRequest(Request):
         with predicting(classifier):
             chunks = in_chunks(total, size, step)
         return [request.join(parts) for request, parts in zip(requests, zip(*chunks, strict=True), strict=True)]
+
+
+def _moments(x: Tensor) -> Tensor | None:
+    """Mean and standard deviation of the rows of x ``[N, C, S]`` by a kernel, where there is one for such a tensor."""
+    module = kernels(x) if type(x) is Tensor else None
+    return None if module is None else module.moments(x)

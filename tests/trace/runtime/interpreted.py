@@ -196,6 +196,15 @@ def in_products(
     return max(apart(a, b) for a, b in zip((by_scores, by_v, by_q, by_key), wanted, strict=True))
 
 
+def moments(shape: tuple[int, ...], level: float = 0.0, dtype: torch.dtype = torch.float32) -> float:
+    """Of numbers about a level, in units of their deviation."""
+    x = (torch.randn(shape) + level).to(dtype)
+    out = kernels(x).moments(x)
+    assert out.dtype == torch.float32
+    variance, mean = torch.var_mean(x.double(), 2, correction=0)
+    return max(apart(a, b) for a, b in zip(out.chunk(2, 1), (mean, variance.sqrt()), strict=True))
+
+
 def convolution(order: Any = None, **geometry: Any) -> float:
     """The data gradient on a GPU takes all cotangents as one batch: the tensors are made to say that they are there."""
     x = torch.randn(3, 4, 9, 7).requires_grad_()
@@ -389,6 +398,14 @@ KERNELS: dict[str, Callable[[], float]] = {
     "attention, few keys": lambda: attention((21, 3), 16, 2),
     "attention, side by side": lambda: attention((9, 17), 10, 2, packed=True),
     "attention, the largest": lambda: attention((128, 128), 64, 1),
+    "moments": lambda: moments((2, 5, 49)),
+    "moments, many rows": lambda: moments((3, 37, 7)),
+    "moments, in steps": lambda: moments((2, 3, 200)),
+    "moments, long rows": lambda: moments((2, 3, 2500)),
+    "moments, long rows, one step": lambda: moments((1, 3, 784)),
+    "moments, far from zero": lambda: moments((2, 2, 3000), level=1000.0),
+    "moments, two numbers": lambda: moments((2, 2, 2)),
+    "moments, bfloat16": lambda: moments((2, 3, 300), dtype=HALF),
     "attention in products": lambda: in_products((13, 13), 10, 3),
     "attention in products, side by side": lambda: in_products((5, 9), 6, 5, beside=True),
     "attention in products, through windows": lambda: in_products((7, 7), 4, 2, (2, 3, 2), beside=True),
