@@ -85,7 +85,6 @@ if triton is not None:
         known = c < channels
         b, i, j = row // (tall_out * wide_out), row // wide_out % tall_out, row % wide_out
         total = tl.zeros([tall, wide], dtype=tl.float32)
-        tap = weight + c
         for u in range(tall_kernel):
             for v in range(wide_kernel):
                 if back:
@@ -103,9 +102,8 @@ if triton is not None:
                 inside = inside & (y < height) & (z < width) & (row < rows)
                 start = ((b * height + y) * width + z).to(tl.int64) * channels
                 value = tl.load(x + start[:, None] + c[None, :], mask=inside[:, None] & known[None, :], other=0.0)
-                factor = tl.load(tap, mask=known, other=0.0)
+                factor = tl.load(weight + (u * wide_kernel + v) * channels + c, mask=known, other=0.0)
                 total += value.to(tl.float32) * factor.to(tl.float32)[None, :]
-                tap += channels
         place = row.to(tl.int64)[:, None] * channels + c[None, :]
         tl.store(out + place, total.to(out.dtype.element_ty), mask=(row[:, None] < rows) & known[None, :])
 

@@ -193,8 +193,10 @@ if triton is not None:
         m = tl.load(mean + c, mask=known, other=0.0).to(tl.float32)
         r = tl.load(rstd + c, mask=known, other=0.0).to(tl.float32)
         s = tl.load(scale + c, mask=known, other=0.0).to(tl.float32)
-        product = tl.zeros([wide], dtype=tl.float32)
-        total = tl.zeros([wide], dtype=tl.float32)
+        # channels of one position are one warp's own: adding positions up means waiting, so that is left to the end
+        kept: tl.constexpr = long if last else 1
+        product = tl.zeros([kept, wide], dtype=tl.float32)
+        total = tl.zeros([kept, wide], dtype=tl.float32)
         size = channels * space
         own = (k.to(tl.int64) * batch + b) * size
         for start in range(tl.program_id(1) * long, space, tl.num_programs(1) * long):
@@ -205,12 +207,16 @@ if triton is not None:
             normal = (tl.load(x + b.to(tl.int64) * size + at, mask=inside, other=0.0).to(tl.float32) - m) * r
             if gated:
                 value *= tl.load(gate + b.to(tl.int64) * size + at, mask=inside, other=0.0).to(tl.float32)
-            product += tl.sum(value * normal, axis=0)
-            total += tl.sum(value, axis=0)
+            if last:
+                product += value * normal
+                total += value
+            else:
+                product += tl.sum(value * normal, axis=0, keep_dims=True)
+                total += tl.sum(value, axis=0, keep_dims=True)
             tl.store(out + own + at, (value * s[None, :]).to(out.dtype.element_ty), mask=inside)
         place = ((tl.program_id(1).to(tl.int64) * rows + k) * batch + b) * channels + c
-        tl.store(products + place, product, mask=known)
-        tl.store(sums + place, total, mask=known)
+        tl.store(products + place, tl.sum(product, axis=0), mask=known)
+        tl.store(sums + place, tl.sum(total, axis=0), mask=known)
 
     @prepared
     @triton.jit(
