@@ -1,7 +1,8 @@
 """Element-wise activations by their derivative, which all cotangents share: one product in the backward pass.
 
-The derivative is worked out once, by autograd itself, when the activation is called. Used on a GPU only, where
-PyTorch's own backward reads the saved tensor through slow broadcasting.
+The derivative is worked out once, by autograd itself, when the activation is called. On a GPU PyTorch's own backward
+would read the saved tensor through slow broadcasting; on a CPU that of smooth activations copies it once for every
+cotangent, and works out exponentials for each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from nescio.trace.backward.pull import folded
 from nescio.trace.backward.substitutes.batch_norm import activated, written
@@ -22,8 +24,9 @@ ACTIVATIONS = {
     torch.relu, torch.tanh, torch.sigmoid, F.tanh, F.sigmoid,
 }  # fmt: skip
 
-
 RECTIFIERS = {F.relu, torch.relu}
+SMOOTH = ACTIVATIONS - RECTIFIERS - {F.relu6, F.hardtanh, F.leaky_relu}
+"""Those whose derivative takes longer than a product."""
 
 
 class Pointwise(torch.autograd.Function):
@@ -38,13 +41,17 @@ class Pointwise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
         (d,) = ctx.saved_tensors
-        return *folded(deltas[0], lambda g: (kernels(d).times(g, d),)), None, None, None
+        module = kernels(d)
+        return *folded(deltas[0], lambda g: (g * d if module is None else module.times(g, d),)), None, None, None
 
 
 def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """The activation's value, or None for a call that is left to PyTorch."""
     x = args[0] if args else kwargs.get("input")
-    if not isinstance(x, Tensor) or not (x.requires_grad and torch.is_grad_enabled()) or kernels(x) is None:
+    if not isinstance(x, Tensor) or not (x.requires_grad and torch.is_grad_enabled()):
+        return None
+    on_gpu = kernels(x) is not None
+    if not on_gpu and not (func in SMOOTH and _on_cpu(x)):
         return None
     named = dict(kwargs)
     inplace = bool(named.pop("inplace", False))
@@ -61,8 +68,19 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     else:
         root.requires_grad_()
         named.pop("input", None)
-        y = func(root, *args[1:], **named)
-        (d,) = torch.autograd.grad(y, root, torch.ones_like(y))
-    if (joined := activated(x, y.detach(), d, inplace)) is not None:
+        with saved_tensors_hooks(_itself, _itself):  # none of a checkpoint's, which would compute all of it again
+            y = func(root, *args[1:], **named)
+            (d,) = torch.autograd.grad(y, root, torch.ones_like(y))
+    if on_gpu and (joined := activated(x, y.detach(), d, inplace)) is not None:
         return joined
     return Pointwise.apply(x, y.detach(), d, inplace)
+
+
+def _itself(t: Tensor) -> Tensor:
+    return t
+
+
+def _on_cpu(x: Tensor) -> bool:
+    """Whether it is a plain tensor there, of a type in which a product has as many digits as PyTorch's own backward."""
+    plain = x.device.type == "cpu" and x.layout == torch.strided and not x.is_nested
+    return plain and x.dtype in (torch.float32, torch.float64) and not torch._C._are_functorch_transforms_active()
