@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from nescio import trace
 from nescio.trace.backward import substitutes
+from nescio.trace.backward.substitutes import average_pool, score_products
 from nescio.trace.backward.substitutes import convolution as data_convolution
-from nescio.trace.backward.substitutes import score_products
 from nescio.trace.probe import passes
 from nescio.trace.runtime.gpu import kernels
 from nescio_papers import zoo
@@ -203,6 +203,18 @@ def moments(shape: tuple[int, ...], level: float = 0.0, dtype: torch.dtype = tor
     assert out.dtype == torch.float32
     variance, mean = torch.var_mean(x.double(), 2, correction=0)
     return max(apart(a, b) for a, b in zip(out.chunk(2, 1), (mean, variance.sqrt()), strict=True))
+
+
+def average(*geometry: Any) -> float:
+    """Of pictures with channels last, for three cotangents; their gradients lie in memory as they do."""
+    x = last(torch.randn(2, 5, 7, 6)).requires_grad_()
+    y = average_pool.DataAverage.apply(x, *geometry)
+    root = x.detach().double().requires_grad_()
+    wanted, g = F.avg_pool2d(root, *geometry), torch.randn(3, *y.shape)
+    (ours,) = torch.func.vmap(lambda row: torch.autograd.grad(y, x, row, retain_graph=True))(g)
+    assert ours[0].is_contiguous(memory_format=CHANNELS_LAST)
+    pulled = [torch.autograd.grad(wanted, root, row.double(), retain_graph=True)[0] for row in g]
+    return max(apart(y, wanted), apart(ours, torch.stack(pulled)))
 
 
 def convolution(order: Any = None, **geometry: Any) -> float:
@@ -398,6 +410,9 @@ KERNELS: dict[str, Callable[[], float]] = {
     "attention, few keys": lambda: attention((21, 3), 16, 2),
     "attention, side by side": lambda: attention((9, 17), 10, 2, packed=True),
     "attention, the largest": lambda: attention((128, 128), 64, 1),
+    "average, in front of a stride": lambda: average([3, 3], [2, 2], [1, 1], False, True, None),
+    "average, divided by another number": lambda: average([3, 2], [1, 3], [1, 0], False, False, 5),
+    "average, as long as its stride": lambda: average([2, 2], [], [0, 0], False, False, None),
     "moments": lambda: moments((2, 5, 49)),
     "moments, many rows": lambda: moments((3, 37, 7)),
     "moments, in steps": lambda: moments((2, 3, 200)),

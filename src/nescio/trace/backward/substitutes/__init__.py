@@ -4,9 +4,9 @@
                    the oracle too
     folding        those that fold well under `vmap`: `convolution`, `batch_norm` in eval mode, `parts` of a tensor that
                    are picked one by one, padding by nothing, and on a CPU `linear` layers at many positions and plain
-                   `attention`; on a GPU also `average_pool` and, by kernels,
-                   `layer_norm`, element-wise `activations`, `attention` without a mask, and attention through windows
-                   that is written out in `score_products`
+                   `attention`; on a GPU also `average_pool`, `spatial_mean` and, by kernels, `layer_norm`,
+                   element-wise `activations`, `attention` without a mask, and attention through windows that is
+                   written out in `score_products`
     cpu            those whose data gradients are fast on a CPU, for maps over the input
 
 A context manager sends the model's own calls there. A call that a substitute is not made for goes to PyTorch.
@@ -22,7 +22,15 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from nescio.trace.backward.substitutes import attention, average_pool, batch_norm, layer_norm, linear, score_products
+from nescio.trace.backward.substitutes import (
+    attention,
+    average_pool,
+    batch_norm,
+    layer_norm,
+    linear,
+    score_products,
+    spatial_mean,
+)
 from nescio.trace.backward.substitutes import convolution as data_convolution
 from nescio.trace.backward.substitutes import pointwise as pointwise
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
@@ -62,6 +70,8 @@ class _Folding(TorchFunctionMode):
         if func is F.multi_head_attention_forward and (done := attention.multi_head(*args, **kwargs)) is not None:
             return done
         if func in pointwise.ACTIVATIONS and (value := pointwise.call(func, args, kwargs)) is not None:
+            return value
+        if func in spatial_mean.CALLS and (value := spatial_mean.call(func, args, kwargs)) is not None:
             return value
         if func in score_products.CALLS and (value := score_products.call(func, args, kwargs)) is not None:
             return value

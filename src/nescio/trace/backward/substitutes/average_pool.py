@@ -5,11 +5,13 @@ last in memory. Without padding it is right, so `averaging` makes the zeros a pa
 beyond the padding (`ceil_mode`), or do not count it, are divided by what they do count.
 
 The gradient needs nothing of the picture but its size, yet under `vmap` PyTorch's own copies the picture once for every
-cotangent. `DataAverage` keeps the size alone, and has channels first in memory, where the gradient is right.
+cotangent. `DataAverage` keeps the size alone, and has channels first in memory, where the gradient is right; or it goes
+through the kernel for convolutions by channel, where channels are last and all windows count alike.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nescio.trace.backward.pull import folded
+from nescio.trace.runtime.gpu import kernels
 
 FIXED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
 """Whether this PyTorch has the right gradient."""
@@ -65,18 +68,38 @@ class DataAverage(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, *geometry: Any) -> Tensor:
         ctx.shape, ctx.geometry = x.shape, geometry
+        ctx.last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
         result: Tensor = torch.ops.aten.avg_pool2d(x, *geometry)
         return result
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
         def run(g: Tensor) -> tuple[Tensor]:
-            rows = g.flatten(0, 1).contiguous()
+            rows = g.flatten(0, 1)
+            module = kernels(rows) if ctx.last and _even(*ctx.geometry) else None
+            if module is not None:
+                return (_by_channel(module, rows, ctx.shape, *ctx.geometry).unflatten(0, g.shape[:2]),)
+            rows = rows.contiguous()
             like = rows.new_empty((len(rows), *ctx.shape[1:]))  # its size is looked at
             gradient = torch.ops.aten.avg_pool2d_backward(rows, like, *ctx.geometry)
             return (gradient.unflatten(0, g.shape[:2]),)
 
         return *folded(deltas[0], run), *[None] * len(ctx.geometry)
+
+
+def _even(kernel: Any, step: Any, around: Sequence[int], ceil_mode: bool, counted: bool, divisor: int | None) -> bool:
+    """Whether what is added up is divided by one number everywhere."""
+    return not ceil_mode and (divisor is not None or counted or not any(around))
+
+
+def _by_channel(
+    module: Any, rows: Tensor, shape: Sequence[int], kernel: Any, step: Any, around: Any, *rest: Any
+) -> Tensor:
+    """The gradient at pictures of this shape: a convolution by channel with equal weights, backwards."""
+    weight = rows.new_full((shape[1], 1, *kernel), 1.0 / (rest[-1] or math.prod(kernel)))
+    rows = rows.contiguous(memory_format=torch.channels_last)
+    result: Tensor = module.depthwise(rows, weight, step or kernel, around, (1, 1), shape[2:], True)
+    return result
 
 
 def arguments(
