@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
@@ -13,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from nescio.data import prefetch
-from nescio.data.prefetch import _Stage, read_ahead
+from nescio.data.prefetch import read_ahead
 from nescio.data.processes import Processes, can_fork
 from nescio.data.sources import open_data
 from nescio.types import InputError
@@ -35,31 +33,6 @@ def pictures(tmp_path):
         if number in BROKEN:
             file.write_bytes(b"no picture")
     return lambda on_error="skip": open_data(tmp_path, on_error=on_error)
-
-
-@pytest.fixture
-def lane(monkeypatch):
-    """A lane that copies within the CPU's memory."""
-
-    class Lane:
-        def __init__(self, device, depth):
-            self.stages = deque(map(_Stage, range(depth + 1)))
-
-        def stage(self):
-            return self.stages.popleft()
-
-        def send(self, read, stage):
-            self.stages.append(stage)
-            if read.batch is None:
-                return read
-            if not stage.fits(read.batch.inputs):
-                stage.memory = torch.empty(10_000, dtype=torch.uint8)
-            return read._replace(batch=read.batch._replace(inputs=stage.hold(read.batch.inputs).clone()))
-
-        def receive(self, read):
-            pass
-
-    monkeypatch.setattr(prefetch, "_Lane", Lane)
 
 
 def ranges(size):

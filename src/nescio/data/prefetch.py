@@ -4,28 +4,33 @@
     many     two      side stream
     threads  threads  of the GPU
 
-A batch is read in slices by a pool of threads, or for a GPU by processes (`nescio.data.processes`), put together by one
-of two more threads, and handed over in order. So many batches are on their way at a time, and no more: memory does not
-grow with the data. For a GPU a batch waits in pinned memory, and is copied on a stream of its own while the model works
-on the one before. Pinned memory is asked for, and copies begin, in the thread that takes the batches alone, since no
-other may call CUDA while a pass is recorded (`nescio.trace.runtime.replay`); so it is kept from batch to batch.
+A batch is read in slices by a pool of threads, or for a GPU by processes: those that decode alone, where the GPU can do
+the rest (`nescio.data.decoders`), or those that read a row as a whole (`nescio.data.processes`). It is put together by
+one of two more threads, and handed over in order. So many batches are on their way at a time, and no more: memory does
+not grow with the data. For a GPU a batch waits in pinned memory, and is copied on a stream of its own while the model
+works on the one before. Pinned memory is asked for, and copies begin, in the thread that takes the batches alone, since
+no other may call CUDA while a pass is recorded (`nescio.trace.runtime.replay`); so it is kept from batch to batch.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from nescio import inputs
+from nescio._common.decoding_process import LEFT
+from nescio.data.decoders import Decoders, can_decode, in_slot
+from nescio.data.pixel_steps import finished, floats, unfinished
 from nescio.data.processes import Problems, Processes, can_fork
 from nescio.data.sources.rows import Batch, Problem, Rows
 from nescio.inputs import Inputs
@@ -74,11 +79,14 @@ def read_ahead(
         soon = list(islice(todo, depth + 1))
         todo = chain(soon, todo)
         if len(soon) > depth:  # for fewer batches, starting processes takes longer than reading
-            processes = Processes(rows, count, len(first), len(lane.stages))
+            processes = _processes(rows, count, len(first), len(lane.stages))
     threads = torch.get_num_threads()
     torch.set_num_threads(threads)  # this call changes how MKL divides work, so it comes first
     readers = ThreadPoolExecutor(count, "nescio-read", initializer=torch.set_num_threads, initargs=(1,))
     joiners = ThreadPoolExecutor(JOINERS, "nescio-join")
+    if lane is not None:  # processes take all cores
+        joiners = ThreadPoolExecutor(JOINERS, "nescio-join", initializer=torch.set_num_threads, initargs=(1,))
+    finish = _Finish(lane.device) if lane is not None and isinstance(processes, Decoders) else None
     coming: deque[tuple[Future[Read], _Stage | None]] = deque()
 
     def fill() -> None:
@@ -86,18 +94,21 @@ def read_ahead(
             step = max(1, min(SLICE, -(-len(places) // count)))
             slices = [places[start : start + step] for start in range(0, len(places), step)]
             stage = None if lane is None else lane.stage()
-            if processes is not None and stage is not None and len(places) <= processes.size:
+            if processes is None or stage is None or len(places) > processes.size:
+                attempts = [readers.submit(_attempts, rows, part) for part in slices]
+                coming.append((joiners.submit(_joined, rows, places, attempts, stage), stage))
+            elif isinstance(processes, Decoders):
+                processes.read(stage.number, places)
+                coming.append((joiners.submit(_decoded, rows, places, processes, readers, stage), stage))
+            else:
                 room = processes.rooms[stage.number][: len(places)]
                 problems = [processes.read(stage.number, part.start - places.start, part) for part in slices]
                 coming.append((joiners.submit(_settled, rows, places, room, problems, stage), stage))
-            else:
-                attempts = [readers.submit(_attempts, rows, part) for part in slices]
-                coming.append((joiners.submit(_joined, rows, places, attempts, stage), stage))
 
     def taken() -> Read:
         future, stage = coming.popleft()
         read = future.result()
-        return read if lane is None or stage is None else lane.send(read, stage)
+        return read if lane is None or stage is None else lane.send(read, stage, finish)
 
     sent: Read | None = None
     try:
@@ -158,15 +169,49 @@ def _settled(rows: Rows, places: range, room: Tensor, problems: list[Future[Prob
         for place, problem in (one for part in problems for one in part.result()):
             attempted[place] = problem
     except BrokenProcessPool as error:
-        raise InputError(
-            f"expected the rows {places.start} to {places.stop - 1}, but the process that read them was "
-            "killed, perhaps because memory was short; give fewer --workers"
-        ) from error
+        raise _killed(places) from error
 
     def together(good: list[Inputs]) -> Inputs:
         return room if len(good) == len(room) else torch.stack([row for row in good if isinstance(row, Tensor)])
 
     return _waiting(places, rows.assemble(places, attempted, together), attempted, stage)
+
+
+def _decoded(rows: Rows, places: range, decoders: Decoders, readers: ThreadPoolExecutor, stage: _Stage) -> Read:
+    """A batch that processes have decoded into a room; what they left is read by threads."""
+    slots, room = decoders.slots(stage.number, len(places)), decoders.rooms[stage.number]
+    if slots is None:
+        raise _killed(places)
+    attempted: list[Any] = list(range(len(places)))
+    left = [place for place, slot in enumerate(slots) if slot.what == LEFT]
+    for place, row in zip(left, readers.map(rows.attempt, [places[place] for place in left]), strict=True):
+        if isinstance(row, Problem):
+            attempted[place] = row
+        else:
+            assert isinstance(row, Tensor)
+            slots[place] = in_slot(room[place], row)
+
+    def together(good: list[Any]) -> Inputs:
+        mine = room[: len(slots)] if len(good) == len(slots) else room[good]
+        return unfinished(
+            mine, [slots[place] for place in good], decoders.steps, rows._form[0], partial(decoders.empty, stage.number)
+        )
+
+    return _waiting(places, rows.assemble(places, attempted, together), attempted, stage)
+
+
+def _killed(places: range) -> InputError:
+    return InputError(
+        f"expected the rows {places.start} to {places.stop - 1}, but the process that read them was "
+        "killed, perhaps because memory was short; give fewer --workers"
+    )
+
+
+def _processes(rows: Rows, count: int, size: int, rooms: int) -> Processes | Decoders:
+    if can_decode(rows):
+        with suppress(OSError):  # no such memory, or no new process
+            return Decoders(rows, count, size, rooms)
+    return Processes(rows, count, size, rooms)
 
 
 def _waiting(places: range, batch: Batch | None, attempted: list[Inputs | Problem], stage: _Stage | None) -> Read:
@@ -204,6 +249,16 @@ class _Stage:
         return inputs.apply(x, held)
 
 
+class _Finish:
+    """The last steps of decoded pictures, on a GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.table = floats().to(device)
+
+    def __call__(self, x: Inputs) -> Inputs:
+        return x if isinstance(x, Tensor) else finished(x, self.table)
+
+
 class _Lane:
     """A stream of a GPU on which batches are copied beside the work on others."""
 
@@ -218,8 +273,8 @@ class _Lane:
             stage.copied.synchronize()
         return stage
 
-    def send(self, read: Read, stage: _Stage) -> Read:
-        """Begin to copy; the tensors may be used after `receive`."""
+    def send(self, read: Read, stage: _Stage, finish: Callable[[Inputs], Inputs] | None = None) -> Read:
+        """Begin to copy, and to do what is left; the tensors may be used after `receive`."""
         self.stages.append(stage)
         if read.batch is None:
             return read
@@ -230,6 +285,7 @@ class _Lane:
         with torch.cuda.stream(self.stream):
             moved = inputs.apply(x, lambda value: value.to(self.device, non_blocking=True))
             stage.copied = self.stream.record_event()
+            moved = moved if finish is None else finish(moved)
         return read._replace(batch=read.batch._replace(inputs=moved))
 
     def receive(self, read: Read) -> None:

@@ -40,8 +40,12 @@ class PictureFiles:
     def __len__(self) -> int:
         return len(self._files)
 
+    def path(self, index: int) -> Path:
+        """Where the picture lies."""
+        return self._root / self._files[index]
+
     def raw(self, index: int) -> object:
-        return decode(self._root / self._files[index])
+        return decode(self.path(index))
 
     def labels(self) -> Labels | None:
         return None if self._values is None else Labels(self._values)

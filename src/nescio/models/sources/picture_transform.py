@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from nescio._common.lazy_imports import need
+from nescio._common.picture_steps import PictureSteps
 from nescio.inputs import describe
 from nescio.models.sources.base import Channels, Preprocess, Size
 from nescio.types import InputError
@@ -128,8 +129,7 @@ class Pictures(_Normalised):
         row = self._opened(row, self.channels)
         if isinstance(row, Tensor):
             return row
-        row = self._resized(row)
-        row = self._cropped(row)
+        row = self._geometry.done(row)
         x = torch.from_numpy(np.array(row, dtype=np.uint8))  # a copy: torch wants memory that can be written
         return x.view(row.height, row.width, self.channels).permute(2, 0, 1).contiguous().float().div(255)
 
@@ -156,26 +156,14 @@ class Pictures(_Normalised):
         mean, std = self._normalisation(self.channels, mean, std)
         return replace(new, mean=mean, std=std)
 
-    def _resized(self, picture: Any) -> Any:
-        if self.resize is None:
-            return picture
-        if isinstance(self.resize, tuple):
-            height, width = self.resize
-        else:  # as torchvision rounds
-            short, long = sorted(picture.size)
-            longer = int(self.resize * long / short)
-            width, height = (self.resize, longer) if picture.width <= picture.height else (longer, self.resize)
-        if (width, height) == picture.size:
-            return picture
-        method = getattr(need("PIL.Image", "data").Resampling, self.interpolation.upper())
-        return picture.resize((width, height), method)
+    @property
+    def steps(self) -> PictureSteps | None:
+        """What is done to a picture before its bytes become floats; None for a class of its own, which may do more."""
+        return self._geometry if type(self) is Pictures else None
 
-    def _cropped(self, picture: Any) -> Any:
-        if self.crop is None:
-            return picture
-        height, width = self.crop
-        left, top = _margin(picture.width, width), _margin(picture.height, height)
-        return picture.crop((left, top, left + width, top + height))
+    @property
+    def _geometry(self) -> PictureSteps:
+        return PictureSteps(self.resize, self.crop, self.interpolation, self.channels)
 
 
 @dataclass(frozen=True)
@@ -233,11 +221,6 @@ def as_picture(x: Tensor) -> Any:
 def _coloured(picture: Any, channels: int) -> Any:
     mode = "L" if channels == 1 else "RGB"
     return picture if picture.mode == mode else picture.convert(mode)
-
-
-def _margin(there: int, wanted: int) -> int:
-    """Where the middle part begins, as torchvision rounds; below 0 where it is larger than the picture."""
-    return round((there - wanted) / 2) if there >= wanted else -((wanted - there) // 2)
 
 
 def _checked_side(size: Size, word: str) -> Size:

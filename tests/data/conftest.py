@@ -1,0 +1,37 @@
+"""A GPU's lane for rows, without a GPU."""
+
+from collections import deque
+
+import pytest
+import torch
+
+from nescio.data import prefetch
+from nescio.data.prefetch import _bytes, _Stage
+from nescio.inputs import apply
+
+
+@pytest.fixture
+def lane(monkeypatch):
+    """A lane that copies within the CPU's memory."""
+
+    class Lane:
+        def __init__(self, device, depth):
+            self.device = torch.device("cpu")
+            self.stages = deque(map(_Stage, range(depth + 1)))
+
+        def stage(self):
+            return self.stages.popleft()
+
+        def send(self, read, stage, finish=None):
+            self.stages.append(stage)
+            if read.batch is None:
+                return read
+            if not stage.fits(read.batch.inputs):
+                stage.memory = torch.empty(_bytes(read.batch.inputs), dtype=torch.uint8)
+            moved = apply(stage.hold(read.batch.inputs), torch.clone)
+            return read._replace(batch=read.batch._replace(inputs=moved if finish is None else finish(moved)))
+
+        def receive(self, read):
+            pass
+
+    monkeypatch.setattr(prefetch, "_Lane", Lane)
