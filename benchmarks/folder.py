@@ -5,19 +5,27 @@
 
 A folder of made-up pictures of 500 × 375 (of each there are some copies; `throughput.py` makes them), networks of
 torchvision with random weights, 1,000 classes, at 224 × 224. All rates are pictures in a second, each the median of the
-rounds. *decode*: Pillow decodes the files in as many processes as there are cores, and nothing else; *read*: the rows
-as a model takes them (decoded, resized, normalised, joined, on the device), and nothing else; *compute*: `Guard.check`
-of batches that are on the device already; *check*: `Guard.check` of the folder; *command*: `nescio check` from its
-start to the joined table, with everything that it imports; *share*: check / decode. On a GPU check can be the smaller
-of read and compute; on a CPU the network needs the cores that decode, so it can be 1 / (1/read + 1/compute).
-*possible* is that number. *off*: by how much the score of a row differs at most from that of its batch read step by
-step.
+rounds. *decode*: Pillow decodes the files in as many processes as there are cores, and nothing else; *ready*: the same,
+and the processes make the pictures ready for the network (resize, crop, floats), and throw them away: what the cores
+can do where nothing is left to the GPU; *read*: the rows as a model takes them (decoded, resized, joined, on the
+device), and nothing else; *steady*: the same from the first batch on; *begin*: the seconds until that is there;
+*compute*: `Guard.check` of batches that are on the device already; *check*: `Guard.check` of the folder; *command*:
+`nescio check` from its start to the joined table, with everything that it imports; *share*: check / decode. On a GPU
+check can be the smaller of read and compute; on a CPU the network needs the cores that decode, so it can be
+1 / (1/read + 1/compute). *possible* is that number. *off*: by how much the score of a row differs at most from that of
+its batch read step by step; *same*: whether the pixels are the same bit for bit.
+
+*parent*: microseconds that a picture costs the process that asked (`parts`: by the clock, and of the CPU in brackets
+after a slash), *children*: CPU microseconds of those that decode; *finish*: microseconds of a GPU for what is left to
+it. *start*: seconds of `nescio check` for eight pictures; *rate of command*: pictures in a second of the command beyond
+that.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -25,24 +33,46 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from measure import machine, save, synchronize
 from throughput import made
+from torch import Tensor
 
 import nescio
 from nescio.batch.jobs import Job, batches
+from nescio.data import prefetch
+from nescio.data.decoders import Decoders, can_decode
+from nescio.data.pixel_steps import finished, floats, unfinished
 from nescio.data.prefetch import read_ahead
+from nescio.data.sources import Rows
 from nescio.data.sources.decode import decode
 from nescio.inputs import to
+from nescio.models.sources import Pictures
 from nescio.specs import DataSpec, ModelSpec
 from nescio.types import MissingExtra
 
 NETWORKS = ("resnet18", "resnet50")
+READY = Pictures(resize=256, crop=(224, 224))
 REFERENCE = 300
+PARTS = (
+    (prefetch, "_processes"),
+    (prefetch._Lane, "stage"),
+    (Decoders, "read"),
+    (Decoders, "slots"),
+    (prefetch, "unfinished"),
+    (Rows, "assemble"),
+    (prefetch._Stage, "hold"),
+    (prefetch._Stage, "grow"),
+    (prefetch._Lane, "send"),
+    (prefetch._Lane, "receive"),
+)
+"""Steps of the process that asks: start, wait for memory, ask, wait for pictures, join, copy, ask for pinned memory."""
 
 
 def decoded(files: Sequence[str]) -> int:
@@ -50,13 +80,18 @@ def decoded(files: Sequence[str]) -> int:
     return sum(decode(file).size[0] > 0 for file in files)
 
 
-def decoding(files: Sequence[str], cores: int) -> float:
-    """Pictures in a second that all cores decode."""
+def made_ready(files: Sequence[str]) -> int:
+    """Decode some files, and make the pictures ready."""
+    return sum(READY(decode(file)).numel() > 0 for file in files)
+
+
+def decoding(work: Callable[[Sequence[str]], int], files: Sequence[str], cores: int) -> float:
+    """Pictures in a second with which all cores do that work."""
     parts = [files[start : start + 32] for start in range(0, len(files), 32)]
-    with ProcessPoolExecutor(cores, get_context("fork")) as pool:
-        list(pool.map(decoded, parts[:cores]))  # the processes have begun
+    with ProcessPoolExecutor(cores, get_context("fork"), torch.set_num_threads, (1,)) as pool:
+        list(pool.map(work, parts[:cores]))  # the processes have begun
         began = time.perf_counter()
-        done = sum(pool.map(decoded, parts))
+        done = sum(pool.map(work, parts))
         return done / (time.perf_counter() - began)
 
 
@@ -72,7 +107,7 @@ def rate(work: Callable[[], int], rounds: int, device: torch.device) -> float:
     return statistics.median(rates[1:])
 
 
-def case(name: str, folder: Path, options: argparse.Namespace, decode_rate: float) -> dict[str, Any]:
+def case(name: str, folder: Path, options: argparse.Namespace, decode_rates: dict[str, float]) -> dict[str, Any]:
     """One network."""
     torch.manual_seed(0)
     device, where = torch.device(options.device), ModelSpec(f"torchvision:{name}", device=options.device)
@@ -96,37 +131,122 @@ def case(name: str, folder: Path, options: argparse.Namespace, decode_rate: floa
         what: rate(work, options.rounds, device)
         for what, work in {"read": read, "compute": compute, "check": check}.items()
     }
+    parts = reading(ready.rows, ranges, device)
     verdict = guard.check(ready.rows, progress=False).score[: len(known)]
     truth = torch.cat([guard.check(part, progress=False).score for part in held])
     shared = 1 / (1 / rates["read"] + 1 / rates["compute"])
     possible = min(rates["read"], rates["compute"]) if device.type == "cuda" else shared
     result = {
         "network": name, "pictures": len(ready.rows), "reference": min(REFERENCE, len(known)),
-        "decode": decode_rate, **rates,
-        "possible": possible, "share": rates["check"] / decode_rate, "of_possible": rates["check"] / possible,
-        "off": float((verdict - truth).abs().max() / truth.abs().max()),
+        **decode_rates, **rates, **parts,
+        "possible": possible, "of_possible": rates["check"] / possible,
+        "share": rates["check"] / decode_rates["decode"],
+        "off": float((verdict - truth).abs().max() / truth.abs().max()), "same": same(ready.rows, known, device),
     }  # fmt: skip
     return result | command(guard, name, folder, options)
 
 
+def same(rows: Rows, known: Tensor, device: torch.device) -> bool:
+    """Whether the pixels that came to the device are those of the rows, read one by one."""
+    ranges = batches(range(len(known)), max(1, len(known) // 8))  # enough of them for processes
+    found = torch.cat([one.batch.inputs.cpu() for one in read_ahead(rows, ranges, device=device) if one.batch])
+    return torch.equal(found, known)
+
+
+def reading(rows: Rows, ranges: Sequence[range], device: torch.device) -> dict[str, Any]:
+    """Where the time of reading goes."""
+    spent: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        for owner, name in PARTS:
+            stack.enter_context(patch.object(owner, name, timed(getattr(owner, name), name, spent)))
+        began, own, children = time.perf_counter(), cpu(resource.RUSAGE_SELF), cpu(resource.RUSAGE_CHILDREN)
+        reads = read_ahead(rows, ranges, device=device)
+        first = len(next(reads).places)
+        begin = time.perf_counter() - began
+        count = sum(len(one.places) for one in reads)
+        synchronize(device)
+    seconds, each = time.perf_counter() - began, 1e6 / (first + count)
+    parts = {name: f"{each * wall:.0f} / {each * busy:.0f}" for name, (wall, busy) in spent.items()}
+    return {
+        "begin": begin,
+        "steady": count / (seconds - begin) if count else None,
+        "parent": each * (cpu(resource.RUSAGE_SELF) - own),
+        "children": each * (cpu(resource.RUSAGE_CHILDREN) - children),
+        "parts": parts,
+        "finish": finishing(rows, ranges[0], device) if device.type == "cuda" else None,
+    }
+
+
+def timed(work: Callable[..., Any], name: str, spent: dict[str, list[float]]) -> Callable[..., Any]:
+    """The same, with its seconds by the clock and of this thread's CPU added up."""
+
+    def done(*given: Any, **named: Any) -> Any:
+        wall, busy = time.perf_counter(), time.thread_time()
+        try:
+            return work(*given, **named)
+        finally:
+            total = spent.setdefault(name, [0.0, 0.0])
+            total[0] += time.perf_counter() - wall
+            total[1] += time.thread_time() - busy
+
+    return done
+
+
+def finishing(rows: Rows, places: range, device: torch.device) -> float | None:
+    """Microseconds of a GPU for what is left to it of a picture: resize, crop, floats."""
+    if not can_decode(rows):
+        return None
+    decoders = Decoders(rows, len(os.sched_getaffinity(0)), len(places), 1)
+    try:
+        decoders.read(0, places)
+        slots = decoders.slots(0, len(places))
+        assert slots is not None
+        x = to(unfinished(decoders.rooms[0], slots, decoders.steps, rows._form[0]), device)
+    finally:
+        decoders.close()
+    table = floats().to(device)
+    finished(x, table)
+    synchronize(device)
+    began = time.perf_counter()
+    for _ in range(5):
+        finished(x, table)
+    synchronize(device)
+    return (time.perf_counter() - began) / 5 / len(places) * 1e6
+
+
+def cpu(whose: int) -> float:
+    """Seconds of the CPU so far."""
+    used = resource.getrusage(whose)
+    return used.ru_utime + used.ru_stime
+
+
 def command(guard: nescio.Guard, name: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """The command as a user starts it."""
+    """The command as a user starts it, with a few pictures and with all."""
     with tempfile.TemporaryDirectory() as place:
-        weights, out = Path(place, "weights.pth"), Path(place, "verdicts.csv")
+        weights, few = Path(place, "weights.pth"), Path(place, "few")
         assert guard.classifier.module is not None
         torch.save({key: value.cpu() for key, value in guard.classifier.module.state_dict().items()}, weights)
         try:
             guard.save(Path(place, "guard"))
         except MissingExtra as missing:
             return {"command": f"left out: {missing}"}
-        words = ["check", "--guard", Path(place, "guard"), "--model", f"torchvision:{name}", "--weights", weights]
-        words += ["--data", folder, "--device", options.device, "--out", out]
-        began = time.perf_counter()
-        done = subprocess.run([sys.executable, "-m", "nescio", *map(str, words)], capture_output=True, text=True)
-        spent = time.perf_counter() - began
-        if done.returncode:
-            return {"command": f"failed: {done.stderr.strip().splitlines()[-1:]}"}
-        return {"command": len(list(folder.iterdir())) / spent, "command_seconds": spent}
+        few.mkdir()
+        files = sorted(folder.iterdir())
+        for file in files[:8]:
+            (few / file.name).symlink_to(file)
+        took = []
+        for data in (few, folder):
+            words = ["check", "--guard", Path(place, "guard"), "--model", f"torchvision:{name}", "--weights", weights]
+            words += ["--data", data, "--device", options.device, "--out", Path(place, f"{data.name}.csv")]
+            began = time.perf_counter()
+            done = subprocess.run([sys.executable, "-m", "nescio", *map(str, words)], capture_output=True, text=True)
+            took.append(time.perf_counter() - began)
+            if done.returncode:
+                return {"command": f"failed: {done.stderr.strip().splitlines()[-1:]}"}
+        start, whole = took
+        beyond = {"rate_of_command": (len(files) - 8) / (whole - start) if whole > start else None}
+        said = done.stdout.strip().splitlines()[-1:]
+        return {"command": len(files) / whole, "command_seconds": whole, "start": start, **beyond, "said": said}
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
@@ -147,9 +267,12 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="folder-") as name:
         result["bytes_of_a_picture"] = made(Path(name), options.pictures)
         files = [str(file) for file in sorted(Path(name).iterdir())]
-        decode_rate = statistics.median(decoding(files, cores) for _ in range(options.rounds))
+        rates = {
+            word: statistics.median(decoding(work, files, cores) for _ in range(options.rounds))
+            for word, work in {"decode": decoded, "ready": made_ready}.items()
+        }
         for network in options.networks:
-            result["rows"].append(case(network, Path(name), options, decode_rate))
+            result["rows"].append(case(network, Path(name), options, rates))
             print(result["rows"][-1], flush=True)
             save(f"folder-{device.type}", result, options.folder)
     return result
