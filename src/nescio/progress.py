@@ -205,8 +205,7 @@ class _Watched:
 
     def __init__(self, speech: _Speech, shown: Bar, total: int | None, description: str, unit: str) -> None:
         self.speech, self.shown, self.total, self.description, self.unit = speech, shown, total, description, unit
-        self.done, self.began = 0, clock()
-        self.first, self.warm = 0, self.began
+        self.done, self.first, self.began, self.warm = 0, 0, clock(), clock()
 
     def update(self, n: int, /) -> None:
         """Move on by n steps. In the first ones work sets itself up: alone they tell of the rest if they are slow."""
@@ -229,9 +228,9 @@ class _Watched:
 class _Lines:
     """A bar where nobody would see one: it says in lines how far the work is."""
 
-    def __init__(self, speech: _Speech, total: int | None, description: str, unit: str) -> None:
+    def __init__(self, speech: _Speech, total: int | None, description: str, unit: str, left: Any) -> None:
         self.speech, self.total, self.description, self.unit = speech, total, description, unit
-        self.done, self.began = 0, clock()
+        self.done, self.began, self.left = 0, clock(), left
 
     def update(self, n: int, /) -> None:
         """Move on by n steps."""
@@ -240,13 +239,14 @@ class _Lines:
     def say(self) -> None:
         """Say how many steps are done, what one takes, and how long the rest will."""
         self.speech.lines += 1
-        passed, total = clock() - self.began, self.total
-        words = count(self.done, self.unit) if total is None else f"{self.done:,} of {count(total, self.unit)}"
+        passed, done, total = clock() - self.began, self.done, self.total
+        words = count(done, self.unit) if total is None else f"{done:,} of {count(total, self.unit)}"
         words += f" after {rough_duration(passed)}"
-        if self.done:
-            words += f", {duration(passed / self.done, digits=2)} each"
-        if self.done and total is not None:
-            words += f", about {rough_duration(passed / self.done * (total - self.done))} left"
+        if done and self.left is None:
+            words += f", {duration(passed / done, digits=2)} each"
+        rest = 0 if total is None or not done else total - done
+        if rest and (left := passed / done * rest if self.left is None else self.left(rest)) is not None:
+            words += f", about {rough_duration(left)} left"
         _write(f"nescio: {self.description}: {words}")
 
 
@@ -283,6 +283,7 @@ def bar(
     description: str = "",
     unit: str = "input",
     foretells: bool = True,
+    left: Callable[[int], float | None] | None = None,
 ) -> Iterator[Bar]:
     """Show a progress bar that is closed when the block is left.
 
@@ -292,6 +293,7 @@ def bar(
         description: What is done.
         unit: What a step is.
         foretells: Whether its steps tell how long the rest will take; False where the block calls `foretell` itself.
+        left: Seconds that so many more steps take, or None for not known yet, where the time that passes does not tell.
 
     Returns:
         The context manager, which gives a `Bar`.
@@ -305,23 +307,21 @@ def bar(
     tqdm = _tqdm() if (_is_watched() if show is None else show) else None
     delay = SOON if show is None else 0.0
     size = None if in_notebook() else assumed_size()
-    settings = {} if size is None else {"ncols": size.columns, "nrows": size.lines}
+    settings: dict[str, Any] = {} if size is None else {"ncols": size.columns, "nrows": size.lines}
+    if left is not None:
+        settings["bar_format"] = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}]"
     with ExitStack() as stack:
         shown: Any = None
         if speech is not None:
             delay = min(delay, max(BRIEF, speech.began + SOON - clock()))
             stack.enter_context(speech.of_bar(description))
         if tqdm is not None:
-            shown = stack.enter_context(
-                tqdm(
-                    total=total, desc=description, unit=f" {unit}", delay=delay, leave=bool(show), file=sys.stderr,
-                    **settings,
-                )
-            )  # fmt: skip
+            settings |= {"desc": description, "unit": f" {unit}", "leave": bool(show), "file": sys.stderr}
+            shown = stack.enter_context(tqdm(total=total, delay=delay, **settings))
             if in_terminal() and not in_notebook():  # by itself it is drawn when a step ends, which may take long
                 stack.enter_context(ticking(chain([delay or TICK], repeat(TICK)), shown.refresh))
         elif speech is not None:
-            shown = _Lines(speech, total, description, unit)
+            shown = _Lines(speech, total, description, unit, left)
             wait = max(delay, min(SOON * 2**speech.lines, LONG))
             stack.enter_context(ticking(ever_rarer(wait, OFTEN, SELDOM), shown.say))
         if speech is not None and foretells:

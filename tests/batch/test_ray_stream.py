@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch
 from nescio import scores
 from nescio._common.formatting import count
 from nescio.batch import ray_parquet, ray_stream, streaming
+from nescio.batch.columns import Scores
 from nescio.batch.jobs import Job, identity
 from nescio.batch.ray_cluster import Node, share
 from nescio.batch.ray_stream import Usage
@@ -364,8 +366,6 @@ def test_people_are_told_of_other_machines_lost_workers_and_rows_that_were_not_f
 
 
 def test_the_time_that_is_left_is_told_from_the_work_and_not_from_the_start_of_ray(played, monkeypatch, capsys):
-    from dataclasses import replace
-
     from nescio import progress
 
     now = [0.0]
@@ -383,6 +383,57 @@ def test_the_time_that_is_left_is_told_from_the_work_and_not_from_the_start_of_r
         seconds = 80.0
         played(job(data="x.npz"), change, "slow")
     assert "scoring will take about " in capsys.readouterr().err
+
+
+def test_opening_the_job_does_not_foretell_the_rest(played, monkeypatch, capsys):
+    from nescio import progress
+
+    monkeypatch.setattr(progress, "SOON", 60.0)
+
+    def told(first, later):
+        def change(all):
+            one, *others = all
+            yield replace(one, seconds=first, opening=3600.0)
+            said.append(capsys.readouterr().err)
+            yield from (replace(other, seconds=later) for other in others)
+
+        said = []
+        with progress.speaking():
+            played(job(data="x.npz"), change, f"{first} {later}")
+        return [*said, capsys.readouterr().err]
+
+    assert told(3600.5, 0.1) == ["", ""]
+    first, after = told(3605.0, 80.0)  # what comes first is slower, and tells nothing
+    assert first == "" and "scoring will take about " in after
+    first, after = told(3700.0, 0.1)  # 100 seconds without the hour tell enough
+    assert "scoring will take about " in first and "hour" not in first and after == ""
+
+
+def test_lines_in_the_place_of_a_bar_say_what_the_workers_foretell(monkeypatch, capsys):
+    from nescio import progress
+
+    now = [0.0]
+    monkeypatch.setattr(progress, "clock", lambda: now[0])
+    pace, ready = ray_stream._Pace(), PartResult(0, Scores({}, [], {}), 3605.0, 1, opening=3600.0)
+    shown = progress._Lines(progress._Speech(), 400, "scoring", "input", pace.left)
+    pace.workers, now[0] = 2, 3700.0
+    shown.update(4)
+    pace.add(ready, 4)
+    shown.say()
+    pace.add(replace(ready, seconds=8.0, opening=0.0), 4)
+    shown.update(4)
+    shown.say()
+    assert capsys.readouterr().err.splitlines() == [
+        "nescio: scoring: 4 of 400 inputs after 62 minutes",
+        "nescio: scoring: 8 of 400 inputs after 62 minutes, about 6.5 minutes left",
+    ]
+
+
+def test_a_worker_opens_the_job_with_its_first_part(folder):
+    asked = job(data="x.npz")
+    worker = Worker(Work(asked, torch.get_num_threads(), ".", WorkerFolder("/no folder", ".csv", "")))
+    first, second = worker.result(0, 4, attempts=1), worker.result(4, 8, attempts=1)
+    assert 0 < first.opening < first.seconds and second.opening == 0 < second.seconds
 
 
 def test_a_gpu_is_named_by_ray(folder):

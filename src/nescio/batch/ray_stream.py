@@ -35,7 +35,7 @@ from nescio.batch.ray_worker import PartResult, Work, Worker
 from nescio.data.parts import Parts
 from nescio.data.sources import Rows
 from nescio.models.sources import Source
-from nescio.progress import bar, foretell
+from nescio.progress import SLOW, bar, foretell
 from nescio.specs import only_network, open_guard, open_rows, open_source, open_training
 from nescio.types import InputError, ModelError
 
@@ -151,7 +151,7 @@ def stream(
     usage, began = usage or Usage(), time.perf_counter()
     left, total = sum(map(len, todo.values())), len(ready.rows)
     about = "scoring" if left == total else f"scoring after {count(total - left, 'row')}"
-    known = _WorkerNews(parts, tell)
+    known, pace = _WorkerNews(parts, tell), _Pace()
     try:
         if todo:
             gpu = _gpu(ready)
@@ -159,13 +159,13 @@ def stream(
                 ray_cluster.quiet(),
                 parts.worker_folder() as results_folder,
                 ray_cluster.connected(address),
-                bar(left, show=progress, description=about, foretells=False) as shown,
+                bar(left, show=progress, description=about, foretells=False, left=pace.left) as shown,
             ):
                 many, threads = ray_cluster.share(ray_cluster.nodes(), workers, torch.get_num_threads(), gpu)
                 if threads < (alone := torch.get_num_threads()) and not gpu:
                     few = count(threads, "thread")
                     tell(f"a worker has {few}, one process alone has {alone}: last digits may differ")
-                usage.workers = min(many, len(todo))
+                usage.workers = pace.workers = min(many, len(todo))
                 work = Work(_lean(ready, threads), threads, os.getcwd(), results_folder, parts.identity.get("weights"))
                 with closing(_results(work, ready.rows, list(todo.values()), usage.workers, gpu)) as results:
                     for result in results:
@@ -176,10 +176,10 @@ def stream(
                         _keep(parts, part, result)
                         usage.rows += len(part)
                         shown.update(len(part))
-                        if (
-                            rest := left - usage.rows
-                        ) and progress is not False:  # by the work: Ray takes time to start
-                            foretell(usage.working / usage.rows * rest, rest, about)
+                        pace.add(result, len(part))
+                        rest = left - usage.rows
+                        if rest and progress is not False and (seconds := pace.left(rest)) is not None:
+                            foretell(seconds, rest, about)
         if todo:
             raise ModelError(f"expected scores of {left} rows, but Ray has given {usage.rows}; run the command again")
     finally:
@@ -216,6 +216,29 @@ def _results(work: Work, rows: Rows, parts: list[range], workers: int, gpu: bool
     groups = ray_parquet.groups(rows)
     feed = ray_parquet.Tables(rows, parts, groups, workers) if groups else ray_pool.Ranges(parts)
     return ray_pool.results(feed, lambda: actor.remote(given), workers)
+
+
+class _Pace:
+    """How long the rest will take, by the work of the workers: Ray takes time to start, and so does a worker, which
+    opens the job before its first part. In that part the work sets itself up: it tells of the others only where it is
+    slow.
+    """
+
+    def __init__(self) -> None:
+        self.workers, self.first, self.later = 1, (0.0, 0), (0.0, 0)
+
+    def add(self, result: PartResult, rows: int) -> None:
+        """Note a part that was done."""
+        seconds = result.seconds - result.opening
+        if not result.opening:
+            self.later = self.later[0] + seconds, self.later[1] + rows
+        elif seconds >= SLOW:
+            self.first = self.first[0] + seconds, self.first[1] + rows
+
+    def left(self, rows: int) -> float | None:
+        """Seconds that so many rows will take; None: not known yet."""
+        seconds, done = self.later if self.later[1] else self.first
+        return seconds / done * rows / self.workers if done else None
 
 
 class _WorkerNews:

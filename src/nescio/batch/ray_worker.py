@@ -53,11 +53,12 @@ class PartResult:
     Args:
         start: The first row of the part.
         outcome: The scores; an error is a value too, so that it comes to the driver as it is.
-        seconds: How long it took.
+        seconds: How long it took, with what came before.
         attempts: How many workers have begun with the part.
         written: Where the columns are, if not in `outcome`.
         machine: What computed.
         unfit: Rows that methods could not be fitted to.
+        opening: Seconds until the job was open, of the first part of a worker; of the others 0.
 
     Examples:
         >>> PartResult(0, Scores({}, [], {}), seconds=1.5, attempts=1).machine
@@ -71,6 +72,7 @@ class PartResult:
     written: WrittenPart | None = None
     machine: str = ""
     unfit: tuple[Problem, ...] = ()
+    opening: float = 0.0
 
 
 class Worker:
@@ -91,6 +93,7 @@ class Worker:
     def __init__(self, work: Work) -> None:
         self.work = work
         self.same = work.weights is None
+        self.opened = False
 
     def ready(self) -> None:
         """Do nothing: who has an answer knows that the worker is there."""
@@ -137,13 +140,14 @@ class Worker:
                     f"expected the same weights of {work.job.model.name} in every process, but they are others in this "
                     "one; give a file of --weights, or fix the seed in the function that makes the model"
                 )
+            opening, self.opened = 0.0 if self.opened else time.perf_counter() - began, True
             with ray_parquet.lent(ready.rows, start, table):
                 scores = streaming.score_part(work.job, start, stop)
             if (written := work.results.write(scores.columns)) is not None:
                 scores = replace(scores, columns={})
             unfit = () if ready.training is None else tuple(ready.training.problems)
             seconds = time.perf_counter() - began
-            return PartResult(start, scores, seconds, attempts, written, jobs.machine(ready), unfit)
+            return PartResult(start, scores, seconds, attempts, written, jobs.machine(ready), unfit, opening)
         except Exception as error:
             return PartResult(start, portable(error), time.perf_counter() - began, attempts)
 
