@@ -205,6 +205,15 @@ def moments(shape: tuple[int, ...], level: float = 0.0, dtype: torch.dtype = tor
     return max(apart(a, b) for a, b in zip(out.chunk(2, 1), (mean, variance.sqrt()), strict=True))
 
 
+def scaled(shape: tuple[int, ...], k: int, dtype: torch.dtype = torch.float32) -> float:
+    x, g = last(torch.randn(shape).to(dtype)), torch.randn(k, *shape).to(dtype)
+    scale = torch.randn(shape[:2]).to(dtype)
+    out, sums = kernels(x).scaled(g, x, scale)
+    assert out.dtype == dtype and sums.dtype == torch.float32
+    wanted = g.double() * scale.double()[..., None, None], (g.double() * x.double()).sum((3, 4))
+    return max(apart(a, b) for a, b in zip((out, sums), wanted, strict=True))
+
+
 def average(*geometry: Any) -> float:
     """Of pictures with channels last, for three cotangents; their gradients lie in memory as they do."""
     x = last(torch.randn(2, 5, 7, 6)).requires_grad_()
@@ -410,6 +419,10 @@ KERNELS: dict[str, Callable[[], float]] = {
     "attention, few keys": lambda: attention((21, 3), 16, 2),
     "attention, side by side": lambda: attention((9, 17), 10, 2, packed=True),
     "attention, the largest": lambda: attention((128, 128), 64, 1),
+    "scaled": lambda: scaled((2, 71, 3, 5), 2),
+    "scaled, four at once": lambda: scaled((2, 8, 3, 5), 3),
+    "scaled, in parts": lambda: scaled((2, 5, 33, 64), 1),
+    "scaled, bfloat16": lambda: scaled((2, 8, 3, 5), 2, HALF),
     "average, in front of a stride": lambda: average([3, 3], [2, 2], [1, 1], False, True, None),
     "average, divided by another number": lambda: average([3, 2], [1, 3], [1, 0], False, False, 5),
     "average, as long as its stride": lambda: average([2, 2], [], [0, 0], False, False, None),
@@ -687,6 +700,22 @@ def separable(bias: bool) -> Subject:
 
 
 WRITTEN = {"product", "weighted"}
+
+
+def squeezed(multiply: Callable[[Tensor, Tensor], Tensor] = lambda x, s: torch.mul(s, x), n: int = 3) -> Subject:
+    """Squeeze and excitation behind a batch norm, and a scale that is a parameter."""
+
+    def run(m: Any, x: Tensor) -> Tensor:
+        x = m.norm(m.conv(x))
+        x = multiply(x, torch.sigmoid(m.gate(F.adaptive_avg_pool2d(x, 1)))) * m.gain.view(1, 4, 1, 1)
+        return m.head(torch.tanh(x).mean((2, 3)))
+
+    parts = {"conv": nn.Conv2d(2, 4, 3, padding=1), "norm": nn.BatchNorm2d(4), "gate": nn.Conv2d(4, 4, 1)}
+    model = Model(run, **parts, head=nn.Linear(4, 2))
+    model.gain = nn.Parameter(torch.randn(4))
+    return model, torch.randn(n, 2, 5, 3)
+
+
 BN, LN, ATTENTION, GRAM = {"affine"}, {"layer_norm"}, {"attention"}, {"contracted"}
 BY_CHANNEL = {"depthwise", "depthwise_weight"}
 
@@ -714,6 +743,11 @@ def to_last(t: Any) -> Any:
 CASES: dict[str, Case] = {
     "residual, channels last": Case(residual, BN | {"times", "patches"}, prepare=to_last),
     "separable, channels last": Case(lambda: separable(False), BN | BY_CHANNEL, prepare=to_last, repeat=True),
+    "squeezed, channels last": Case(squeezed, BN | {"times", "scaled"}, prepare=to_last, repeat=True),
+    "squeezed, in the other order, channels last": Case(
+        lambda: squeezed(lambda x, s: x * s), BN | {"times", "scaled"}, prepare=to_last
+    ),
+    "squeezed, one input, channels last": Case(lambda: squeezed(n=1), BN | {"times"}, prepare=to_last),
     "separable, with a bias, channels last": Case(lambda: separable(True), BN | BY_CHANNEL, prepare=to_last),
     "short": Case(short, BN | {"times"}, repeat=True),
     "short, not in place": Case(lambda: short(inplace=False), BN | {"times"}),
@@ -786,7 +820,7 @@ def counted() -> Iterator[dict[str, int]]:
     calls = dict.fromkeys(
         (
             "times", "affine", "patches", "depthwise", "depthwise_weight", "layer_norm", "contracted", "attention",
-            "product", "weighted",
+            "product", "weighted", "scaled",
         ), 0
     )  # fmt: skip
 

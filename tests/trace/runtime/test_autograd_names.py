@@ -9,6 +9,7 @@ import torch
 
 import nescio
 from nescio.trace.backward.substitutes.batch_norm import AffineBatchNorm
+from nescio.trace.backward.substitutes.channel_scale import ChannelScale
 from nescio.trace.backward.substitutes.convolution import DataConvolution
 from nescio.trace.backward.substitutes.layer_norm import DataLayerNorm
 from nescio.trace.backward.substitutes.picked_parts import Parts
@@ -33,8 +34,9 @@ def test_our_own_operations_have_the_names_of_their_classes() -> None:
         autograd_names.SCORES,
         autograd_names.ROWS_SOFTMAX,
         autograd_names.WEIGHTED,
+        autograd_names.CHANNEL_SCALE,
     )
-    kinds = (DataConvolution, AffineBatchNorm, DataLayerNorm, Parts, Scores, RowsSoftmax, Weighted)
+    kinds = (DataConvolution, AffineBatchNorm, DataLayerNorm, Parts, Scores, RowsSoftmax, Weighted, ChannelScale)
     assert own == tuple(f"{kind.__name__}Backward" for kind in kinds)
 
 

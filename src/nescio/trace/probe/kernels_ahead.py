@@ -150,6 +150,11 @@ def _weighted(node: Any, shadow: Shadow, count: int, inputs: int) -> None:
     score_products.pulled_weighted(g, weights, v)
 
 
+def _channel_scale(node: Any, shadow: Shadow, count: int, inputs: int) -> None:
+    x, scale = map(shadow, node.saved_tensors)
+    kernels(x).scaled(_rows(x, count), x, scale.flatten(1))
+
+
 _ASK: dict[str, Callable[[Any, Shadow, int, int], None]] = {
     names.POINTWISE: _activation,
     names.AFFINE_BATCH_NORM: _batch_norm,
@@ -157,6 +162,7 @@ _ASK: dict[str, Callable[[Any, Shadow, int, int], None]] = {
     names.DATA_CONVOLUTION: _convolution,
     names.ATTENTION: _attention,
     names.PACKED_ATTENTION: _packed_attention,
+    names.CHANNEL_SCALE: _channel_scale,
     names.SCORES: _scores,
     names.WEIGHTED: _weighted,
 } | dict.fromkeys(names.PRODUCTS, _product)

@@ -33,6 +33,7 @@ PACKED_ATTENTION = "PackedBackward"
 SCORES = "ScoresBackward"
 ROWS_SOFTMAX = "RowsSoftmaxBackward"
 WEIGHTED = "WeightedBackward"
+CHANNEL_SCALE = "ChannelScaleBackward"
 
 INDEX = "IndexBackward0"
 INDEX_SELECT = "IndexSelectBackward0"

@@ -5,8 +5,8 @@
     folding        those that fold well under `vmap`: `convolution`, `batch_norm` in eval mode, `parts` of a tensor that
                    are picked one by one, padding by nothing, and on a CPU `linear` layers at many positions and plain
                    `attention`; on a GPU also `average_pool`, `spatial_mean` and, by kernels, `layer_norm`,
-                   element-wise `activations`, `attention` without a mask, and attention through windows that is
-                   written out in `score_products`
+                   element-wise `activations`, `channel_scale`, `attention` without a mask, and attention through
+                   windows that is written out in `score_products`
     cpu            those whose data gradients are fast on a CPU, for maps over the input
 
 A context manager sends the model's own calls there. A call that a substitute is not made for goes to PyTorch.
@@ -26,6 +26,7 @@ from nescio.trace.backward.substitutes import (
     attention,
     average_pool,
     batch_norm,
+    channel_scale,
     layer_norm,
     linear,
     score_products,
@@ -70,6 +71,8 @@ class _Folding(TorchFunctionMode):
         if func is F.multi_head_attention_forward and (done := attention.multi_head(*args, **kwargs)) is not None:
             return done
         if func in pointwise.ACTIVATIONS and (value := pointwise.call(func, args, kwargs)) is not None:
+            return value
+        if func in channel_scale.CALLS and (value := channel_scale.call(args, kwargs)) is not None:
             return value
         if func in spatial_mean.CALLS and (value := spatial_mean.call(func, args, kwargs)) is not None:
             return value

@@ -15,6 +15,7 @@ the next one once, and take what the rules need (sums over positions) on the way
 * `attention`       the data gradients of softmax attention with heads of at most 64: up to 128 positions in one tile,
                     more of them tile by tile;
 * `moments`         mean and standard deviation of rows, for statistics of activations: no gradient, but one pass;
+* `scaled`          both gradients of pictures times one number for each input and channel;
 * `product`, `weighted`  those of attention that is written out in products, for windows of at most 64 positions.
 
 Triton comes with PyTorch's CUDA builds. Where it is missing (`ready` is False) every caller has a form in plain PyTorch
@@ -30,6 +31,7 @@ from nescio.trace.runtime.kernels.contraction import contracted
 from nescio.trace.runtime.kernels.depthwise import depthwise, depthwise_weight
 from nescio.trace.runtime.kernels.product_kernel import product, weighted
 from nescio.trace.runtime.kernels.row_moments import moments
+from nescio.trace.runtime.kernels.scaling import scaled
 from nescio.trace.runtime.kernels.single_pass import affine, layer_norm, patches, times, turned
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "patches",
     "product",
     "ready",
+    "scaled",
     "times",
     "turned",
     "weighted",
