@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -26,21 +26,26 @@ FIXED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
 """Whether this PyTorch has the right gradient."""
 
 
+class _Call(NamedTuple):
+    """A call of `F.avg_pool2d`."""
+
+    input: Tensor
+    kernel_size: int | Sequence[int]
+    stride: int | Sequence[int] | None = None
+    padding: int | Sequence[int] = 0
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    divisor_override: int | None = None
+
+
 def averaging(func: Callable[..., Tensor]) -> Callable[..., Tensor | None]:
     """The pooling ``func`` without padding of its own; None for a call that is left to PyTorch.
 
     It does not ask how the picture lies in memory: inside of vmap that cannot be told.
     """
 
-    def call(
-        input: Tensor,
-        kernel_size: int | Sequence[int],
-        stride: int | Sequence[int] | None = None,
-        padding: int | Sequence[int] = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Tensor | None:
+    def call(*args: Any, **kwargs: Any) -> Tensor | None:
+        input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override = _Call(*args, **kwargs)
         around = _pair(padding)
         if FIXED or not input.is_cuda or input.dim() != 4 or not any(around):
             return None
@@ -102,20 +107,12 @@ def _by_channel(
     return result
 
 
-def arguments(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> tuple[Any, ...] | None:
+def arguments(*args: Any, **kwargs: Any) -> tuple[Any, ...] | None:
     """The arguments of `DataAverage`, or None for a call that it is not made for."""
-    if input.dim() != 4 or not input.is_cuda or not (input.requires_grad and torch.is_grad_enabled()):
+    x, kernel_size, stride, padding, *rest = _Call(*args, **kwargs)
+    if x.dim() != 4 or not x.is_cuda or not (x.requires_grad and torch.is_grad_enabled()):
         return None
-    sizes = (_pair(kernel_size), _pair(stride), _pair(padding))
-    return input, *sizes, ceil_mode, count_include_pad, divisor_override
+    return x, _pair(kernel_size), _pair(stride), _pair(padding), *rest
 
 
 def _pair(value: int | Sequence[int] | None) -> list[int]:
