@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS, BUILDING = ROOT / "papers" / "results", ROOT / "docs" / "building"
 STAR, OURS = "REGrad*, k = 2", "UA-Backprop + FullGrad"
 LEFT_OUT = {
-    "acquisition-quick-6", "hundred-quick-1", "readings-quick-2", "readings-quick-3", "readings-quick-4",
+    *(f"acquisition-quick-{number}" for number in range(6, 12)), *(f"ua-attention-quick-{n}" for n in range(6, 11)),
+    "hundred-quick-1", "readings-quick-2", "readings-quick-3", "readings-quick-4",
     "ua-signs-quick-3", "ua-signs-quick-4",
 }  # fmt: skip
 """Committed runs in whose place made-up ones come here."""
@@ -117,8 +118,12 @@ def test_learning_on_one_more_set(page: Page) -> None:
     assert claims[LABELS].ours.endswith("of 5") and "SVHN (5 seeds)" in claims[LABELS].why
     assert "hold 0 on MNIST and SVHN: so it is" in claims[LABELS].why and claims[LABELS].verdict == "not reproduced"
     assert claims[RANDOM].verdict == "holds" and "above random choice: so it is" in claims[RANDOM].why
-    assert "CIFAR-10 5 methods" not in claims[RANDOM].why
-    assert "0.15 / 0.02 of" in claims[NLL].why and "and NLL not: so it is" in claims[NLL].why
+    assert "CIFAR-10 5 methods" not in claims[RANDOM].why and "none of 5 methods" in claims[RANDOM].why
+    assert (
+        "for each of 13 / 6 rows" in claims[NLL].why
+        and "0.15 / 0.02 of" in claims[NLL].why
+        and "and NLL not: so it is" in claims[NLL].why
+    )
     assert "- Active learning with the paper's protocol on CIFAR-10 and CIFAR-100." in text
     assert "missing are 7 of 12 on SVHN." in text
 
@@ -132,7 +137,7 @@ def test_learning_where_expectations_fail(page: Page) -> None:
     assert "UNGrad, ExGrad, Inserted Dropout and Entropy on SVHN" in claims[LABELS].why
     why = claims[RANDOM].why
     assert claims[RANDOM].verdict == "does not hold" and "that fails for REGrad* on SVHN (+" in why
-    assert "above random choice: that fails, the most is +" in why
+    assert "above random choice: that fails for REGrad*; the most is +" in why
     assert "within 1.5 points of random choice: that fails" in why and "UNGrad on CIFAR-10" in why
     assert "that fails on SVHN, and holds on MNIST and CIFAR-10. The first is" in claims[NLL].why
 
@@ -151,7 +156,19 @@ def test_one_seed_ranks_nothing_and_few_do_not_count(page: Page) -> None:
     page.add("acquisition", ["svhn"], [2], learned("svhn", {"LA": 9}), rest)
     claims, text = page.made()
     assert "SVHN (5 seeds, some methods 3)" in claims[LABELS].why and "LA on SVHN" in claims[RANDOM].why
-    assert "that fails, the most is +" in claims[RANDOM].why and "missing are 9 of 12 on CIFAR-100." in text
+    assert "that fails for LA; the most is +" in claims[RANDOM].why and "missing are 9 of 12 on CIFAR-100." in text
+
+
+def test_learning_on_every_set(page: Page) -> None:
+    for known, seeds in (("svhn", 5), ("cifar10", 3)):
+        page.add("acquisition", [known], range(seeds), learned(known, {STAR: 1}))
+    page.add("acquisition", ["cifar100"], [0], learned("cifar100", {}), FEW)
+    claims, text = page.made(["acquisition", "nll-identity"])
+    assert "for each of 13 / 13 / 13 / 4 rows" in claims[NLL].why and "0.15 / 0.02 / 0.02 / 0.02 of" in claims[NLL].why
+    assert "CIFAR-10 (3 seeds)" in claims[LABELS].why and "CIFAR-100 has no place" in claims[LABELS].why
+    assert "On CIFAR-10 5 methods were expected within 1.5 points" in claims[RANDOM].why
+    assert "none of 12 methods" in claims[RANDOM].why and "CIFAR-100" not in claims[RANDOM].why
+    assert "protocol on" not in text and "with five seeds on CIFAR-10 (3 seeds were run) and CIFAR-100 (one" in text
 
 
 def detected(values: Mapping[str, float], rest: float = 0.7) -> Numbers:
@@ -279,6 +296,119 @@ def test_signs_in_part(page: Page) -> None:
     assert "so it is in 2 of 2 cases" in claims[SIGNS].why and "1 of 1 widths on CIFAR-10" in claims[PLACES].why
     assert "- The test of signs on CIFAR-10: most doubtful, σ = 3; upper half, σ = 3." in text
     assert "- The test of signs on the upper half of MNIST." in text
+
+
+ATTENTION = "Attention maps do the same as flat ones"
+GRAD, RANDOM_MAPS = "Grad, range", "Random attention, range"
+
+
+def attended(apart: Mapping[str, float], printed: float = 0.0, slope: float = 1.0) -> Numbers:
+    """Losses that fall with the factor, of which rows are so far from their control, a little else in each run."""
+
+    def numbers(part: int, row: str, column: str, seed: int) -> Mapping[str, float]:
+        wiggle = 0.01 * ((3 * seed + len(row)) % 5 - 2)
+        flat = row.removesuffix(", flat")
+        factor = {"No attention": 1.0, f"{OURS}, as printed": 1.01}.get(row, 1.5 + 0.1 * len(flat))
+        nll = 3 - slope * 0.3 * factor + wiggle + (printed if "printed" in row else 0)
+        tempered = 1 + wiggle + (apart.get(row, 0.0) if "flat" not in row else 0.0)
+        return {"acc": 0.5, "nll": nll, "tempered": tempered, "factor": factor}
+
+    return numbers
+
+
+def rows_of(*words: str) -> list[str]:
+    """The rows of the study of attention whose names begin so."""
+    part = reproduce.studies()["ua-attention"].parts[0]
+    return [row.label for row in part.rows if row.label.startswith(words)]
+
+
+FEW_MAPS = (OURS, "Random attention", "No attention")
+
+
+def test_attention_on_new_sets_is_judged_by_itself(page: Page) -> None:
+    claims, text = page.made()
+    assert claims[ATTENTION].verdict == "holds under conditions" and "so this is undecided" in claims[ATTENTION].why
+    assert "temperature scaling on SVHN and CIFAR-10." in text
+    page.add("ua-attention", ["svhn"], range(5), attended({}))
+    page.add("ua-attention", ["cifar10"], range(5), attended({RANDOM_MAPS: 0.2}), rows_of(*FEW_MAPS))
+    claims, text = page.made()
+    why = claims[ATTENTION].why
+    assert (
+        "SVHN and CIFAR-10: of 12 pairs 1 differs after scaling (Random attention, range on CIFAR-10: there the" in why
+    )
+    assert (
+        "Expected was that at most 1 does: so it is." in why and claims[ATTENTION].verdict == "holds under conditions"
+    )
+    assert (
+        "MNIST: of 8 pairs 1 differs" in why
+        and why.count("so it is.") == 3
+        and "2 of 20 maps worse" in claims[ATTENTION].ours
+    )
+    assert "flat controls and temperature scaling on" not in text and "maps of Grad and IG on CIFAR-10." in text
+
+
+def test_attention_where_hypotheses_fail(page: Page) -> None:
+    apart = {GRAD: 0.2, RANDOM_MAPS: -0.2}
+    page.add("ua-attention", ["svhn"], range(5), attended(apart, printed=0.5, slope=-1.0))
+    page.add("ua-attention", ["cifar10"], range(4), attended({}), rows_of(*FEW_MAPS))  # five runs were asked for
+    claims, text = page.made()
+    why = claims[ATTENTION].why
+    assert claims[ATTENTION].verdict == "does not hold" and claims[ATTENTION].ours == "3 of 16 maps differ from flat"
+    assert "SVHN: of 8 pairs 2 differ" in why and "in 1 the map is worse" in why and "more would in 6 % of cases" in why
+    assert "Certainly better than its control is Random attention, range on SVHN." in why
+    assert why.count("that fails on SVHN") == 2 and "temperature scaling on CIFAR-10." in text
+
+
+def test_files_are_read_in_the_order_of_their_numbers(page: Page) -> None:
+    for _ in range(10):
+        page.add("hundred", COLUMNS, [0], detected({}))
+    _, text = page.made()
+    assert "| `hundred-quick-1`, 2, 3, 4, 5, 6, 7, 8, 9, 10 |" in text
+
+
+def test_a_commit_that_was_not_recorded(page: Page) -> None:
+    _, text = page.made()
+    assert "with 906b05d |" in text and "the commit that brought the file in" in text and "not recorded*" not in text
+    page.add("hundred", COLUMNS, [0], detected({}), git=None)
+    _, text = page.made()
+    assert "| NVIDIA H200 | 272 s | not recorded |" in text and "; *not recorded*: the sources" in text
+    page.add("hundred", COLUMNS, [0], detected({}), git=None, came_with="abcdef0")
+    _, text = page.made()
+    assert "| not recorded, with abcdef0 |" in text
+
+
+def test_what_was_run_again(page: Page) -> None:
+    _, text = page.made()
+    assert "that fails for LA on MNIST in `table2` (0.968 → 0.976). The others moved by at most" in text
+    assert "not recorded: `table2`, `table4` and `table6` on CIFAR-10 and CIFAR-100; `ua-table1` on CIFAR-10;" in text
+    old = {path.name for path in page.results.glob("table*-[34].json")} | {
+        "ua-table1-quick-2.json",
+        "ua-table1-quick-3.json",
+    }
+    for name in old:
+        (page.results / name).unlink()
+    _, text = page.made()
+    assert "were run again on" not in text and "`ua-table1` and `ua-table2` on MNIST, CIFAR-10 and SVHN." in text
+    same = json.loads((page.results / "ua-table1-quick-1.json").read_text())
+    page.results.joinpath("ua-table1-quick-2.json").write_text(
+        json.dumps({**same, "started": "2027-01-01T00:00:00+00:00"})
+    )
+    _, text = page.made()
+    assert (
+        "So `ua-table1` was run again on MNIST, CIFAR-10 and SVHN" in text
+        and "so it is. They moved by at most 0 (MURR)" in text
+    )
+
+
+def test_times_beside_other_work_are_named(page: Page) -> None:
+    claims, _ = page.made()
+    assert "SVHN (on MNIST and SVHN beside other work on the same machine)" in claims["Maps are cheap and add up"].why
+    for path in page.results.glob("*.json"):
+        if "ua-table1" not in path.name and json.loads(path.read_text())["started"].startswith("2026-11-19T2"):
+            path.unlink()
+    (page.results / "ua-table1-quick-3.json").unlink()
+    claims, _ = page.made()
+    assert "beside other work" not in claims["Maps are cheap and add up"].why
 
 
 def test_every_file_that_was_read_is_named_with_its_command_commit_and_time(page: Page) -> None:

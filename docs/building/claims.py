@@ -30,7 +30,7 @@ WORDS = """- **Foreign**: an input of another kind than the network was trained 
 - **Map**: a number for each pixel, how much of the doubt it causes. **Blurring test**: the pixels that a map blames most are blurred, and one looks how much of the doubt goes."""
 RUNS = """Every number above that is ours comes from one of these files, which have the settings, versions, seeds and networks inside. The name has the scale: `quick` is for a GPU,
 but `language`, `kyl-*` and the tables of `guard` were made on a processor; `small` is for one processor core (the machine was shared while it ran). `nescio reproduce NAME --scale smoke` tries the machinery of a study in about a minute.
-The time is that of all runs that a file joins, side by side or one after the other; networks that were trained for another study are taken again, so some times are without training. `+` after a commit: files were changed since that were not committed yet; *not recorded*: the sources lay outside of a repository."""
+The time is that of all runs that a file joins, side by side or one after the other; networks that were trained for another study are taken again, so some times are without training."""
 PAPERS = {
     REGRAD: "Wang and Ji, *Epistemic Uncertainty Quantification For Pre-trained Neural Networks*, CVPR 2024. Its idea: a network that knows an input would hardly have to change to be surer of it, so the length of its gradients is a measure of doubt.",
     UA: "Wang et al., *Gradient-based Uncertainty Attribution for Explainable Bayesian Deep Learning*, CVPR 2023. Its question: which pixels cause the doubt of an ensemble of networks?",

@@ -14,9 +14,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from claims import ABOUT, PAPERS, RUNS, WORDS, Claim, formulas, regrad
+from claims_attention import attention
 from claims_labels import labels, likelihood
 from claims_limits import limits, own
-from claims_maps import attention, maps
+from claims_maps import maps
 from claims_networks import hundred, schedules, transformers
 from claims_pixels import pixels
 from claims_propositions import propositions
@@ -25,6 +26,7 @@ from contradictions import ABOUT as CONTRADICTIONS
 from contradictions import contradictions
 from not_run import not_run
 from results import ROOT, files, look_into, measured, parts, read
+from runs_again import again
 
 from nescio.plots.style import ACCENT, FAINT, INK
 from nescio_papers import reproduce
@@ -60,7 +62,7 @@ def runs() -> list[str]:
     ):
         every = [run for _, result in some for run in (*result.get("earlier", []), result)]
         seconds = sum(run["seconds"] for run in every)
-        commits = ", ".join(dict.fromkeys(_commit(run["git"]) for run in every))
+        commits = ", ".join(dict.fromkeys(map(_commit, every)))
         names = [path.stem for path, _ in some]
         more = "".join(f", {name.rpartition('-')[2]}" for name in names[1:])
         made.append(
@@ -79,9 +81,22 @@ def hours(machine: str) -> float:
     return sum(run["seconds"] for run in every if machine in run["machine"]["name"]) / 3600
 
 
-def _commit(git: dict[str, Any] | None) -> str:
-    """A commit, with a plus where files were changed since."""
-    return "not recorded" if git is None else git["commit"][:7] + ("+" if git["dirty"] else "")
+UNKNOWN = "not recorded"
+COMMITS = {
+    "+": "`+` after a commit: files were changed since that were not committed yet",
+    "with ": "*with* before a commit: the sources lay outside of a repository, "
+    "and this is the commit that brought the file in",
+    UNKNOWN: f"*{UNKNOWN}*: the sources lay outside of a repository",
+}
+"""What is said of a commit, by the sign that says it."""
+
+
+def _commit(run: dict[str, Any]) -> str:
+    """A run's commit, with a plus where files were changed since; or the one that its file came with."""
+    git, came = run["git"], run.get("came_with")
+    if git is None:
+        return f"with {came}" if came else UNKNOWN
+    return str(git["commit"][:7]) + ("+" if git["dirty"] else "")
 
 
 def _typed(study: str, scale: str) -> str:
@@ -201,16 +216,20 @@ def page() -> str:
     ]
     for name in {c.shown for c in every} - {"escape"}:
         parts(name)  # so that its files are among the runs, also where the claim reads others
+    made = runs()
+    last = [line.split("|")[-2] for line in made]
+    signs_of = [about for sign, about in COMMITS.items() if any(sign in one for one in last)]
     text += [
         "",
         "## Runs",
         "",
-        RUNS,
+        " ".join((RUNS, f"{'; '.join(signs_of)}.")) if signs_of else RUNS,
         f"All together: {hours('H200'):.1f} hours of an H200 and {hours('EPYC'):.1f} of a processor.",
+        *(["", again()] if again() else []),
         "",
         "| command | files in `papers/results` | machine | time | commit |",
         "|---|---|---|---:|---|",
-        *runs(),
+        *made,
         "",
     ]
     return "\n".join(text)

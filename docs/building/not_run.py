@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from claims import STAR
+from claims_attention import rows
 from claims_labels import accuracies, methods, sets
 from results import SCALES, files, parts, ran
+from runs_again import not_again
 
 from nescio_papers.ua_backprop.signs import HALF, HOW
 
@@ -44,11 +46,18 @@ def not_run() -> list[str]:
         "Mitigation with softmax normalisation, flat controls of each row's own mean, and NLL after temperature scaling.",
         not files("ua-attention"),
     )
-    attended = ran("ua-attention", "nll") if files("ua-attention") else list(SETS)
+    attended = rows() if files("ua-attention") else {}
     alone = [name for known, name in SETS.items() if known != "cifar100" and known not in attended]
     asked(
-        f"Mitigation with flat controls and temperature scaling on {_listed(alone)}.", bool(alone)
+        f"Mitigation with flat controls and temperature scaling on {_listed(alone)}.",
+        bool(attended and alone),
     )
+    fewer = [
+        SETS[known]
+        for known, own in attended.items()
+        if not any("Grad, " in row and "UA" not in row for row in own)
+    ]
+    asked(f"The same with the maps of Grad and IG on {_listed(fewer)}.", bool(fewer))
     small = bool(files("hundred"))
     asked("L1 rows, a second seed and an ensemble for CIFAR-100.", not small)
     asked("L1 rows and a second seed of ResNet152 on CIFAR-100; `hundred` has ResNet18.", small)
@@ -61,6 +70,10 @@ def not_run() -> list[str]:
     asked(
         "The paper's own schedule for CIFAR-100, which takes longer than there was a GPU, and a second network by that of CIFAR-10.",
         own,
+    )
+    old = not_again()
+    asked(
+        f"A second run of early files whose commit was not recorded: {'; '.join(old)}.", bool(old)
     )
     asked("SVHN with all 73,257 training pictures, which are not at hand.")
     asked(

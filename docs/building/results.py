@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,14 @@ def files(name: str) -> list[Path]:
     """The result files of a study, of the largest scale at which it was run; of "NAME@SCALE" those of that scale."""
     name, _, scale = name.partition("@")
     for one in (scale,) if scale else SCALES:
-        if found := sorted(RESULTS.glob(f"{name}-{one}-*.json")):
+        if found := sorted(RESULTS.glob(f"{name}-{one}-*.json"), key=_number):
             return found
     return []
+
+
+def _number(path: Path) -> int:
+    """The number at the end of a file's name: 10 comes after 9."""
+    return int(path.stem.rpartition("-")[2])
 
 
 _read: dict[str, tuple[tuple[dict[str, Any], Any], ...]] = {}
@@ -104,6 +110,38 @@ def ran(name: str, metric: str, part: int = 0) -> list[str]:
         if m == metric and value.mean is not None
     }
     return [one["key"] for one in parts(name)[part][0]["columns"] if one["key"] in found]
+
+
+def beside(name: str, part: int = 0) -> list[str]:
+    """The columns of a part that were measured while a run of another file was at work on the same machine."""
+    every = {path: json.loads(path.read_text()) for path in RESULTS.glob("*.json")}
+    own = sorted(files(name), key=lambda path: str(every[path]["started"]))
+    latest = {
+        one["column"]: path
+        for path in own
+        for one in every[path]["parts"][part]["cells"]
+        if "metrics" in one
+    }
+    shared = {
+        path
+        for path in own
+        for other, run in every.items()
+        if other != path
+        and run["machine"]["name"] == every[path]["machine"]["name"]
+        and _overlap(run, every[path])
+    }
+    return [column for column, path in latest.items() if path in shared]
+
+
+def _overlap(one: Any, two: Any) -> bool:
+    """Whether two runs were at work at the same time."""
+    (begin, end), (start, stop) = map(_span, (one, two))
+    return begin < stop and start < end
+
+
+def _span(run: Any) -> tuple[float, float]:
+    begin = datetime.fromisoformat(run["started"]).timestamp()
+    return begin, begin + run["seconds"]
 
 
 def measured(name: str) -> Any:
