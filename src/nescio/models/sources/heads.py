@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from nescio.models.weights import fill, read_weights, renamed_to_fit
 
@@ -24,7 +25,7 @@ def built(make: Callable[..., nn.Module], weights: Weights | None, trust_pickle:
     if weights is None:
         return make()
     state = read_weights(weights, trust_pickle=trust_pickle)
-    with torch.device("meta"):
+    with torch.device("meta"), _Unfilled():
         published = make().state_dict()
     classes = _classes(published, renamed_to_fit(state, published))
     model = make() if classes is None else make(num_classes=classes)
@@ -36,6 +37,16 @@ def size(model: nn.Module) -> str:
     """How many parameters it has, in words."""
     count = sum(parameter.numel() for parameter in model.parameters())
     return f"{count / 1e6:.1f} million parameters" if count >= 1e6 else f"{count} parameters"
+
+
+class _Unfilled(TorchFunctionMode):
+    """Draw nothing: shapes are all that is wanted, and on the device of shapes draws load the compiler of torch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def _classes(published: Mapping[str, Any], given: Mapping[str, Any]) -> int | None:

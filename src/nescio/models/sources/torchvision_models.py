@@ -9,7 +9,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any
 
-from nescio._common.lazy_imports import need
+from nescio._common.torchvision_import import torchvision_models
 from nescio.models.sources.base import Opened, Preprocess
 from nescio.models.sources.heads import RANDOM, Weights, built, size
 from nescio.models.sources.picture_transform import Pictures, Transformed
@@ -18,7 +18,7 @@ from nescio.types import InputError, ModelError
 
 def find(name: str, weights: Weights | None, trust_pickle: bool) -> Opened:
     """The model of that name."""
-    models = need("torchvision.models", "data")
+    models = torchvision_models()
     known = models.list_models(module=models)  # the classifiers: those of other tasks are in modules of their own
     if name not in known:
         raise InputError(
