@@ -49,6 +49,13 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_gpu_gives_the_same_bits(folder):
+    truth = read_ahead(open_data(folder, preprocess=STEPS, on_error="skip"), ranges(5))
+    for ours, theirs in zip(ahead(open_data(folder, preprocess=STEPS, on_error="skip"), 5), truth, strict=True):
+        assert ours.batch.inputs.is_cuda and torch.equal(ours.batch.inputs.cpu(), theirs.batch.inputs)
+
+
 @pytest.fixture
 def started(lane, monkeypatch):
     """All processes that were started."""
@@ -256,8 +263,12 @@ def _name(number):
 
 
 def _children(process):
-    with open(f"/proc/{process}/task/{process}/children") as file:
-        return [int(one) for one in file.read().split()]
+    """Both processes, once they are there: the first may have read much before the second began."""
+    found, end = [], time.monotonic() + 10
+    while len(found) < 2 and time.monotonic() < end:
+        with open(f"/proc/{process}/task/{process}/children") as file:
+            found = [int(one) for one in file.read().split()]
+    return found
 
 
 def _alive(process):
