@@ -8,7 +8,8 @@ For each network a process with an empty cache of kernels (cold), and then anoth
 one batch, at 1,000 classes. The first call looks at the model, compiles or loads kernels, and lets libraries set
 themselves up for its shapes; ``beyond`` is what it takes more than the second. ``look`` is the part that goes into
 looking at the model. Random weights: the time does not depend on them. ``--side-by-side`` starts the processes of all
-networks at once, where there are cores enough.
+networks at once, where there are cores enough. The very first process on a machine also reads the libraries from
+disk: ``read_mb`` says how much a call read, where the system tells it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -34,10 +36,16 @@ NETWORKS = ("efficientnet_b0", "resnet50", "convnext_tiny", "resnet18")
 def once(run: Callable[[], Any], device: torch.device) -> dict[str, float]:
     """Seconds by the clock, and of this process's CPU time."""
     synchronize(device)
-    start, own = time.perf_counter(), time.process_time()
+    start, own, read = time.perf_counter(), time.process_time(), blocks_read()
     run()
     synchronize(device)
-    return {"s": time.perf_counter() - start, "cpu_s": time.process_time() - own}
+    spent = {"s": time.perf_counter() - start, "cpu_s": time.process_time() - own}
+    return spent | {"read_mb": (blocks_read() - read) * 512 / 1e6}
+
+
+def blocks_read() -> int:
+    """Blocks of 512 bytes that this process has read from a disk so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
 
 
 def child(name: str, lite: str, device: torch.device, batch: int) -> dict[str, Any]:

@@ -699,6 +699,14 @@ def separable(bias: bool) -> Subject:
     return Model(lambda m, x: m.head(m.body(x).mean((2, 3))), body=body, head=nn.Linear(3, 2)), torch.randn(3, 2, 5, 7)
 
 
+def averaged() -> Subject:
+    """Its last convolution gets one gradient a channel, the same at every position."""
+    parts = {"conv": nn.Conv2d(2, 4, 3), "norm": nn.BatchNorm2d(4), "last": nn.Conv2d(4, 5, 2), "head": nn.Linear(5, 2)}
+    return Model(lambda m, x: m.head(m.last(torch.relu(m.norm(m.conv(x)))).mean((2, 3))), **parts), torch.randn(
+        3, 2, 7, 8
+    )
+
+
 WRITTEN = {"product", "weighted"}
 
 
@@ -748,6 +756,7 @@ CASES: dict[str, Case] = {
         lambda: squeezed(lambda x, s: x * s), BN | {"times", "scaled"}, prepare=to_last
     ),
     "squeezed, one input, channels last": Case(lambda: squeezed(n=1), BN | {"times"}, prepare=to_last),
+    "a mean right behind a convolution, channels last": Case(averaged, BN, prepare=to_last),
     "separable, with a bias, channels last": Case(lambda: separable(True), BN | BY_CHANNEL, prepare=to_last),
     "short": Case(short, BN | {"times"}, repeat=True),
     "short, not in place": Case(lambda: short(inplace=False), BN | {"times"}),
