@@ -15,15 +15,16 @@ check can be the smaller of read and compute; on a CPU the network needs the cor
 1 / (1/read + 1/compute). *possible* is that number. *off*: by how much the score of a row differs at most from that of
 its batch read step by step; *same*: whether the pixels are the same bit for bit.
 
-*parent*: microseconds that a picture costs the process that asked (`parts`: by the clock, and of the CPU in brackets
-after a slash), *children*: CPU microseconds of those that decode; *finish*: microseconds of a GPU for what is left to
-it. *start*: seconds of `nescio check` for eight pictures; *rate of command*: pictures in a second of the command beyond
-that.
+*parent*: microseconds that a picture costs the process that asked (*parts*: step by step, by the clock / of the CPU),
+*children*: CPU microseconds of those that decode; *finish*: microseconds of a GPU for what is left to it. *start*:
+seconds of `nescio check` for eight pictures; *rate_of_command*: pictures in a second of the command beyond that;
+*start_steps* and *command_steps*: seconds of both, step by step, in runs of their own.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import statistics
@@ -234,19 +235,52 @@ def command(guard: nescio.Guard, name: str, folder: Path, options: argparse.Name
         files = sorted(folder.iterdir())
         for file in files[:8]:
             (few / file.name).symlink_to(file)
-        took = []
+        took, steps = [], []
         for data in (few, folder):
             words = ["check", "--guard", Path(place, "guard"), "--model", f"torchvision:{name}", "--weights", weights]
-            words += ["--data", data, "--device", options.device, "--out", Path(place, f"{data.name}.csv")]
-            began = time.perf_counter()
-            done = subprocess.run([sys.executable, "-m", "nescio", *map(str, words)], capture_output=True, text=True)
-            took.append(time.perf_counter() - began)
+            words += ["--data", data, "--device", options.device, "--out"]
+            for program, out in ((["-m", "nescio"], "out.csv"), (["-c", WATCHED], "watched.csv")):
+                began = time.perf_counter()
+                given = [sys.executable, *program, *map(str, words), f"{place}/{data.name}-{out}"]
+                done = subprocess.run(given, capture_output=True, text=True)
+                took.append(time.perf_counter() - began)
+            steps.append(done.stdout.strip().splitlines()[-1:])
             if done.returncode:
                 return {"command": f"failed: {done.stderr.strip().splitlines()[-1:]}"}
-        start, whole = took
+        start, _, whole, _ = took
         beyond = {"rate_of_command": (len(files) - 8) / (whole - start) if whole > start else None}
-        said = done.stdout.strip().splitlines()[-1:]
-        return {"command": len(files) / whole, "command_seconds": whole, "start": start, **beyond, "said": said}
+        parts = {"start_steps": json.loads(steps[0][0]), "command_steps": json.loads(steps[1][0])}
+        return {"command": len(files) / whole, "command_seconds": whole, "start": start, **beyond, **parts}
+
+
+WATCHED = """
+import json, sys, time
+began, spent = time.perf_counter(), {}
+def mark(word, since):
+    spent[word] = round(spent.get(word, 0.0) + time.perf_counter() - since, 3)
+import torch
+mark("import torch", began)
+since = time.perf_counter()
+import nescio.batch.jobs as jobs, nescio.batch.run_job as run_job, nescio.cli
+mark("import nescio", since)
+def watched(module, name):
+    work = getattr(module, name)
+    def done(*given, **named):
+        since = time.perf_counter()
+        try:
+            return work(*given, **named)
+        finally:
+            mark(name, since)
+    setattr(module, name, done)
+for module, name in [(jobs, "open_source"), (jobs, "open_rows"), (jobs, "open_guard"), (run_job, "_paced"),
+                     (run_job, "identity"), (run_job, "_work")]:
+    watched(module, name)
+status = nescio.cli.main(sys.argv[1:])
+spent["compiler"] = "torch._dynamo" in sys.modules
+print(json.dumps(spent))
+sys.exit(status)
+"""
+"""Where the command's time goes: what it does, with the time of each step as the last line."""
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
