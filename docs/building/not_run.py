@@ -57,7 +57,7 @@ def not_run() -> list[str]:
         for known, own in attended.items()
         if not any("Grad, " in row and "UA" not in row for row in own)
     ]
-    asked(f"The same with the maps of Grad and IG on {_listed(fewer)}.", bool(fewer))
+    asked(f"Mitigation with the maps of Grad and IG on {_listed(fewer)}.", bool(fewer))
     small = bool(files("hundred"))
     asked("L1 rows, a second seed and an ensemble for CIFAR-100.", not small)
     asked("L1 rows and a second seed of ResNet152 on CIFAR-100; `hundred` has ResNet18.", small)
