@@ -36,7 +36,7 @@ if triton is not None:
         known = row[:, None] < rows
         mean = tl.zeros([tall, long], dtype=tl.float32)
         square = tl.zeros([tall, long], dtype=tl.float32)
-        count = 0.0
+        count = tl.zeros([1, 1], dtype=tl.float32)
         for first in range(0, size, long):
             at = first + t
             inside = known & (at[None, :] < size)
