@@ -22,7 +22,7 @@ def product(g: Tensor, a: Tensor, b: Tensor, by_a: Tensor, by_b: Tensor) -> None
         by_b: Room for those by b.
     """
     rows, batch, heads, length, reach = g.shape
-    d = a.shape[-1]
+    g, a, b, d = _near(g), _near(a), _near(b), a.shape[-1]
     tensors = [s for t in (g, by_a, by_b) for s in t.stride()], [s for t in (a, b) for s in t.stride()]
     _product[(batch * heads, triton.cdiv(rows, EACH))](
         g, a, b, by_a, by_b, rows, heads, length, reach, d, *tensors[0], *tensors[1],
@@ -42,12 +42,17 @@ def weighted(g: Tensor, weights: Tensor, v: Tensor, by_scores: Tensor, by_v: Ten
         by_v: Room for those by v.
     """
     rows, batch, heads, length, d = g.shape
-    reach = v.shape[2]
+    g, weights, v, reach = _near(g), _near(weights), _near(v), v.shape[2]
     tensors = [s for t in (g, by_scores, by_v) for s in t.stride()], [s for t in (weights, v) for s in t.stride()]
     _weighted[(batch * heads, triton.cdiv(rows, EACH))](
         g, weights, v, by_scores, by_v, rows, heads, length, reach, d, *tensors[0], *tensors[1],
-        *map(_room, (length, reach, d)), EACH, precision(g), num_warps=4, num_stages=1,
+        *map(_room, (length, reach, d)), EACH, precision(g), num_warps=8, num_stages=1,
     )  # fmt: skip
+
+
+def _near(t: Tensor) -> Tensor:
+    """The tensor, copied if steps within a matrix are too long for whole numbers of 32 bits."""
+    return t if max(n * s for n, s in zip(t.shape[-2:], t.stride()[-2:], strict=True)) < 1 << 30 else t.contiguous()
 
 
 def _room(size: int) -> int:
@@ -58,7 +63,7 @@ if triton is not None:
 
     @triton.jit
     def _at(t, n, h, rows, columns, t1, t2, t3, t4):
-        return t + n * t1 + h * t2 + rows[:, None].to(tl.int64) * t3 + columns[None, :].to(tl.int64) * t4
+        return t + n * t1 + h * t2 + (rows[:, None] * t3 + columns[None, :] * t4)
 
     @prepared
     @triton.jit(do_not_specialize=["rows", "heads", "length", "reach", "g0", "g1", "g2", "g3"])
