@@ -213,7 +213,7 @@ def test_rows_are_dealt_to_groups_of_copies_and_the_likeliest_class_to_each(monk
 
         def rows(start: int, stop: int | None, chosen: Any, scale: Tensor = sent * further) -> Tensor:
             taken.append(chosen)
-            each = table.repeat_interleave(2, 1) * scale[:, None]
+            each = table.repeat_interleave(2, 1) * scale[:, None] if chosen.shape[1] == 6 else table  # of all copies
             return each.gather(0, chosen.unsqueeze(2).expand(-1, -1, 11))[:, :, start:stop]
 
         parts = above.repeat_interleave(2, 1) * sent.square()
@@ -221,8 +221,9 @@ def test_rows_are_dealt_to_groups_of_copies_and_the_likeliest_class_to_each(monk
         arguments: Any = (None, 4, "log", p, layers, cut, table[:, :, 10:], True, rows, above, None, parts)
         values, spread = completion.complete(*arguments)
         likeliest = p.argmax(1)
-        near, deep = taken[-2:]
+        near, whole, deep = taken[-3:]
         assert near.shape == (6, 6) and deep.shape == (3, 6)
+        assert torch.equal(whole, likeliest.unsqueeze(0))
         assert torch.equal(near[0], likeliest.repeat_interleave(2)) and torch.equal(deep[0, ::2], likeliest)
         assert not torch.equal(deep[0], deep[0].roll(1))
         if apart == 1.0:
@@ -230,9 +231,17 @@ def test_rows_are_dealt_to_groups_of_copies_and_the_likeliest_class_to_each(monk
             assert float(spread.max()) < 1e-6
         else:
             torch.testing.assert_close(values, table, rtol=0.11, atol=0.0)
-            mean = ((1 + apart**2) / 2) ** 0.5  # of the class that both groups have
-            own = values[likeliest, torch.arange(3)] / table[likeliest, torch.arange(3)]
-            torch.testing.assert_close(own[:, 5:10], torch.full_like(own[:, 5:10], mean))
+            at = likeliest, torch.arange(3)
+            torch.testing.assert_close(values[at][:, 5:], table[at][:, 5:])
+            assert not spread[at][:, 5:].any() and spread[at][:, :5].all()
+            # by how much groups lie too high is known from the class that both have: others are right on the mean
+            squares = (values / table).square()[:, :, :10]
+            mean = (1 + apart**2) / 2
+            for group in range(2):
+                rows = near[2:, group::2]
+                found = squares.gather(0, rows.unsqueeze(2).expand(-1, -1, 10))[:, :, 5:]
+                torch.testing.assert_close(found, torch.full_like(found, apart ** (2 * group) / mean))
+            assert (squares.mean((0, 1)) - 1).abs().max() < 0.02
             assert ((values / table - 1).abs() <= 2 * spread / table + 1e-9).all()
 
 

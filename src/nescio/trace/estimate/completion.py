@@ -11,6 +11,10 @@ least half of what was completed; rows of fewer copies may be off by as much as 
 are dealt to groups of copies, by as much as groups differ in the likeliest class; and layers below ``floor``, which
 count as zero, may have what the layers next to them have. None of it is a bound:
 `error_check` compares with exact values.
+
+With g_k the gradient of a group of copies and ḡ that of all, ``mean_k ‖g_k‖² = ‖ḡ‖² + mean_k ‖g_k − ḡ‖²``: groups lie
+too high, and nearly by the same factor for all classes. Of the likeliest class both sides are computed, and every
+other row is divided by that factor. What groups differ in adds up to nothing beside it, over rows dealt to them evenly.
 """
 
 from __future__ import annotations
@@ -106,13 +110,18 @@ def complete(
             if again:
                 sums = (rows[: again + 1].square() * weights[level.floor : top]).sum(2)
                 between = sums.std(0) / sums.mean(0).clamp(min=1e-300)
-            rows, error = _same_classes(rows, chosen), error + between / 2
+                likeliest = cotangents.build("classes", logits, copies * cut.groups, smoothing, ranked[:1], p)
+                whole = norms(level.floor, top if same else None, likeliest)[0].square()
+                higher = _higher(rows[: again + 1].square().mean(0), whole, weights[level.floor : top], level.floor)
+            rows = rows / higher[:, level.floor :].sqrt()
+            error = (error + between / 2) * (chosen != ranked[:1] if again else 1)
+            rows = _same_classes(rows, chosen)
         elif not same:  # of other copies: taken relative to their own last layers
             split = top - level.floor
             theirs = (rows[:, :, split:].square() * kernel).sum(2).clamp(min=1e-300)
             rows = rows[:, :, :split] * (own / theirs).sqrt().unsqueeze(2)
             error = ((own / theirs).sqrt() - 1).abs()
-        known.append(_Known(level, chosen, rows, own, error, between))
+        known.append(_Known(level, chosen, rows, own, error))
     _fill(values, spread, above, lying, weights, top, known)
     if cut.floor:  # what is left out may have as much as the layers next to it, over which weights grow tenfold
         near = slice(cut.floor, min(top, cut.floor + math.ceil(TENFOLD / cut.decay)))
@@ -125,8 +134,7 @@ def complete(
 @dataclass(frozen=True)
 class _Known:
     """Norms of the rows of a level: ``rows`` [K, N, top − floor] of the classes ``chosen`` [K, N], whose last layers
-    have ``own`` [K, N] together; ``error`` [K, N] is relative, and so is ``between`` [N], how much the groups of copies
-    that rows were dealt to differ in their squares.
+    have ``own`` [K, N] together; ``error`` [K, N] is relative.
     """
 
     level: Level
@@ -134,7 +142,6 @@ class _Known:
     rows: Tensor
     own: Tensor
     error: Tensor
-    between: Tensor
 
     def sums(self, start: int, stop: int, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Of the rows that stand for others, the squares from one layer to another relative to the last layers [K, N,
@@ -157,7 +164,7 @@ def _fill(
 ) -> None:
     """Complete ``values`` and ``spread`` [C, N, L] level by level; ``above`` [C, N] have the last layers together."""
     start = stop = top
-    doubt = torch.zeros_like(above[0])
+    doubt, off = torch.zeros_like(above[0]), torch.zeros_like(above)
     for i, one in enumerate(known):
         floor, drawn = one.level.floor, one.level.drawn
         ratios, sums = one.sums(floor, stop, weights)
@@ -175,16 +182,14 @@ def _fill(
             apart = (sums - before * (sums.mean(0) / means)).std(0)
         apart = apart / sums.mean(0).clamp(min=1e-300)
         doubt = doubt + (apart.square() / drawn if drawn else (2 * apart).clamp(min=DOUBT).square())
-        if i == 0:
-            doubt = doubt + one.between.square()
         norms = (above.unsqueeze(2) * relative).sqrt()
-        error = norms * (doubt.sqrt() / 2).unsqueeze(1)  # of a norm: half of that of its square
+        error = norms * (doubt / 4 + off.square()).sqrt().unsqueeze(2)  # of a norm: half of that of its square
         for deep in reversed(known[i:]):  # last those of this level, which may be of more copies
             own = deep.rows[:, :, floor - deep.level.floor : stop - deep.level.floor]
             at = deep.chosen.unsqueeze(2).expand_as(own)
             norms, error = norms.scatter(0, at, own), error.scatter(0, at, own * deep.error.unsqueeze(2))
         values[:, :, floor:stop], spread[:, :, floor:stop] = norms, error
-        above = (norms.square() * weights[floor:stop]).sum(2)
+        above, off = (norms.square() * weights[floor:stop]).sum(2), off.scatter(0, one.chosen, one.error)
         start, stop = stop, floor
 
 
@@ -211,6 +216,15 @@ def _line(known: Tensor, at: Tensor, every: Tensor, enough: Tensor) -> tuple[Ten
             shared = (own * points[j]).sum(0) / size
             points[j], places[j] = points[j] - shared * own, places[j] - shared * there
     return torch.minimum(torch.maximum(found, known.amin(0) / 2), 2 * known.amax(0)), left
+
+
+def _higher(parts: Tensor, whole: Tensor, weights: Tensor, below: int) -> Tensor:
+    """How many times as large squares [N, L] of single groups are as those of all copies; [N, top]: in layers further
+    down as in all of these together, by weight.
+    """
+    sums = [(squares * weights).sum(1, keepdim=True).expand(-1, below) for squares in (parts, whole)]
+    parts, whole = torch.cat([sums[0], parts], 1), torch.cat([sums[1], whole], 1)
+    return torch.where((parts > 0) & (whole > 0), parts / whole.clamp(min=1e-300), 1.0)
 
 
 def _deal(chosen: Tensor, groups: int) -> Tensor:

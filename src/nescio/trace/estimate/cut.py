@@ -68,7 +68,7 @@ class Cut:
 
     groups: int = 1
     """Rows are dealt to so many groups of an input's copies, each to one. On the first level the likeliest class has
-    one in every group; all of these count as heavy.
+    one in every group; all of these count as heavy. One row more is of all groups together (`completion`).
     """
 
     @property

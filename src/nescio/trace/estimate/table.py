@@ -238,7 +238,7 @@ class TableBuilder:
             last = pass_norms(model, run, table.part(cut.top), settings, build("classes", at_once=at_once(cut.top)))
 
         def row_norms(start: int, stop: int | None, rows: cotangents.Cotangents) -> Tensor:
-            own = replace(settings, copies=copies)
+            own = replace(settings, copies=len(base.z) // rows.scale.shape[1])  # all of an input, or those of a group
             return pass_norms(model, base, table.part(start, stop), own, rows.split(at_once(start)))
 
         norms["classes"], norms["spread"] = complete(
