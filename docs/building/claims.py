@@ -26,7 +26,7 @@ WORDS = """- **Foreign**: an input of another kind than the network was trained 
 - **REGrad**: how far a network's parameters would have to move to make each class likelier, added up over the classes. **REGrad\\***: the same, where later layers count more (by λ), averaged over noisy copies of the input.
   **ExGrad, UNGrad, NEGrad, GradNorm**: older sums of the same gradients. **Perturb θ**: how far the prediction moves under noise on the parameters. All have [their formulas](mathematics/gradients.md).
 - **Entropy**: how evenly a prediction is spread over the classes. **Mutual information (MI)**: how much several networks disagree. **GEN**: a sharper kind of entropy. **Laplace (LA)**: networks drawn around the trained one.
-- **NLL**: negative log-likelihood, the usual loss on test pictures; lower is better. **rAULC**: 1 where all right answers are ranked before all wrong ones, 0 where the order is chance.
+- **NLL**: negative log-likelihood, the usual loss on test pictures; lower is better. **Temperature scaling**: all answers of a network made softer or sharper by one number, which is chosen on held-out pictures. **rAULC**: 1 where all right answers are ranked before all wrong ones, 0 where the order is chance.
 - **Map**: a number for each pixel, how much of the doubt it causes. **Blurring test**: the pixels that a map blames most are blurred, and one looks how much of the doubt goes."""
 RUNS = """Every number above that is ours comes from one of these files, which have the settings, versions, seeds and networks inside. The name has the scale: `quick` is for a GPU,
 but `language`, `kyl-*` and the tables of `guard` were made on a processor; `small` is for one processor core (the machine was shared while it ran). `nescio reproduce NAME --scale smoke` tries the machinery of a study in about a minute.
@@ -41,7 +41,7 @@ PAPERS = {
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, what its paper has, what we have, the verdict, the study that shows it, why it is so, and a figure."""
+    """A claim, what its paper has, what we have, the verdict, the study that shows it, why it is so, a figure and a table."""
 
     of: str
     claim: str
@@ -51,6 +51,7 @@ class Claim:
     shown: str
     why: str
     figure: str = ""
+    table: tuple[tuple[str, ...], ...] = ()
 
 
 STAR, OURS = "REGrad*, k = 2", "UA-Backprop + FullGrad"

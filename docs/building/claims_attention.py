@@ -24,7 +24,15 @@ CLEAR = -0.5
 """Rank correlation of factor and loss: below it hypothesis B holds."""
 PRINTED, NONE, RANGE = f"{OURS}, as printed", "No attention", f"{OURS}, range"
 RANDOM = "Random attention, range"
-NEEDED = {PRINTED, NONE, RANGE, f"{RANGE}, flat", RANDOM}
+NEEDED = {PRINTED, NONE, RANGE, f"{RANGE}, flat", RANDOM, f"{RANDOM}, flat"}
+SHOWN = {
+    "no attention": NONE,
+    "UA-Backprop's maps": RANGE,
+    "flat, as large": f"{RANGE}, flat",
+    "random numbers": RANDOM,
+    "flat, as large as these": f"{RANDOM}, flat",
+}
+"""The rows in the table of the page, all by their range."""
 Place = tuple[str, str]
 """A row and a data set."""
 
@@ -119,28 +127,35 @@ def _by_set(failed: list[str]) -> str:
     return f"that fails on {named(failed)}" if failed else "so it is"
 
 
+def _best(pairs: list[Place], column: str) -> str:
+    """The flat map of a data set that has the lowest loss after scaling."""
+    flats = [f"{row}, flat" for row, where in pairs if where == column]
+    return min(flats, key=partial(_mean, column=column, metric="tempered"))
+
+
 def _lasting(pairs: list[Place], known: list[str]) -> str:
     """What flat maps still gain after scaling."""
-    best: dict[str, str] = {}
-    lasting = 0
+    better, worse, counts = (dict.fromkeys(known, 0) for _ in range(3))
     for row, column in pairs:
         flat = f"{row}, flat"
         gain = _mean(flat, column, "tempered") < _mean(NONE, column, "tempered")
-        if gain and _differs("tempered", (flat, column), NONE):
-            lasting += 1
-            value = partial(_mean, column=column, metric="tempered")
-            best[column] = min(best.get(column, flat), flat, key=value)
-    if not best:
+        differs = _differs("tempered", (flat, column), NONE)
+        better[column] += differs and gain
+        worse[column] += differs and not gain
+        counts[column] += 1
+    if not any(better.values()):
         return ""
-    told = "; ".join(
-        f"{NAMES[c]} {_mean(best[c], c, 'tempered'):.2f} against {_mean(NONE, c, 'tempered'):.2f}, and {100 * _mean(best[c], c, 'acc'):.1f} % right against {100 * _mean(NONE, c, 'acc'):.1f} %"
+    told = " and ".join(f"{better[c]} of {counts[c]} on {NAMES[c]}" for c in known if better[c])
+    rest = "; ".join(
+        f"On {NAMES[c]} {better[c]} of {counts[c]} are certainly better and {worse[c]} certainly worse"
         for c in known
-        if c in best
+        if not better[c]
     )
     return (
-        f" Not foreseen: {lasting} of the {len(pairs)} flat maps are still better than no attention after scaling, the best of them: {told}. So the gain is more than a softening of the answers, a temperature, which was our guess: "
+        f" Not foreseen: flat maps are certainly better than no attention even after scaling, {told}. So the gain is more there than a softening of the answers, a temperature, which was our guess: "
         "to train with features that are several times as large helps by itself. Why was not tested."
-    )
+        + (f" {rest}: there nothing speaks against the guess." if rest else "")
+    )  # fmt: skip
 
 
 def attention() -> list[Claim]:
@@ -169,25 +184,25 @@ def attention() -> list[Claim]:
     flatter = [c for c, rank in zip(known, ranks["nll"], strict=True) if not rank < CLEAR]
     apart = [c for c in known if _differs("nll", (PRINTED, c), NONE)]
 
-    def line(row: str, metric: str) -> str:
-        return " / ".join(f"{_mean(row, column, metric):.2f}" for column in known)
-
-    def each(metric: str) -> str:
-        return " / ".join(f"{rank:.2f}" for rank in ranks[metric])
-
+    best = {column: _best(both, column) for column in known}
     differ = "worse than" if clear and not better else "differ from"
     runs = sorted({len(_runs(NONE, column, "nll")) for column in known})
     return [
         Claim(
             UA, "Attention maps do the same as flat ones", "–", f"{len(clear)} of {len(both)} maps {differ} flat", verdict, NAME,
             f"Ours. {named(known)}; {' or '.join(map(str, runs))} runs. Attention makes features larger in training (1 + αA) and not in the test, which softens the answers. So each map has a control, a flat map with the same mean, and the likelihood is measured again after temperature scaling on held-out pictures; α is chosen there too, for each row by itself. "
-            f"Negative log-likelihood as it is, {named(known)}: UA-Backprop's maps {line(RANGE, 'nll')}, flat {line(RANGE + ', flat', 'nll')}, random numbers {line(RANDOM, 'nll')}, no attention {line(NONE, 'nll')}. "
-            f"After scaling: {line(RANGE, 'tempered')}, flat {line(RANGE + ', flat', 'tempered')}, random {line(RANDOM, 'tempered')}, none {line(NONE, 'tempered')}. "
-            f"{' '.join(one.text for one in judged)} Before scaling {len(before)} of {len(both)} do. "
+            f"The table has the negative log-likelihood as it is and after scaling. {' '.join(one.text for one in judged)} Before scaling {len(before)} of {len(both)} do. "
             + (f"Certainly better than its control is {joined(better)}. " if better else "No map is certainly better than its control: what attention gains is no map's doing. ")
-            + f"The larger features were in training, the lower the loss as it is: rank correlation {each('nll')}, expected below {CLEAR}: {_by_set(flatter)}. After scaling it is {each('tempered')}."
+            + f"The larger features were in training, the lower the loss as it is: rank correlations below {CLEAR} were expected: {_by_set(flatter)}."
             f"{_lasting(both, known)} "
             f"With a softmax as the paper prints it and α = 8 features grow by {100 * (max(_mean(PRINTED, c, 'factor') for c in known) - 1):.1f} % at most, and no difference from no attention was expected: {_by_set(apart)}.",
             "temperature",
+            (
+                ("NLL, as it is → scaled", *(NAMES[one] for one in known)),
+                *((name, *(f"{_mean(row, c, 'nll'):.2f} → {_mean(row, c, 'tempered'):.2f}" for c in known)) for name, row in SHOWN.items()),
+                ("the best flat map", *(f"{_mean(best[c], c, 'nll'):.2f} → {_mean(best[c], c, 'tempered'):.2f}" for c in known)),
+                ("right: no attention / the best flat map", *(" / ".join(f"{100 * _mean(row, c, 'acc'):.1f} %" for row in (NONE, best[c])) for c in known)),
+                ("rank correlation of factor and NLL", *(f"{one:.2f} → {two:.2f}" for one, two in zip(ranks["nll"], ranks["tempered"], strict=True))),
+            ),
         )
     ]  # fmt: skip

@@ -61,6 +61,7 @@ def signs() -> list[Claim]:
     plain, with_signs, alone = found(OURS, 0), found(SIGNED, 1), found(CHANCE, 1)
     best = {c: max((_value(row, c, 0) or 0.0, row) for row in rivals(c)) for c in columns}
     past = [c for c in columns if with_signs[c] > best[c][0]]
+    lifted = [c for c in columns if with_signs[c] > plain[c]]
     enough = [c for c in alone if alone[c] > best[c][0]]
     ceiling = [c for c in columns if _first(c, PRODUCT)]
     verdict = HOLDS if len(past) == len(columns) else PARTLY if past else DOES_NOT
@@ -76,20 +77,36 @@ def signs() -> list[Claim]:
         if len(past) == len(columns)
         else "It was expected in all, which fails; by the rule that was written down before the runs `UABackprop(signed=True)` would not have gone into the library, where it is an option"
     )
-    names = " / ".join(best[f"{one}→{SHOWN}"][1] for one in first)
+    shown_best = (best[f"{one}→{SHOWN}"] for one in first)
+    numbers = [
+        ("UA-Backprop, magnitudes", *shown(plain).split(" / ")),
+        (
+            "the best map of magnitudes",
+            *(f"{value:.2f} ({_brief(row)})" for value, row in shown_best),
+        ),
+        ("UA-Backprop with signs", *shown(with_signs).split(" / ")),
+        ("random numbers with these signs", *shown(alone).split(" / ")),
+        ("gradient × what the blur takes", *shown(found(PRODUCT, 1)).split(" / ")),
+    ]
     return [
         Claim(
             UA, "Signs decide the blurring test", "–", _short(shown(plain), shown(with_signs)), verdict, NAME,
             f"Ours. Share of the doubt that goes, before and after each pixel of UA-Backprop's maps gets a sign: does blurring it take doubt away or add some? {sets}, {members} networks each, {pictures}, chosen in two ways and blurred with two widths: {len(columns)} cases. "
-            f"For the most doubtful pictures and σ = 1.5: {shown(plain)} without and {shown(with_signs)} with signs. The best map of magnitudes has {shown({c: best[c][0] for c in columns})} there ({names}); "
-            f"with signs UA-Backprop is past all of them in {len(past)} of {len(columns)} cases{_except(columns, past)}. {library}. "
-            f"Expected was, too, that the sign alone would do it: random numbers with these signs have {shown(alone)}, past every magnitude in {len(enough)} of {len(alone)}{_except(list(alone), enough)}: {_outcome(len(enough) == len(alone))}. "
-            f"The gradient times what the blur takes from each pixel, a map of one backward pass, has {shown(found(PRODUCT, 1))}; it was expected to be the best map of all, or within the interval of the best, and is in {len(ceiling)} of {len(columns)}{_except(columns, ceiling)}: {_outcome(len(ceiling) == len(columns))}."
+            f"The table has the most doubtful pictures and σ = 1.5. Signs raise the share in {len(lifted)} of {len(columns)} cases{_except(columns, lifted)}; "
+            f"with them UA-Backprop is past all maps of magnitudes in {len(past)} of {len(columns)} cases{_except(columns, past)}. {library}. "
+            f"Expected was, too, that the sign alone would do it: random numbers with these signs are past every magnitude in {len(enough)} of {len(alone)}{_except(list(alone), enough)}: {_outcome(len(enough) == len(alone))}. "
+            f"The gradient times what the blur takes from each pixel is a map of one backward pass; it was expected to be the best map of all, or within the interval of the best, and is in {len(ceiling)} of {len(columns)}{_except(columns, ceiling)}: {_outcome(len(ceiling) == len(columns))}."
             + _sure(columns, plain, with_signs, past) + _again(),
             "signs",
+            (("share of the doubt that goes", *(NAMES[one] for one in first)), *numbers),
         ),
         *_places(columns, known),
     ]  # fmt: skip
+
+
+def _brief(row: str) -> str:
+    """A map's name in a group of magnitudes."""
+    return row.removesuffix(", magnitudes")
 
 
 def _outcome(held: bool) -> str:
@@ -106,7 +123,7 @@ def _sure(
     held = [c for c in some if with_signs[c] > plain[c] and c in past and plain[c] < 0.5]
     where = " and ".join(NAMES[one] for one in LARGE if any(c.startswith(f"{one}→") for c in some))
     return (
-        f" On {where}, whose networks are sure of most pictures, a share below .5 was expected without signs, and with them more, past every magnitude: "
+        f" On {where}, whose networks were taken to be sure of most pictures, a share below .5 was expected without signs, and with them more, past every magnitude: "
         f"so it is in {len(held)} of {len(some)} cases{_except(some, held)}."
     )  # fmt: skip
 
@@ -140,10 +157,7 @@ def _places(columns: list[str], known: list[str]) -> list[Claim]:
         [rank[c] for c in columns if chosen in c] for chosen in ("upper half", "most doubtful")
     )
     how = [one for one in HOW if any(c.endswith(f"→{one}") for c in columns)]
-    listed = "; ".join(
-        f"{NAMES[one]} " + " / ".join(str(rank.get(f"{one}→{h}", "–")) for h in how)
-        for one in known
-    )
+    listed = [(NAMES[one], *(str(rank.get(f"{one}→{h}", "–")) for h in how)) for one in known]
     judged = " and ".join(
         f"{sum(name == one for name, _ in higher)} of {len(widths[one])} widths on {NAMES[one]}"
         for one in dict.fromkeys(name for name, _ in expected)
@@ -159,11 +173,28 @@ def _places(columns: list[str], known: list[str]) -> list[Claim]:
         Claim(
             UA, "Which pictures decide its place", "“highly uncertain”, first",
             f"of {count}: {_span(most)}, on the upper half {_span(half)}", verdict, NAME,
-            f"Ours. UA-Backprop's place among {count} maps of magnitudes, by the area under the curve, one of them random numbers. Pictures and width of the blur: {'; '.join(how)}. Places: {listed}. "
+            f"Ours. UA-Backprop's place among {count} maps of magnitudes, by the area under the curve, one of them random numbers; in the table it stands by pictures and width of the blur. "
             "The paper says “highly uncertain”; the public code of the work that it takes the test from draws from the upper half. Expected was a better place on the upper half of "
-            f"{' and '.join(NAMES[one] for one in dict.fromkeys(name for name, _ in expected))}: it came out for {judged}. It is behind {_counted(behind)}, and ahead of {_counted(ahead)}, where the 95 % interval of the difference is clear of 0.",
+            f"{' and '.join(NAMES[one] for one in dict.fromkeys(name for name, _ in expected))}: it came out for {judged}. {_elsewhere(known, widths, rank)}It is behind {_counted(behind)}, and ahead of {_counted(ahead)}, where the 95 % interval of the difference is clear of 0.",
+            table=(("its place", *how), *listed),
         )
     ]  # fmt: skip
+
+
+def _elsewhere(known: list[str], widths: dict[str, list[str]], rank: dict[str, int]) -> str:
+    """How the place changes on the sets of which nothing was expected."""
+    told = []
+    for one in known:
+        if one not in HIGHER and widths[one]:
+            steps = [
+                rank[f"{one}→most doubtful, σ = {s}"] - rank[f"{one}→upper half, σ = {s}"]
+                for s in widths[one]
+            ]
+            better, worse = (sum(sign * step > 0 for step in steps) for sign in (1, -1))
+            told.append(
+                f"better for {better} of {len(steps)} widths and worse for {worse} on {NAMES[one]}"
+            )
+    return f"Elsewhere nothing was expected; it is {', '.join(told)}. " if told else ""
 
 
 def _span(places: list[int]) -> str:
@@ -191,7 +222,8 @@ def _counted(by_column: dict[str, list[str]]) -> str:
     every = [row for rows in by_column.values() for row in rows]
     some = sorted(dict.fromkeys(every), key=lambda row: -every.count(row))
     return (
-        ", ".join(f"{row} in {every.count(row)}" for row in some) + f" of {len(by_column)} cases"
+        ", ".join(f"{_brief(row)} in {every.count(row)}" for row in some)
+        + f" of {len(by_column)} cases"
         if some
         else "none"
     )

@@ -25,7 +25,7 @@ from claims_signs import signs
 from contradictions import ABOUT as CONTRADICTIONS
 from contradictions import contradictions
 from not_run import not_run
-from results import ROOT, files, look_into, measured, parts, read
+from results import ROOT, files, look_into, measured, parts, read, span
 from runs_again import again
 
 from nescio.plots.style import ACCENT, FAINT, INK
@@ -74,11 +74,17 @@ def runs() -> list[str]:
     return [*made, f"| `{command('escape')}` | `{file}` | {escape['device']} | – | {commit} |"]
 
 
-def hours(machine: str) -> float:
-    """How long a kind of machine was at work for all that the page has read."""
+def hours(machine: str) -> str:
+    """How long a kind of machine was at work for all that the page has read, added up and by the clock."""
     results = [json.loads(path.read_text()) for path in read()]
     every = [run for result in results for run in (*result.get("earlier", []), result)]
-    return sum(run["seconds"] for run in every if machine in run["machine"]["name"]) / 3600
+    own = [run for run in every if machine in run["machine"]["name"]]
+    added, until = sum(run["seconds"] for run in own) / 3600, 0.0
+    clock = 0.0
+    for begin, end in sorted(map(span, own)):
+        clock += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return f"{added:.1f} hours ({clock / 3600:.1f} by the clock)"
 
 
 UNKNOWN = "not recorded"
@@ -97,6 +103,12 @@ def _commit(run: dict[str, Any]) -> str:
     if git is None:
         return f"with {came}" if came else UNKNOWN
     return str(git["commit"][:7]) + ("+" if git["dirty"] else "")
+
+
+def _drawn(table: tuple[tuple[str, ...], ...]) -> list[str]:
+    """A table in Markdown, of which the first row is the head."""
+    head, *rest = (f"| {starred(' | '.join(row))} |" for row in table)
+    return [head, "|---" + "|---:" * (len(table[0]) - 1) + "|", *rest]
 
 
 def _typed(study: str, scale: str) -> str:
@@ -196,6 +208,8 @@ def page() -> str:
                     "",
                     f"**{starred(c.claim)}: {c.verdict}.** {starred(c.why)} `{command(c.shown)}`",
                 ]
+                if c.table:
+                    text += ["", *_drawn(c.table)]
                 if c.figure in figures():
                     title, alt, _ = figures()[c.figure]
                     text += ["", f"![{alt}](figures/{c.figure}.svg)", "", f"*{title}*"]
@@ -224,7 +238,8 @@ def page() -> str:
         "## Runs",
         "",
         " ".join((RUNS, f"{'; '.join(signs_of)}.")) if signs_of else RUNS,
-        f"All together: {hours('H200'):.1f} hours of an H200 and {hours('EPYC'):.1f} of a processor.",
+        f"All together: runs of {hours('H200')} on an H200 and of {hours('EPYC')} on a processor; "
+        "many ran side by side.",
         *(["", again()] if again() else []),
         "",
         "| command | files in `papers/results` | machine | time | commit |",

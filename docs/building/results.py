@@ -135,11 +135,12 @@ def beside(name: str, part: int = 0) -> list[str]:
 
 def _overlap(one: Any, two: Any) -> bool:
     """Whether two runs were at work at the same time."""
-    (begin, end), (start, stop) = map(_span, (one, two))
+    (begin, end), (start, stop) = map(span, (one, two))
     return begin < stop and start < end
 
 
-def _span(run: Any) -> tuple[float, float]:
+def span(run: Any) -> tuple[float, float]:
+    """When a run began and ended."""
     begin = datetime.fromisoformat(run["started"]).timestamp()
     return begin, begin + run["seconds"]
 

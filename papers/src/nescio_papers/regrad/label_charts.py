@@ -82,20 +82,30 @@ def identity(cells: Cells = ()) -> Figure:
         cells: Ours, with cross-entropy of softmax outputs, as crosses: the mean over seeds of each method.
     """
     classes = {"mnist": 10, "cifar10": 10, "svhn": 10, "cifar100": 100}
-    figure, axes = panels(8.8, 2.5, 1, 4)
+    figure, axes = panels(8.8, 2.7, 1, 4)
     for ax, (known, count) in zip(axes, classes.items(), strict=True):
         points = [(line[known][0][0] / 100, line[known][1][0]) for line in table3.PAPER.values()]
         ours = _ours(cells, known)
         x = np.array([one for one, _ in (*points, *ours)])
-        middle, half = (x.min() + x.max()) / 2, max(0.15, (x.max() - x.min()) / 2 + 0.02)
+        middle, half = (x.min() + x.max()) / 2, max(0.06, (x.max() - x.min()) / 2 + 0.02)
         ends = middle + np.array([-half, half])  # a point of accuracy is 0.01 of NLL on all axes
-        ax.plot(100 * ends, [twice_sure(end, count) for end in ends], color=COLOURS[1], linewidth=1)
-        ax.plot([100 * one for one, _ in points], [nll for _, nll in points], ".", color=COLOURS[0])
-        ax.plot([100 * one for one, _ in ours], [nll for _, nll in ours], "x", color=INK, markersize=4)
+        line = [twice_sure(end, count) for end in ends]
+        ax.plot(100 * ends, line, color=COLOURS[1], linewidth=1, label="log(e + C − 1) − accuracy")
+        for some, marker, colour, label in ((points, ".", COLOURS[0], "the paper"), (ours, "x", INK, "ours")):
+            ax.plot(
+                [100 * one for one, _ in some],
+                [nll for _, nll in some],
+                marker,
+                color=colour,
+                markersize=5,
+                label=label if cells else None,
+            )
         ax.set_title(NAMES[known], fontsize="small")
         ax.set_xlabel("accuracy, %", fontsize="small")
         ax.tick_params(labelsize=8)
     axes[0].set_ylabel("NLL", fontsize="small")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, frameon=False, loc="outside upper center", ncols=3, labelcolor=INK)
     alt = "The paper's accuracies and NLLs of Table 3 fall along the lines log(e + C − 1) − accuracy, on four data sets"
     text = (
         "Each dot is a row of the paper's Table 3. The lines are log(e + C − 1) − accuracy: what cross-entropy gives "

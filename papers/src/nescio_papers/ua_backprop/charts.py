@@ -79,7 +79,7 @@ def temperature(cells: Cells) -> list[Figure]:
         own = {row: [c["metrics"] for c in done if (c["row"], c["column"]) == (row, name)] for row in rows}
         for at, (metric, label) in enumerate((("nll", "as it is"), ("tempered", "temperature scaled"))):
             x, y = ([fmean(m[what] for m in metrics) for metrics in own.values()] for what in ("factor", metric))
-            ax.plot(x, y, "o" if at else "x", color=COLOURS[1 - at], markersize=4, label=label)
+            ax.plot(x, y, "o" if at else "x", color=COLOURS[1 - at], markersize=4, zorder=3 - at, label=label)
         ax.set_title(NAMES.get(name, name), fontsize="small", color=INK)
         ax.set_xlabel("mean factor 1 + αA in training", fontsize="small")
         ax.tick_params(labelsize=8)
