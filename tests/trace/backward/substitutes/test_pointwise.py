@@ -35,7 +35,7 @@ METHODS = {F.tanh, F.sigmoid}
 """They call a method of the tensor."""
 
 
-@pytest.mark.parametrize("call", CALLS, ids=str)
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: getattr(call, "__name__", str(call)))
 def test_the_engine_is_the_oracle(call: Any) -> None:
     torch.manual_seed(0)
     model, x = ready(Then(Activated(call), 15)), torch.randn(4, 3, 4, dtype=torch.float64)
@@ -43,7 +43,11 @@ def test_the_engine_is_the_oracle(call: Any) -> None:
     same_as_reference(model, x, **SMOOTH)
 
 
-@pytest.mark.parametrize("func", sorted(pointwise.ACTIVATIONS - METHODS, key=str), ids=lambda func: func.__name__)
+@pytest.mark.parametrize(
+    "func",
+    sorted(pointwise.ACTIVATIONS - METHODS, key=lambda func: (func.__name__, str(func.__module__))),
+    ids=lambda func: func.__name__,
+)
 def test_smooth_ones_and_no_others_go_by_their_derivative(func: Any) -> None:
     x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     with folding():
