@@ -105,6 +105,9 @@ def test_runs_of_one_study_are_joined_and_the_latest_number_counts():
     other = results("smoke", started="2026-01-01")
     one, two = joined([late, other, early])  # in the order in which they are named
     assert two is other and [found["started"] for found in one["earlier"]] == ["2026-01-02"]
+    assert "came_with" not in one["earlier"][0]
+    (again,) = joined([late, early | {"git": None, "came_with": "906b05d"}])
+    assert again["earlier"][0]["came_with"] == "906b05d"
     assert {c["column"]: c["metrics"] for c in one["parts"][0]["cells"]} == {column: high, "a→c": low}
     assert one["complete"] and len(one["models"]) == 1
     assert "joined with runs of" in render([one]) and "joined with the run of 2026-01-02" in markdown([one])

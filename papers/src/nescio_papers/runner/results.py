@@ -53,6 +53,10 @@ def load(path: str | Path) -> Results:
     return results
 
 
+RUN = ("started", "seconds", "git", "came_with", "machine")
+"""What is kept of a run that was joined with a later one; `came_with`: the commit that brought it, if it knew none."""
+
+
 def joined(runs: Sequence[Results]) -> list[Results]:
     """Join runs of the same study and scale, in the order in which they were started; others stay by themselves.
 
@@ -94,7 +98,7 @@ def _join(old: Results, new: Results) -> Results:
         "figures": list(figures.values()),
         "complete": not left,
         "parts": parts,
-        "earlier": [*old.get("earlier", []), {key: old[key] for key in ("started", "seconds", "git", "machine")}],
+        "earlier": [*old.get("earlier", []), {key: old[key] for key in RUN if key in old}],
     }
 
 
