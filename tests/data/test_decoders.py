@@ -205,6 +205,26 @@ def test_closing_ends_them_and_leaves_no_file_open(folder, started):
     assert _open_files() == before
 
 
+@pytest.mark.parametrize("end", ["exhausted", "closed", "failed"])
+def test_operations_take_one_thread_while_processes_take_all_cores(folder, started, end):
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        reads = ahead(open_data(folder, preprocess=STEPS, on_error="stop" if end == "failed" else "skip"), 2)
+        next(reads)
+        assert torch.get_num_threads() == 1 and len(started) == 1
+        if end == "closed":
+            reads.close()
+        elif end == "failed":
+            with pytest.raises(InputError):
+                list(reads)
+        else:
+            assert all(torch.get_num_threads() == 1 for _ in reads)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("whom", ["first", "asked"])
 def test_they_end_with_the_process_that_they_work_for(folder, whom):
     code = f"""

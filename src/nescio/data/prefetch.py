@@ -62,7 +62,8 @@ def read_ahead(
     """The rows of each range as one batch, in order; a problem is raised in its turn where `rows` stops at one.
 
     workers: threads or processes that read; None: one for numbers, else one for each core, up to 8 threads. device: a
-    GPU that batches are sent to; None leaves them where they are. Close the generator to end them before its end.
+    GPU that batches are sent to; None leaves them where they are. Close the generator to end them before its end. While
+    processes read, operations of PyTorch on the CPU take one thread.
     """
     todo = iter(ranges)
     first = next(todo, None)
@@ -112,6 +113,8 @@ def read_ahead(
 
     sent: Read | None = None
     try:
+        if processes is not None:  # all cores are taken: threads that share an operation wait until each has one
+            torch.set_num_threads(1)
         fill()
         while coming or sent is not None:
             read, sent = (taken(), None) if sent is None else (sent, None)
