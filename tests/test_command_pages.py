@@ -23,8 +23,13 @@ def commands() -> Iterator[ModuleType]:
 def test_words_of_progress_are_left_out(commands: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     speech = progress._Speech()
     print("Wrote scores.csv")
-    for total, done in ((None, 4), (1000, 0), (1000, 900)):
-        lines = progress._Lines(speech, total, "the first rows", "input")
+    for total, done, left in (
+        (None, 4, None),
+        (1000, 0, None),
+        (1000, 900, None),
+        (1000, 900, lambda rest: 90.0 * rest),
+    ):
+        lines = progress._Lines(speech, total, "the first rows", "input", left)
         lines.update(done)
         lines.say()
     speech.next = 0.0
@@ -37,6 +42,6 @@ def test_words_of_progress_are_left_out(commands: ModuleType, capsys: pytest.Cap
     progress._Watched(speech, progress._Silent(), None, "scoring", "input").advise()
     progress._speech.reset(said_before)
     said = capsys.readouterr()
-    assert said.err.count("\n") == 7 and "3,670 inputs, 140 ms each" in said.err
+    assert said.err.count("\n") == 8 and "3,670 inputs, 140 ms each" in said.err
     warning = "nescio: warning: the labels are not used\n"
     assert commands.tidy(said.err + warning + said.out) == warning + "Wrote scores.csv"
