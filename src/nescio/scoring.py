@@ -278,7 +278,7 @@ def _of_block(
     try:
         values, scores = _begun(compute(source, x, requests, chunk, memory_gb, later=later), methods, inputs.size(x))
         brought, finite = on_the_host(scores, later)
-    except Exception:
+    except Exception:  # a method may fail in any way on logits that are not finite; on others it is its own error
         if all(map(bool, later)):
             raise
         finite = False

@@ -16,6 +16,7 @@ from nescio.data.prefetch import read_ahead
 from nescio.data.processes import Processes, can_fork
 from nescio.data.sources import open_data
 from nescio.types import InputError
+from tests.data.conftest import same_reads
 
 pytest.importorskip("PIL")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes read on Linux alone")
@@ -49,12 +50,7 @@ def test_batches_are_those_of_threads(pictures, lane, monkeypatch, size):
     monkeypatch.setattr(Processes, "__init__", lambda self, *given: (forked.append(self), real(self, *given))[1])
     truth, rows = list(read_ahead(pictures(), ranges(size), workers=2)), pictures()
     for ours, theirs in zip(ahead(rows, size), truth, strict=True):
-        assert ours.places == theirs.places and ours.problems == theirs.problems
-        assert (ours.batch is None) == (theirs.batch is None)
-        if ours.batch is not None:
-            assert ours.batch.names == theirs.batch.names
-            assert torch.equal(ours.batch.indices, theirs.batch.indices)
-            assert torch.equal(ours.batch.inputs, theirs.batch.inputs)
+        assert same_reads(ours, theirs)
     assert len(forked) == 1
     assert [problem.index for problem in rows.problems] == list(BROKEN)
 

@@ -139,7 +139,7 @@ def _work(given: dict[str, Any], steps: PictureSteps, memory: mmap.mmap) -> None
             pixels = picture.tobytes()
             memory[start : start + len(pixels)] = pixels
             told = TOLD.pack(slot, *picture.size, what)
-        except Exception:
+        except Exception:  # whatever it is: the process that asked reads this file itself, and says what is wrong
             told = TOLD.pack(slot, 0, 0, LEFT)
         os.write(given["told"], told)
 

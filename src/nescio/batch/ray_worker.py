@@ -7,7 +7,6 @@ import pickle
 import time
 import traceback
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -99,17 +98,20 @@ class Worker:
     def ready(self) -> None:
         """Do nothing: who has an answer knows that the worker is there."""
 
-    def score(self, *given: Any) -> bytes:
+    def score(self, start: int, stop: int, attempts: int, table: bytes = b"") -> bytes:
         """Return that of `result`, pickled, so that nothing of it lies in Ray's store once it was read.
 
         Args:
-            given: What `result` takes.
+            start: The first row.
+            stop: The row behind the last.
+            attempts: How many workers have begun with the part, this one included.
+            table: Its rows, where they were read already.
 
         Returns:
             The result.
         """
         prefetch.PROCESSES = False  # the threads of Ray do not stand a fork
-        return pickle.dumps(self.result(*given))
+        return pickle.dumps(self.result(start, stop, attempts, table))
 
     def result(self, start: int, stop: int, attempts: int, table: bytes = b"") -> PartResult:
         """Return the scores of a part, or why there are none.
