@@ -82,7 +82,9 @@ def test_no_more_is_read_than_a_few_batches_ahead_and_closing_ends_the_threads(r
     time.sleep(0.1)
     assert max(asked) == 19
     reads.close()
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("nescio")]
+    assert not [
+        thread.name for thread in threading.enumerate() if thread.name.startswith(("nescio-read", "nescio-join"))
+    ]
     assert max(asked) == 19
     assert list(read_ahead(rows(), [])) == []
 

@@ -84,9 +84,8 @@ def read_ahead(
     threads = torch.get_num_threads()
     torch.set_num_threads(threads)  # this call changes how MKL divides work, so it comes first
     readers = ThreadPoolExecutor(count, "nescio-read", initializer=torch.set_num_threads, initargs=(1,))
-    joiners = ThreadPoolExecutor(JOINERS, "nescio-join")
-    if lane is not None:  # processes take all cores
-        joiners = ThreadPoolExecutor(JOINERS, "nescio-join", initializer=torch.set_num_threads, initargs=(1,))
+    alone = () if lane is None else (torch.set_num_threads, (1,))  # processes take all cores
+    joiners = ThreadPoolExecutor(JOINERS, "nescio-join", *alone)
     finish = _Finish(lane.device) if lane is not None and isinstance(processes, Decoders) else None
     coming: deque[tuple[Future[Read], _Stage | None]] = deque()
 
