@@ -84,6 +84,23 @@ def test_a_run_that_was_cut_off_goes_on_and_ends_with_the_same_numbers(done, tin
     assert len(calls) == before  # nothing is scored twice
 
 
+def test_another_run_in_the_same_folder_that_is_behind_changes_no_number(done, tiny, tmp_path, models, monkeypatch):
+    monkeypatch.setattr(scoring, "SHARD", 10)
+    real, folder, behind = scoring.score, tmp_path / "both", []
+
+    def beside(*args, **more):
+        for path in (folder / "scores").rglob("*.npz"):
+            cell = Cells(folder).read(path)
+            if len(cell.scores) == 20:  # another process, which began with this one, has come as far as half of it
+                Cells(folder).write(path, replace(cell, scores=cell.scores[:10]), {"method": "of another"})
+                behind.append(path)
+        return real(*args, **more)
+
+    monkeypatch.setattr(scoring, "score", beside)
+    assert numbers(run(tiny, "smoke", work=folder, models=models, device="cpu")) == numbers(done)
+    assert behind
+
+
 def test_a_method_that_fails_says_why_and_the_others_go_on(tiny, tmp_path, models, monkeypatch):
     real = scoring.score
 

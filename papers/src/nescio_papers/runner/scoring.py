@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -117,9 +117,10 @@ class Scorer:
         """Methods that share their work; when they fail together, each is tried by itself."""
         try:
             ready = self._ready(group)
+            cells = {key: self.read(pictures, method, alone) if have else EMPTY for key, method in ready.items()}
             for start in range(have, count, SHARD):
                 self.check()
-                self._shard(pictures, start, min(start + SHARD, count), ready, alone)
+                cells = self._shard(pictures, start, min(start + SHARD, count), ready, cells, alone)
         except (TimeOver, KeyboardInterrupt):
             raise
         except Exception as error:
@@ -130,15 +131,28 @@ class Scorer:
             (key,) = group
             self.errors[pictures.id, key] = worded(error)
 
-    def _shard(self, pictures: Pictures, start: int, stop: int, ready: Mapping[str, Any], alone: bool) -> None:
+    def _shard(
+        self,
+        pictures: Pictures,
+        start: int,
+        stop: int,
+        ready: Mapping[str, Any],
+        cells: Mapping[str, Cell],
+        alone: bool,
+    ) -> dict[str, Cell]:
+        """Return the cells with so many more pictures, which are kept where another process has not kept more."""
         began = time.perf_counter()
         score_by_method = score(self.network, pictures.floats(start, stop), list(ready.values()), progress=False)
         seconds = time.perf_counter() - began
-        for method, values in zip(ready.values(), score_by_method.values(), strict=True):
+        longer = {}
+        for (key, method), values in zip(ready.items(), score_by_method.values(), strict=True):
             about = self.about(method, alone)
             path = self.cells.path(self.id, pictures.id, about)
-            before = self.cells.read(path) if start else EMPTY
-            self.cells.write(path, before.extended(values.numpy(), seconds, len(ready)), about)
+            before = replace(cells[key], scores=cells[key].scores[:start])
+            longer[key] = before.extended(values.numpy(), seconds, len(ready))
+            if len(self.cells.read(path).scores) < stop:
+                self.cells.write(path, longer[key], about)
+        return longer
 
     def _ready(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """Return the methods, fitted where they have to be, once for this model."""
