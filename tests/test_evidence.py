@@ -26,7 +26,7 @@ RESULTS, BUILDING = ROOT / "papers" / "results", ROOT / "docs" / "building"
 STAR, OURS = "REGrad*, k = 2", "UA-Backprop + FullGrad"
 FIRST = {
     "acquisition": 5, "hundred": 0, "readings": 1, "schedules": 1, "ua-signs": 2, "ua-attention": 5,
-    "table2": 4, "table4": 4, "table6": 4, "ua-table1": 3,
+    "table2": 4, "table4": 4, "table6": 4, "ua-table1": 3, "ua-table2": 1,
 }  # fmt: skip
 """So many committed runs of a study are taken here at the scale quick; in the place of later ones come made-up ones."""
 Numbers = Callable[[int, str, str, int], Mapping[str, float] | None]
@@ -373,19 +373,30 @@ def test_attention_where_hypotheses_fail(page: Page) -> None:
 
 
 def test_files_are_read_in_the_order_of_their_numbers(page: Page) -> None:
-    for _ in range(10):
-        page.add("hundred", COLUMNS, [0], detected({}))
+    page.add("hundred", COLUMNS, [0], detected({}))
+    for row in reproduce.studies()["hundred"].parts[0].rows[:9]:  # each has a number of its own
+        page.add("hundred", COLUMNS, [0], detected({}), rows=[row.label])
     _, text = page.made()
     assert "| `hundred-quick-1`, 2, 3, 4, 5, 6, 7, 8, 9, 10 |" in text
+
+
+def test_files_whose_numbers_were_all_measured_again_are_not_named(page: Page) -> None:
+    page.add("hundred", COLUMNS, [0, 1], detected({}))
+    page.add("hundred", COLUMNS, [1], detected({}))
+    _, text = page.made()
+    assert "| `hundred-quick-1`, 2 |" in text
+    page.add("hundred", COLUMNS, [0, 1], detected({}))
+    _, text = page.made()
+    assert "| `hundred-quick-3` |" in text
 
 
 def test_a_commit_that_was_not_recorded(page: Page) -> None:
     _, text = page.made()
     assert "with 906b05d |" in text and "the commit that brought the file in" in text and "not recorded*" not in text
-    page.add("hundred", COLUMNS, [0], detected({}), git=None)
+    page.add("hundred", COLUMNS, [7], detected({}), git=None)
     _, text = page.made()
     assert "| NVIDIA H200 | 272 s | not recorded |" in text and "; *not recorded*: the sources" in text
-    page.add("hundred", COLUMNS, [0], detected({}), git=None, came_with="abcdef0")
+    page.add("hundred", COLUMNS, [8], detected({}), git=None, came_with="abcdef0")
     _, text = page.made()
     assert "| not recorded, with abcdef0 |" in text
 
@@ -411,6 +422,13 @@ def test_what_was_run_again(page: Page) -> None:
         "So `ua-table1` was run again on MNIST, CIFAR-10 and SVHN" in text
         and "so it is. They moved by at most 0 (MURR)" in text
     )
+
+
+def test_of_many_that_moved_the_furthest_is_named(page: Page) -> None:
+    again = sys.modules["runs_again"]
+    moves = [again.Move("table2", f"row {i}", "mnist", "raulc", 0.9, 0.8 - i / 10) for i in range(3)]
+    assert again.told(moves, 20) == "3 of 20 in `table2` (furthest: row 2 on MNIST, rAULC 0.900 → 0.600)"
+    assert again.told(moves[:1], 20) == "row 0 on MNIST in `table2` (0.900 → 0.800)"
 
 
 def test_times_beside_other_work_are_named(page: Page) -> None:

@@ -41,8 +41,23 @@ def parts(name: str) -> tuple[tuple[dict[str, Any], Any], ...]:
 
 
 def read() -> list[Path]:
-    """The files whose numbers were asked for so far, in the order of the asking."""
-    return list(dict.fromkeys(path for name in _read for path in files(name)))
+    """The files that the numbers come from which were asked for so far, in the order of the asking."""
+    return list(dict.fromkeys(path for name in _read for path in _shown(files(name))))
+
+
+def _shown(paths: list[Path]) -> list[Path]:
+    """Without those whose numbers were all measured again later."""
+    runs = sorted(
+        ((path, json.loads(path.read_text())) for path in paths), key=lambda one: one[1]["started"]
+    )
+    latest = {
+        (part["title"], cell["row"], cell["column"], str(cell["seed"])): path
+        for path, run in runs
+        for part in run["parts"]
+        for cell in part["cells"]
+        if "metrics" in cell
+    }
+    return [path for path in paths if path in latest.values()]
 
 
 def look_into(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,17 @@ SINCE = "2026-11-19T20:41"
 """When the expectations were written down: later runs are the ones that they speak of."""
 BOUNDS = {"raulc": 0.005, "auroc": 1.0, "murr2": 0.05, "murr5": 0.05, "acc": 2.0, "nll": 0.1}
 """How far a mean over seeds was to move at most, where something was expected of it."""
-WORDS = {"raulc": "rAULC", "auroc": "AUROC", "murr2": "MURR", "murr5": "MURR", "acc": "accuracy", "nll": "NLL"}
+WORDS = {
+    "raulc": "rAULC",
+    "auroc": "AUROC",
+    "murr2": "MURR",
+    "murr5": "MURR",
+    "acc": "accuracy",
+    "nll": "NLL",
+}
 """What the page calls these numbers."""
+FEW = 2
+"""So many that moved further in a study are each named."""
 APART = ("A patch that is known",)
 """A part of which nothing was expected."""
 
@@ -45,11 +55,17 @@ class Move:
         """By how much it moved."""
         return abs(self.after - self.before)
 
-    def told(self) -> str:
+    def told(self, where: bool = True) -> str:
         """What moved, from where to where."""
         digits = 1 if self.metric in ("auroc", "acc") else 3
         of = NAMES[self.column.partition("→")[0]]
-        return f"{self.row} on {of} in `{self.study}` ({self.before:.{digits}f} → {self.after:.{digits}f})"
+        study = f" in `{self.study}`" if where else f", {WORDS[self.metric]}"
+        moved = f"{self.before:.{digits}f} → {self.after:.{digits}f}"
+        return (
+            f"{self.row} on {of}{study} ({moved})"
+            if where
+            else f"{self.row} on {of}{study} {moved}"
+        )
 
 
 def _values(runs: list[Any]) -> dict[tuple[str, str, str, str], float]:
@@ -94,22 +110,43 @@ def again() -> str:
     every = list(dict.fromkeys(m.study for m in made))
     studies = joined([f"`{one}`" for one in every])
     sets = joined([NAMES[one] for one in {m.column.partition("→")[0]: None for m in made}])
-    beyond, rest = ([m for m in made if m.beyond == one] for one in (True, False))
     bounds = {WORDS[m.metric]: BOUNDS[m.metric] for m in made}
-    most = {WORDS[m.metric]: m.far for m in sorted(rest, key=lambda m: m.far)}
-    said = (
-        "so it is. They"
-        if not beyond
-        else f"that fails for {joined([m.told() for m in beyond])}. The others"
+    words = _of(bounds) + (
+        ", where MURR is the share of doubt that goes in the blurring test"
+        if "MURR" in bounds
+        else ""
     )
-    moved = _of({name: most[name] for name in bounds if name in most})
     return (
         f"Of some early files the commit was not recorded. So {studies} "
         f"{'was' if len(every) == 1 else 'were'} run again on {sets}, "
         "and the page has the new numbers. "
-        f"Expected was that of {len(made)} means over seeds none moves by more than {_of(bounds)}, "
-        "where MURR is the share of doubt that goes in the blurring test: "
-        f"{said} moved by at most {moved}."
+        f"Expected was that of {len(made)} means over seeds none moves by more than {words}: "
+        f"{_came_out(made, bounds)}"
+    )
+
+
+def _came_out(made: list[Move], bounds: Mapping[str, float]) -> str:
+    """Whether it did, and by how much the others moved."""
+    beyond, rest = ([m for m in made if m.beyond == one] for one in (True, False))
+    failed = [
+        told(own, sum(m.study == study for m in made))
+        for study in STUDIES
+        if (own := [m for m in beyond if m.study == study])
+    ]
+    most = {WORDS[m.metric]: m.far for m in sorted(rest, key=lambda m: m.far)}
+    moved = _of({name: most[name] for name in bounds if name in most})
+    return (
+        f"that fails for {joined(failed)}. The others" if failed else "so it is. They"
+    ) + f" moved by at most {moved}."
+
+
+def told(beyond: list[Move], count: int) -> str:
+    """What moved further than expected in a study: each where there are few, else how many, and the furthest."""
+    if len(beyond) <= FEW:
+        return joined([m.told() for m in beyond])
+    furthest = max(beyond, key=lambda m: m.far / BOUNDS[m.metric])
+    return (
+        f"{len(beyond)} of {count} in `{furthest.study}` (furthest: {furthest.told(where=False)})"
     )
 
 
