@@ -75,7 +75,12 @@ def signs() -> list[Claim]:
     library = (
         "That was expected, and is why `UABackprop(signed=True)` stays in the library"
         if len(past) == len(columns)
-        else "It was expected in all, which fails; by the rule that was written down before the runs `UABackprop(signed=True)` would not have gone into the library, where it is an option"
+        else "It was expected in all, which fails. By the rule that was written down before the runs that would have kept `UABackprop(signed=True)` out of the library; it was there by then, and stays as an option that is off, "
+        + (
+            "since signs raise the share in every case: that alone is promised of it"
+            if len(lifted) == len(columns)
+            else "though signs do not raise the share in every case"
+        )
     )
     shown_best = (best[f"{one}→{SHOWN}"] for one in first)
     numbers = [
