@@ -12,6 +12,7 @@ from nescio.models import Classifier
 from nescio.modes import preserved, tracing
 from nescio.trace.probe import passes, plan
 from nescio.trace.probe.round_off import MOST, round_off
+from nescio.trace.runtime import cudnn
 
 
 class Waves(nn.Module):
@@ -65,6 +66,22 @@ def test_a_parameter_without_a_gradient_has_no_share() -> None:
     assert found == {"0.unused": [0.0] * 3}
 
 
+def test_only_the_inputs_that_are_asked_about_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen = Classifier.functional, []
+
+    def watched(self: Classifier, parameters: Any, x: Any) -> Tensor:
+        seen.append(x.detach().clone())
+        return real(self, parameters, x)
+
+    monkeypatch.setattr(Classifier, "functional", watched)
+    model = Waves(3e4)
+    truth = {"first.weight": [1.0, 1.0, 1.0]}
+    with preserved(model), tracing(model):
+        found = round_off(Classifier(model), X, COTANGENT, truth, [1])
+    assert [share > 0 for share in found["first.weight"]] == [False, True, False]
+    assert all(torch.equal(x, X[1:2]) for x in seen) and len(seen) == 2
+
+
 def test_where_parameters_cannot_be_moved_nothing_is_round_off(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> Tensor:
         raise RuntimeError("no parameter of this can be replaced")
@@ -76,7 +93,7 @@ def test_where_parameters_cannot_be_moved_nothing_is_round_off(monkeypatch: pyte
 class Off:
     """A gradient whose norm is a bit too large."""
 
-    def __init__(self, block: Any, by: float) -> None:
+    def __init__(self, block: Any, by: Any) -> None:
         self.block, self.by = block, by
 
     def power(self, norm: int) -> Tensor:
@@ -102,3 +119,31 @@ def test_a_rule_is_trusted_as_far_as_the_model_is_steady(
         found = plan.find_plan(classifier, X, *passes._trace(classifier, X, True, None))
     assert ("first.weight" in found.fast) is trusted
     assert all(torch.equal(p, before[name]) and p.grad is None for name, p in model.named_parameters())
+
+
+def test_inputs_that_a_rule_is_off_for_are_looked_at_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def noted(classifier: Any, x: Any, cotangent: Any, truth: Any, places: Any) -> dict[str, list[float]]:
+        asked.append((sorted(truth), places, torch.backends.cudnn.enabled))
+        return {}
+
+    def off(*given: Any) -> Any:
+        blocks = real(*given)
+        return blocks if blocks is None or given[1][0].node != last else [OffLast(block) for block in blocks]
+
+    class OffLast(Off):
+        def __init__(self, block: Any) -> None:
+            super().__init__(block, torch.tensor([0.0, 0.0, 0.5]))
+
+    real = plan.gradient_blocks
+    monkeypatch.setattr(plan, "round_off", noted)
+    monkeypatch.setattr(plan, "gradient_blocks", off)
+    model = Waves(1.0)
+    classifier = Classifier(model)
+    with preserved(model), tracing(model):
+        logits, graph = passes._trace(classifier, X, True, None)
+        last = graph.uses["last.weight"][0].node
+        with cudnn.looking():
+            plan.find_plan(classifier, X, logits, graph)
+    assert asked == [(["last.bias", "last.weight"], [2], False)] and torch.backends.cudnn.enabled

@@ -23,6 +23,7 @@ from nescio.models import Classifier
 from nescio.trace.backward.pull import pull, pull_each, quiet
 from nescio.trace.backward.substitutes import linear
 from nescio.trace.backward.substitutes.corrected import CorrectedOps, doubled
+from nescio.trace.runtime.engine_gradients import engine_gradients
 
 FALLBACK = (RuntimeError, NotImplementedError, TypeError, ValueError, KeyError)
 """What a model that vmap cannot follow may raise."""
@@ -149,7 +150,8 @@ def pulled_through(edges: Sequence[GradientEdge], parameter: Tensor, vectors: Se
 
     def back(*own: Tensor) -> Tensor:
         with linear.weights_too():
-            (g,) = torch.autograd.grad(list(edges), [parameter], list(own), retain_graph=True)
+            (g,) = engine_gradients(edges, [parameter], own, retain=True)
+        assert g is not None
         return g.to_dense() if g.is_sparse else g
 
     parts = []

@@ -22,6 +22,7 @@ from torch.autograd.graph import GradientEdge
 from torch.utils.checkpoint import CheckpointError
 
 from nescio._common.memory import exhausted
+from nescio.trace.runtime.engine_gradients import engine_gradients
 
 Run = Callable[[Tensor], tuple[Tensor, ...]]
 
@@ -48,14 +49,14 @@ def pull(logits: Tensor, wanted: Sequence[Any], vectors: Tensor, fold: bool = Fa
         return []
     vectors = vectors.to(logits.dtype)
     if len(vectors) == 1:
-        gradients = torch.autograd.grad(logits, list(wanted), vectors[0], retain_graph=True, allow_unused=True)
-        return [None if g is None else g.unsqueeze(0) for g in gradients]
+        found = engine_gradients([logits], wanted, [vectors[0]], retain=True)
+        return [None if g is None else g.unsqueeze(0) for g in found]
     reached: list[int] = []
 
     def backward(v: Tensor) -> tuple[Tensor, ...]:
-        gradients = torch.autograd.grad(logits, list(wanted), v, retain_graph=True, allow_unused=True)
-        reached[:] = [i for i, g in enumerate(gradients) if g is not None]
-        return tuple(gradients[i] for i in reached)
+        found = engine_gradients([logits], wanted, [v], retain=True)
+        reached[:] = [i for i, g in enumerate(found) if g is not None]
+        return tuple(g for g in found if g is not None)
 
     try:
         with quiet():

@@ -28,6 +28,7 @@ from nescio.trace.estimate.cut import AUTO
 from nescio.trace.probe.layers import find_layers
 from nescio.trace.probe.proofs import apart, least_filled, prove_silent
 from nescio.trace.probe.reach import Reach
+from nescio.trace.runtime.engine_gradients import engine_gradients
 from nescio.types import NormSettings, NormTable
 
 ROWS = 16
@@ -177,9 +178,9 @@ def _norms(passes: Sequence[Tensor], wanted: Sequence[Tensor], block: Cotangents
                 continue
             alone = torch.zeros_like(logits)
             alone[i % step] = vector
-            gradients = torch.autograd.grad(logits, wanted, alone, retain_graph=True, allow_unused=True)
-            there = [at for at, g in enumerate(gradients) if g is not None]
-            dense = [g.to_dense() if g.is_sparse else g for g in gradients if g is not None]
+            found = engine_gradients([logits], wanted, [alone], retain=True)
+            there = [at for at, g in enumerate(found) if g is not None]
+            dense = [g.to_dense() if g.is_sparse else g for g in found if g is not None]
             norms[i, row, there] = _sizes(dense, norm)
             if all_classes and not rest:
                 rest = list(torch._foreach_mul(dense, weights[row])) if dense else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
@@ -48,3 +49,15 @@ def carried_through(graph: Graph, uses: Sequence[Use], parts: Sequence[Form], pa
     kinds = [edge.node._input_metadata[edge.output_nr] for edge in edges]
     vectors = [part.g.reshape(k * n, *kind.shape).to(kind.dtype) for part, kind in zip(local, kinds, strict=True)]
     return Local(per_input.pulled_through(edges, parameter, vectors).view(k, n, -1))
+
+
+def plain_norms(gradients: Sequence[Tensor | None], device: torch.device) -> Tensor:
+    """The norms of whole gradients, float64 ``[n]``, in one tensor: a GPU would be waited for each time; None has 0."""
+    zero = torch.zeros((), dtype=torch.float64, device=device)
+    return torch.stack([zero if g is None else _norm(g).to(device) for g in gradients])
+
+
+def _norm(g: Tensor) -> Tensor:
+    if g.layout != torch.strided:
+        return (g.double() ** 2).sum().sqrt()
+    return torch.linalg.vector_norm(g, dtype=torch.float64)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,11 +32,12 @@ from nescio.models.batch_axis import Layout, find_layout
 from nescio.trace import rules
 from nescio.trace.backward import per_input
 from nescio.trace.probe.graph import Graph, Use, summable
-from nescio.trace.probe.parameter_gradients import carried_through, gradient_blocks
+from nescio.trace.probe.parameter_gradients import carried_through, gradient_blocks, plain_norms
 from nescio.trace.probe.proofs import prove_steady
 from nescio.trace.probe.round_off import round_off
 from nescio.trace.runtime import autograd_names as names
 from nescio.trace.runtime import cudnn
+from nescio.trace.runtime.engine_gradients import engine_gradients
 
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 5e-2}
 """How far a rule may be from autograd, relative to the gradient (and a thousandth of it relative to the largest
@@ -91,12 +93,18 @@ def find_plan(classifier: Classifier, x: Inputs, logits: Tensor, graph: Graph) -
         measured = torch.stack([norms.to(logits.device) for norms in ours.values()]).tolist() if ours else ()
     largest = [max(norms) for norms in zip(*truth.values(), strict=True)]
     norms_by_name = dict(zip(ours, measured, strict=True))
-    agree = {name: _agrees(own, truth[name], largest, parameters[name].dtype) for name, own in norms_by_name.items()}
-    doubtful = {name: truth[name] for name, agrees in agree.items() if not agrees}
-    for name, shares in (round_off(classifier, x, _generic(logits), doubtful) if doubtful else {}).items():
-        agree[name] = _agrees(norms_by_name[name], truth[name], largest, parameters[name].dtype, shares)
+
+    def agrees(name: str, shares: Sequence[float] | None = None) -> list[bool]:
+        return _agrees(norms_by_name[name], truth[name], largest, parameters[name].dtype, shares)
+
+    agree = {name: agrees(name) for name in ours}
+    doubtful = {name: truth[name] for name, each in agree.items() if not all(each)}
+    places = [i for i in range(n) if not all(agree[name][i] for name in doubtful)]
+    with _plain_convolutions(classifier, logits):
+        shares = round_off(classifier, x, _generic(logits), doubtful, places) if doubtful else {}
+    agree |= {name: agrees(name, own) for name, own in shares.items()}
     fast = {
-        name: tuple((layout.dim, layout.major) for layout in layouts[name]) for name, agrees in agree.items() if agrees
+        name: tuple((layout.dim, layout.major) for layout in layouts[name]) for name, each in agree.items() if all(each)
     }
     unsure = {name for name, uses in hopeful.items() if name not in fast and any(use.node in zero for use in uses)}
     sizes = [graph.output_bytes(i) for i in range(len(graph.nodes))]
@@ -114,15 +122,20 @@ def _truth(
 
     Numbers come to the host all at once: a GPU would be waited for each time.
     """
-    generic, zero = _generic(logits), logits.new_zeros((), dtype=torch.float64)
+    generic = _generic(logits)
     norms: dict[int, Tensor] = {}
-    with cudnn.spared(logits.dtype, cudnn.most_groups(classifier.module), always=logits.is_cuda):
+    with _plain_convolutions(classifier, logits):
         for i, alone in prove_steady(classifier, x, logits):
             if parameters:
-                own = torch.autograd.grad(alone, list(parameters.values()), generic.unsqueeze(0), allow_unused=True)
-                norms[i] = torch.stack([zero if g is None else _norm(g).to(zero.device) for g in own])
+                own = engine_gradients([alone], list(parameters.values()), [generic.unsqueeze(0)])
+                norms[i] = plain_norms(own, logits.device)
     rows = torch.stack([norms[i] for i in sorted(norms)], 1).tolist() if norms else ()
     return dict(zip(parameters, rows, strict=True))
+
+
+def _plain_convolutions(classifier: Classifier, logits: Tensor) -> AbstractContextManager[None]:
+    """Inside, a GPU's convolutions are PyTorch's own: single inputs are passes of a size that does not come again."""
+    return cudnn.spared(logits.dtype, cudnn.most_groups(classifier.module), always=logits.is_cuda)
 
 
 def _evidence(logits: Tensor, graph: Graph, nodes: Sequence[int]) -> dict[int, list[Tensor]]:
@@ -133,7 +146,7 @@ def _evidence(logits: Tensor, graph: Graph, nodes: Sequence[int]) -> dict[int, l
     for i in range(len(logits) if nodes else 0):
         cotangent = torch.zeros_like(logits)
         cotangent[i] = generic
-        deltas = torch.autograd.grad(logits, edges, cotangent, retain_graph=True, allow_unused=True)
+        deltas = engine_gradients([logits], edges, [cotangent], retain=True)
         for node, g in zip(nodes, deltas, strict=True):
             evidence[node].append(logits.new_zeros(graph.output_shape(node)) if g is None else g)
     return evidence
@@ -197,19 +210,13 @@ def _agrees(
     largest: Sequence[float],
     dtype: torch.dtype,
     round_off: Sequence[float] | None = None,
-) -> bool:
-    """Whether the rules give autograd's own norm, for each input; within its share of round-off, where it is known."""
+) -> list[bool]:
+    """For each input, whether the rules give autograd's own norm; within its share of round-off, where it is known."""
     tolerance = TOLERANCE.get(dtype, 1e-3)
-    return all(
+    return [
         abs(own - norm) <= max(tolerance * (norm + 1e-3 * most), share * norm)
         for own, norm, most, share in zip(ours, truth, largest, round_off or [0.0] * len(ours), strict=True)
-    )
-
-
-def _norm(g: Tensor) -> Tensor:
-    if g.layout != torch.strided:
-        return (g.double() ** 2).sum().sqrt()
-    return torch.linalg.vector_norm(g, dtype=torch.float64)
+    ]
 
 
 def _ruled(graph: Graph, uses: Sequence[Use]) -> bool:

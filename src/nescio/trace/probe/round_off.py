@@ -15,6 +15,8 @@ from nescio import inputs
 from nescio.inputs import Inputs
 from nescio.models import Classifier
 from nescio.trace.probe.leaves import leaf
+from nescio.trace.probe.parameter_gradients import plain_norms
+from nescio.trace.runtime.engine_gradients import engine_gradients
 
 TIMES = 8.0
 """Every operation rounds, and here the parameters alone are moved, twice."""
@@ -24,7 +26,11 @@ MOST = 5e-2
 
 
 def round_off(
-    classifier: Classifier, x: Inputs, cotangent: Tensor, truth: Mapping[str, Sequence[float]]
+    classifier: Classifier,
+    x: Inputs,
+    cotangent: Tensor,
+    truth: Mapping[str, Sequence[float]],
+    places: Sequence[int] | None = None,
 ) -> dict[str, list[float]]:
     """Return for each parameter and input by what share of its norm the gradient's norm may be off by round-off.
 
@@ -33,23 +39,22 @@ def round_off(
         x: A few inputs.
         cotangent: What is pulled back from the logits of each input, ``[C]``.
         truth: The norms of the gradients of some parameters, for each input alone.
+        places: The inputs of which it is asked (None: all).
 
     Returns:
-        For these parameters a share for each input, at most `MOST`. None where the parameters cannot be moved.
+        For these parameters a share for each input, at most `MOST`, and 0 for the inputs that were not asked about.
+        Nothing where the parameters cannot be moved.
     """
     parameters = {name: p for name, p in classifier.parameters().items() if p.is_floating_point()}
     found = {name: [0.0] * len(norms) for name, norms in truth.items() if name in parameters}
     for turn in range(len(SHARES)):
         try:
             moved = {name: _moved(p, turn) for name, p in parameters.items()}
-            for i in range(inputs.size(x)):
+            for i in range(inputs.size(x)) if places is None else places:
                 logits = classifier.functional(moved, leaf(inputs.take(x, slice(i, i + 1)))[0])
-                own = torch.autograd.grad(
-                    logits, [moved[name] for name in found], cotangent.unsqueeze(0), allow_unused=True
-                )
-                for name, g in zip(found, own, strict=True):
-                    before, after = truth[name][i], 0.0 if g is None else float(g.to_dense().double().norm())
-                    share = TIMES * abs(after - before) / max(before, 1e-300)
+                own = engine_gradients([logits], [moved[name] for name in found], [cotangent.unsqueeze(0)])
+                for name, after in zip(found, plain_norms(own, logits.device).tolist(), strict=True):
+                    share = TIMES * abs(after - truth[name][i]) / max(truth[name][i], 1e-300)
                     found[name][i] = min(MOST, max(found[name][i], share))
         except RuntimeError:  # of TorchScript, or no memory for them: no difference is laid to round-off
             return {}

@@ -24,6 +24,7 @@ from nescio.trace.backward.pull import folded
 from nescio.trace.backward.substitutes import convolution
 from nescio.trace.backward.substitutes.attention import attended, self_attention
 from nescio.trace.backward.substitutes.pointwise import ACTIVATIONS
+from nescio.trace.runtime.engine_gradients import engine_gradients
 
 _CONVOLUTIONS = (F.conv2d, torch.conv2d)
 _SMOOTH = ACTIVATIONS - {F.relu, torch.relu, F.relu6, F.hardtanh, F.leaky_relu}
@@ -63,7 +64,7 @@ class _Activation(torch.autograd.Function):
         with torch.enable_grad():
             root = x.detach().requires_grad_()
             y = call(root)
-        ctx.save_for_backward(*torch.autograd.grad(y, root, torch.ones_like(y)))
+        ctx.save_for_backward(*engine_gradients([y], [root], [torch.ones_like(y)]))
         return y.detach()
 
     @staticmethod

@@ -17,6 +17,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from nescio.trace.backward.pull import folded
 from nescio.trace.backward.substitutes.batch_norm import activated, written
+from nescio.trace.runtime.engine_gradients import engine_gradients
 from nescio.trace.runtime.gpu import kernels
 
 ACTIVATIONS = {
