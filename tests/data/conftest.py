@@ -26,15 +26,18 @@ def lane(monkeypatch):
             self.stages.append(stage)
             if read.batch is None:
                 return read
-            if not stage.fits(read.batch.inputs):
-                stage.memory = torch.empty(_bytes(read.batch.inputs), dtype=torch.uint8)
-            moved = apply(stage.hold(read.batch.inputs), torch.clone)
+            x = read.batch.inputs
+            if not stage.fits(x):
+                stage.reserve(_bytes(x))
+                x = stage.hold(x)
+            moved = apply(x, torch.clone)
             return read._replace(batch=read.batch._replace(inputs=moved if finish is None else finish(moved)))
 
         def receive(self, read):
             pass
 
     monkeypatch.setattr(prefetch, "_Lane", Lane)
+    monkeypatch.setattr(_Stage, "pinned", staticmethod(lambda size: torch.empty(size, dtype=torch.uint8)))
 
 
 def same_reads(ours, theirs):

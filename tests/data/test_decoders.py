@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 
 from nescio.data import prefetch
 from nescio.data.decoders import Decoders, can_decode
-from nescio.data.prefetch import read_ahead
+from nescio.data.prefetch import _Stage, read_ahead
 from nescio.data.processes import Processes
 from nescio.data.sources import open_data
 from nescio.models.sources import Pictures, Transformed
@@ -96,6 +97,47 @@ def test_the_processes_do_the_work_and_leave_what_is_not_plain(folder, started, 
     monkeypatch.setattr(type(rows), "attempt", lambda self, index: (asked.append(index), real(self, index))[1])
     list(ahead(rows, 5))
     assert sorted(asked) == list(BROKEN)
+
+
+@pytest.mark.parametrize("count", [1, 3, 7])
+def test_there_may_be_more_processes_than_rows_or_fewer(folder, started, count):
+    truth = read_ahead(open_data(folder, preprocess=STEPS, on_error="skip"), ranges(2))
+    for ours, theirs in zip(ahead(open_data(folder, preprocess=STEPS, on_error="skip"), 2, count), truth, strict=True):
+        assert same_reads(ours, theirs)
+
+
+def test_the_thread_that_asks_copies_nothing(tmp_path, started, monkeypatch):
+    for number in range(12):
+        image.new("RGB", (300, 200), (number, 0, 0)).save(tmp_path / f"{number:02d}.png")
+    seen, hold, pixels = [], _Stage.hold, Decoders.pixels
+
+    def noted(work):
+        return lambda *given: (seen.append((work, threading.current_thread().name)), work(*given))[1]
+
+    monkeypatch.setattr(_Stage, "hold", noted(hold))
+    monkeypatch.setattr(Decoders, "pixels", noted(pixels))
+    few = [range(k, k + 2) for k in range(0, 12, 2)]
+    list(read_ahead(open_data(tmp_path, preprocess=STEPS), few, workers=2, device=torch.device("cuda")))
+    assert len(started) == 1 and {work for work, _ in seen} == {hold, pixels}
+    assert all(thread.startswith("nescio-join") for _, thread in seen)
+
+
+@pytest.mark.parametrize("first", ["plain", "large", "broken", "pipe"])
+def test_memory_to_wait_in_is_as_large_as_the_first_picture_says(tmp_path, first):
+    file = tmp_path / "00.png"
+    image.new("RGB", (900, 700) if first == "large" else (30, 24)).save(file)
+    image.new("RGB", (40, 40)).save(tmp_path / "01.png")
+    if first in ("broken", "pipe"):
+        file.write_bytes(b"no picture")
+    if first == "pipe":
+        file.unlink()
+        os.mkfifo(file)
+    decoders = Decoders(open_data(tmp_path, preprocess=STEPS, on_error="skip"), 1, 2, 1)
+    try:
+        bytes_of = {"plain": 30 * 24 * 3, "large": 20 * 20 * 3}
+        assert decoders.likely == bytes_of.get(first, 3 << 18)
+    finally:
+        decoders.close()
 
 
 def test_large_pictures_and_those_that_are_too_small_are_finished_there(tmp_path, lane):
@@ -196,8 +238,8 @@ def test_closing_ends_them_and_leaves_no_file_open(folder, started):
     assert len(mine) == 2 and all(map(_alive, mine))
     reads.close()
     assert not any(map(_alive, [decoders._process.pid, *mine]))
-    started.clear()
-    del decoders
+    threads = threading.enumerate
+    _wait_until(lambda: "nescio-free" not in [thread.name for thread in threads()])  # it lets go of the memory
     assert _open_files() == before
 
 
@@ -247,16 +289,15 @@ time.sleep(60)
     _wait_until_ended([first, *children])
 
 
-def test_they_are_started_without_torch(folder):
-    code = "import sys, nescio._common.decoding_process; print('torch' in sys.modules, 'numpy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split() == ["False"] * 2
-
-
 def _wait_until_ended(processes):
+    _wait_until(lambda: not any(map(_alive, processes)))
+
+
+def _wait_until(true):
     end = time.monotonic() + 10
-    while any(map(_alive, processes)) and time.monotonic() < end:
+    while not true() and time.monotonic() < end:
         time.sleep(0.01)
-    assert not any(map(_alive, processes))
+    assert true()
 
 
 def _pixels(file):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nescio import inputs
-from nescio.data.prefetch import _Stage, batches_ahead, read_ahead
+from nescio.data.prefetch import _bytes, _Stage, batches_ahead, read_ahead
 from nescio.data.sources import Rows, open_data
 from nescio.types import InputError
 
@@ -127,15 +127,29 @@ def test_a_batch_waits_in_memory_that_is_kept(monkeypatch, names):
     stage = _Stage()
     monkeypatch.setattr(torch, "empty", pinned)
     assert not stage.fits(batch(5))
-    stage.grow(batch(5))
+    stage.reserve(_bytes(batch(5)))
     for size in (5, 2, 5):
         assert stage.fits(batch(size))
         held = stage.hold(batch(size))
         for ours, theirs in zip(inputs.tensors(held), inputs.tensors(batch(size)), strict=True):
             assert torch.equal(ours, theirs) and ours.dtype == theirs.dtype and ours.is_contiguous()
             assert ours.untyped_storage().data_ptr() == stage.memory.data_ptr()
+        stage.reserve(_bytes(batch(size)))
     assert not stage.fits(batch(50))
-    assert made == [(64 if names is None else 128 + 64, True)]
+    assert made == [(64 if names is None else 256, True)]  # a power of two
+
+
+def test_what_lies_in_the_memory_that_a_batch_waits_in_is_not_copied(monkeypatch):
+    stage = _Stage()
+    stage.memory = torch.zeros(1024, dtype=torch.uint8)
+    pixels = stage.empty((2, 3, 100))
+    assert pixels.data_ptr() == stage.memory.data_ptr()
+    assert stage.empty((2000,)).data_ptr() != stage.memory.data_ptr()
+    copied, real = [], torch.Tensor.copy_
+    monkeypatch.setattr(torch.Tensor, "copy_", lambda self, other: (copied.append(len(other)), real(self, other))[1])
+    held = stage.hold({"pixels": pixels.fill_(7), "from": torch.arange(5)})
+    assert held["pixels"] is pixels and copied == [5]
+    assert held["from"].tolist() == [0, 1, 2, 3, 4] and bool((pixels == 7).all())
 
 
 def test_what_a_row_cannot_help_is_raised(rows, monkeypatch):

@@ -1,7 +1,7 @@
 """Processes that decode picture files into shared memory, with Pillow alone: they know nothing of torch, and start in
 a tenth of a second. `nescio.data.decoders` starts them, and says what they are for.
 
-    tasks (a pipe) ──► one of many processes ──► memory (a file in memory, in slots of one picture each)
+    tasks (a pipe) ──► one of many processes ──► memory (files in memory, in slots of one picture each)
                                              └──► told (a pipe): the slot, width and height, and what is in the slot
 
 The first process makes the others. It lives as long as its standard input is open, and the others as long as it does.
@@ -14,13 +14,13 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
-import mmap
 import os
 import signal
 import stat
 import struct
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -51,8 +51,8 @@ def main(given: dict[str, Any]) -> None:
     """Make the processes, and end them with the standard input.
 
     Args:
-        given: `count`, the files `tasks`, `told` and `memory` by their numbers, `slot` in bytes, `steps`, the `shape`
-            that pictures are to have, and Pillow's settings.
+        given: `count`, the files `tasks`, `told` and those of `memory` by their numbers, `slot` in bytes, `steps`,
+            the `shape` that pictures are to have, and Pillow's settings.
 
     Examples:
         >>> command({"count": 2})[1:3]
@@ -85,11 +85,11 @@ def main(given: dict[str, Any]) -> None:
     finally:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for child in children:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
+        for child in children:
+            with suppress(ChildProcessError):
                 os.waitpid(child, 0)
-            except (ProcessLookupError, ChildProcessError):
-                pass
 
 
 def command(given: dict[str, Any]) -> list[str]:
@@ -123,25 +123,31 @@ def _child(given: dict[str, Any], parent: int) -> NoReturn:
         if os.getppid() == parent:
             os.close(0)
             warnings.simplefilter("error")
-            with mmap.mmap(given["memory"], 0) as memory:
-                _work(given, PictureSteps(**given["steps"]), memory)
+            _work(given, PictureSteps(**given["steps"]))
     finally:
         os._exit(0)
 
 
-def _work(given: dict[str, Any], steps: PictureSteps, memory: mmap.mmap) -> None:
+def _work(given: dict[str, Any], steps: PictureSteps) -> None:
     """Take tasks until there are no more."""
     while task := os.read(given["tasks"], TASK_BYTES):
         slot, length = TASK.unpack_from(task)
-        start = slot * given["slot"]
+        file, place = given["memory"][slot % len(given["memory"])], slot // len(given["memory"])
         try:
             picture, what = _picture(task[TASK.size : TASK.size + length], steps, given)
-            pixels = picture.tobytes()
-            memory[start : start + len(pixels)] = pixels
+            _write(file, picture.tobytes(), place * given["slot"])
             told = TOLD.pack(slot, *picture.size, what)
         except Exception:  # whatever it is: the process that asked reads this file itself, and says what is wrong
             told = TOLD.pack(slot, 0, 0, LEFT)
         os.write(given["told"], told)
+
+
+def _write(file: int, pixels: bytes, start: int) -> None:
+    """Write all of them, where one call may write a part."""
+    left = memoryview(pixels)
+    while left:
+        done = os.pwrite(file, left, start)
+        left, start = left[done:], start + done
 
 
 def _picture(path: bytes, steps: PictureSteps, given: dict[str, Any]) -> tuple[Image, int]:
@@ -153,5 +159,24 @@ def _picture(path: bytes, steps: PictureSteps, given: dict[str, Any]) -> tuple[I
     picture: Image = steps.coloured(load_picture(os.fsdecode(path), PIL.Image))
     if list(steps.shape(picture.size)) != given["shape"]:
         raise ValueError("it is not as large as the others")
-    fits = picture.width * picture.height * steps.channels <= given["slot"] and max(picture.size) <= LONGEST
-    return (picture, WHOLE) if fits and steps.inside(picture.size) else (steps.done(picture), DONE)
+    whole = stays_whole(picture.size, steps, given["slot"])
+    return (picture, WHOLE) if whole else (steps.done(picture), DONE)
+
+
+def stays_whole(size: tuple[int, int], steps: PictureSteps, slot: int) -> bool:
+    """Return whether a picture is left as it was decoded.
+
+    Args:
+        size: Its width and height.
+        steps: What is to be done with it.
+        slot: Bytes of a slot.
+
+    Returns:
+        Whether it fits, and lies around what is cropped.
+
+    Examples:
+        >>> steps = PictureSteps(256, (224, 224), "bilinear", 3)
+        >>> stays_whole((500, 375), steps, 786432), stays_whole((1000, 375), steps, 786432)
+        (True, False)
+    """
+    return size[0] * size[1] * steps.channels <= slot and max(size) <= LONGEST and steps.inside(size)

@@ -1,6 +1,8 @@
 """Processes that decode picture files for a GPU, and leave what remains to be done with the pixels to it.
 
-    slots = memory of a batch, one slot a picture      decoders.read(room, places) … decoders.slots(room, places)
+    decoders.read(room, places) … decoders.slots(room, count) … decoders.pixels(room, rows, slots)
+
+    room = memory of a batch, one slot a picture
 
 They are for `Pictures`, whose steps are known: what is done after decoding takes longer than decoding, and a GPU does
 it at next to no cost (`nescio.data.pixel_steps`). They are started afresh and not forked: a fork of a process with
@@ -17,17 +19,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nescio._common.decoding_process import DONE, LEFT, READY, TASK, TASK_BYTES, TOLD, command
+from nescio._common.decoding_process import DONE, LEFT, READY, TASK, TASK_BYTES, TOLD, command, stays_whole
 from nescio._common.lazy_imports import need
+from nescio._common.picture_loading import FORMATS
 from nescio._common.picture_steps import PictureSteps
 from nescio.data.sources.picture_files import PictureFiles
 from nescio.data.sources.rows import Rows
@@ -36,6 +40,8 @@ WHOLE_PIXELS = 1 << 18
 """Pixels of the largest picture that is sent to the GPU as it was decoded."""
 _PIPE = 1 << 20
 _ATOMIC = 4096
+_KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 26), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
+"""Lets glibc keep the memory of a picture for the next one: to get it anew takes as long as decoding does."""
 
 
 class Slot(NamedTuple):
@@ -53,33 +59,32 @@ class Decoders:
         assert isinstance(rows.store, PictureFiles)
         (shape, _), steps = rows._form, _steps(rows)
         assert steps is not None
-        self.size, self.steps, self._store, self._faults = size, steps, rows.store, rows._labelled.faults
+        self.size, self.steps, self._shape = size, steps, shape
+        self._store, self._faults = rows.store, rows._labelled.faults
         slot = steps.channels * WHOLE_PIXELS
         slot = -(-max(slot, shape[0] * shape[1] * shape[2]) // mmap.PAGESIZE) * mmap.PAGESIZE
-        memory = os.memfd_create("nescio")
+        self._slot, self._height = slot, -(-size // min(count, size))  # slots that a room has in one file
         tasks, self._tasks = os.pipe()
         self._told, told = os.pipe()
+        memory: list[int] = []
         try:
-            os.ftruncate(memory, rooms * size * slot)
-            whole = torch.frombuffer(mmap.mmap(memory, rooms * size * slot), dtype=torch.uint8)
-            self.rooms = whole.view(rooms, size, slot)
+            self._files = [_shared(rooms * self._height, slot, memory) for _ in range(min(count, size))]
             self._process = _started(
                 {
                     "count": count, "tasks": tasks, "told": told, "memory": memory, "slot": slot,
                     "steps": asdict(steps), "shape": list(shape),
                 },
-                (tasks, told, memory),
+                (tasks, told, *memory),
             )  # fmt: skip
         except BaseException:
             os.close(self._tasks)
             os.close(self._told)
             raise
         finally:
-            for file in (tasks, told, memory):
+            for file in (tasks, told, *memory):
                 os.close(file)
         for end in (self._tasks, self._told):
             _widen(end)
-        self._beside = [torch.empty(0, dtype=torch.uint8)] * rooms
         self._found: list[dict[int, Slot]] = [{} for _ in range(rooms)]
         self._turn, self._began, self._rest, self._closed = threading.Lock(), False, b"", False
 
@@ -92,7 +97,8 @@ class Decoders:
             if index in self._faults or TASK.size + len(path) > TASK_BYTES:
                 found[row] = Slot(0, 0, LEFT)
             else:
-                tasks.append((TASK.pack(room * self.size + row, len(path)) + path).ljust(TASK_BYTES, b"\0"))
+                number = room * self._height * len(self._files) + row
+                tasks.append((TASK.pack(number, len(path)) + path).ljust(TASK_BYTES, b"\0"))
         step = _ATOMIC // TASK_BYTES
         with suppress(BrokenPipeError):  # they ended: `slots` tells
             for start in range(0, len(tasks), step):
@@ -114,18 +120,51 @@ class Decoders:
                     time.sleep(0.001)
         return [found[row] for row in range(count)]
 
-    def empty(self, room: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Return memory beside a room, which is kept with it: new memory takes longer to get than to fill."""
-        size = prod(shape)
-        if len(self._beside[room]) < size:
-            self._beside[room] = torch.empty(size, dtype=dtype)
-        return self._beside[room][:size].view(shape)
+    @cached_property
+    def likely(self) -> int:
+        """Bytes that a picture is likely to take: what the first one does, or a slot where nobody can tell."""
+        size: tuple[int, int] | None = None
+        with suppress(Exception):  # whatever it is, it is told in its turn
+            path = self._store.path(0)
+            if os.path.isfile(path):  # a pipe may never end
+                with need("PIL.Image", "data").open(path, formats=FORMATS) as opened:
+                    size = opened.size
+        if size is None:
+            return self._slot
+        whole = stays_whole(size, self.steps, self._slot)
+        return prod(size) * self.steps.channels if whole else prod(self._shape)
+
+    def slot(self, room: int, row: int) -> Tensor:
+        """Return the memory of a slot."""
+        return self._files[row % len(self._files)][room * self._height + row // len(self._files)]
+
+    def pixels(
+        self, room: int, rows: Sequence[int], slots: Sequence[Slot], empty: Callable[[tuple[int, ...]], Tensor]
+    ) -> Tensor:
+        """Copy the pictures of some rows, bytes ``[N, H, W, C]`` as large as the largest.
+
+        slots: what is in the slots of these rows. empty: gives memory of a shape.
+        """
+        across, down = max(one.width for one in slots), max(one.height for one in slots)
+        pixels, many = empty((len(rows), down, across, self.steps.channels)), len(self._files)
+        size = across * down * self.steps.channels
+        if list(rows) == list(range(len(rows))) and len({(one.width, one.height) for one in slots}) == 1:
+            flat = pixels.view(len(rows), size)
+            for number, file in enumerate(self._files[: len(rows)]):  # one copy for all slots in a file
+                mine = flat[number::many]
+                mine.copy_(file[room * self._height :][: len(mine), :size])
+            return pixels
+        for place, (row, one) in enumerate(zip(rows, slots, strict=True)):
+            shape = (one.height, one.width, self.steps.channels)
+            pixels[place, : one.height, : one.width] = self.slot(room, row)[: prod(shape)].view(shape)
+        return pixels
 
     def close(self) -> None:
         """End the processes."""
         if self._closed:
             return
         self._closed = True
+        files, self._files = self._files, []
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -136,6 +175,8 @@ class Decoders:
         os.close(self._tasks)
         with self._turn:
             os.close(self._told)
+        with suppress(RuntimeError):  # no threads any more: the interpreter ends, and so does this name
+            threading.Thread(target=files.clear, name="nescio-free").start()  # takes longer than all else here
 
     def _heard(self) -> bool:
         """Whether the processes told anything more."""
@@ -148,7 +189,7 @@ class Decoders:
             if what == READY:
                 self._began = True
             else:
-                room, row = divmod(number, self.size)
+                room, row = divmod(number, self._height * len(self._files))
                 self._found[room][row] = Slot(width, height, what)
         return True
 
@@ -173,11 +214,19 @@ def _steps(rows: Rows) -> PictureSteps | None:
     return steps if isinstance(steps, PictureSteps) else None
 
 
+def _shared(slots: int, size: int, memory: list[int]) -> Tensor:
+    """Slots in a file in memory, which is added to those of the processes."""
+    memory.append(os.memfd_create("nescio"))
+    os.ftruncate(memory[-1], slots * size)
+    return torch.frombuffer(mmap.mmap(memory[-1], slots * size), dtype=torch.uint8).view(slots, size)
+
+
 def _started(given: dict[str, object], files: Iterable[int]) -> subprocess.Popen[bytes]:
     image = need("PIL.Image", "data")
     settings = {"most_pixels": image.MAX_IMAGE_PIXELS, "truncated": need("PIL.ImageFile", "data").LOAD_TRUNCATED_IMAGES}
     return subprocess.Popen(
         command(given | settings),
+        env=_KEEP_MEMORY | os.environ,
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=tuple(files),
     )  # fmt: skip
 

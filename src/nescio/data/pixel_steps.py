@@ -11,7 +11,7 @@ the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import ceil
 
@@ -35,29 +35,12 @@ Taps = tuple[np.ndarray, np.ndarray]
 """Of each pixel: the first that it is made of, int64 ``[out]``, and the weights from there on, int32 ``[T, out]``."""
 
 
-def unfinished(
-    room: Tensor,
-    slots: Sequence[Slot],
-    steps: PictureSteps,
-    shape: tuple[int, ...],
-    empty: Callable[..., Tensor] = torch.empty,
-) -> dict[str, Tensor]:
-    """The pictures in the slots of a room, bytes ``[N, H, W, C]`` as large as the largest, and what is left to do.
+def unfinished(pixels: Tensor, slots: Sequence[Slot], steps: PictureSteps, shape: tuple[int, ...]) -> dict[str, Tensor]:
+    """Pictures, bytes ``[N, H, W, C]`` as large as the largest, and what is left to do with them.
 
-    room: the slots of the pictures, bytes ``[N, slot]``. shape: (C, H, W) that the model takes. empty: gives memory for
-    pictures of several sizes.
+    slots: what each is. shape: (C, H, W) that the model takes.
     """
-    channels, height, width = shape
-    sizes = {(one.width, one.height) for one in slots}
-    if len(sizes) == 1:
-        ((across, down),) = sizes
-        pixels = room[:, : across * down * channels].view(len(room), down, across, channels)
-    else:
-        across, down = max(one.width for one in slots), max(one.height for one in slots)
-        pixels = empty((len(room), down, across, channels), dtype=torch.uint8)
-        for place, one in enumerate(slots):
-            own = room[place, : one.width * one.height * channels]
-            pixels[place, : one.height, : one.width] = own.view(one.height, one.width, channels)
+    _, height, width = shape
     if all(one.what != WHOLE for one in slots):
         return {"pixels": pixels}
     kinds = sorted(set(slots))

@@ -20,8 +20,8 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, suppress
-from functools import partial
 from itertools import chain, islice
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -99,6 +99,7 @@ def read_ahead(
                 coming.append((joiners.submit(_joined, rows, places, attempts, stage), stage))
             elif isinstance(processes, Decoders):
                 processes.read(stage.number, places)
+                stage.reserve(processes.likely * len(places))  # while they decode
                 coming.append((joiners.submit(_decoded, rows, places, processes, readers, stage), stage))
             else:
                 room = processes.rooms[stage.number][: len(places)]
@@ -181,7 +182,7 @@ def _settled(rows: Rows, places: range, room: Tensor, problems: list[Future[Prob
 
 def _decoded(rows: Rows, places: range, decoders: Decoders, readers: ThreadPoolExecutor, stage: _Stage) -> Read:
     """A batch that processes have decoded into a room; what they left is read by threads."""
-    slots, room = decoders.slots(stage.number, len(places)), decoders.rooms[stage.number]
+    slots = decoders.slots(stage.number, len(places))
     if slots is None:
         raise _killed(places)
     attempted: list[Any] = list(range(len(places)))
@@ -191,13 +192,11 @@ def _decoded(rows: Rows, places: range, decoders: Decoders, readers: ThreadPoolE
             attempted[place] = row
         else:
             assert isinstance(row, Tensor)
-            slots[place] = in_slot(room[place], row)
+            slots[place] = in_slot(decoders.slot(stage.number, place), row)
 
     def together(good: list[Any]) -> Inputs:
-        mine = room[: len(slots)] if len(good) == len(slots) else room[good]
-        return unfinished(
-            mine, [slots[place] for place in good], decoders.steps, rows._form[0], partial(decoders.empty, stage.number)
-        )
+        mine = [slots[place] for place in good]
+        return unfinished(decoders.pixels(stage.number, good, mine, stage.empty), mine, decoders.steps, rows._form[0])
 
     return _waiting(places, rows.assemble(places, attempted, together), attempted, stage)
 
@@ -234,19 +233,30 @@ class _Stage:
         """Whether the batch fits into this memory."""
         return _bytes(x) <= len(self.memory)
 
-    def grow(self, x: Inputs) -> None:
-        """Make room for the batch."""
-        self.memory = torch.empty(_bytes(x), dtype=torch.uint8, pin_memory=True)
+    def reserve(self, size: int) -> None:
+        """Make room for so many bytes: a power of two, as PyTorch asks for in any case."""
+        if size > len(self.memory):
+            self.memory = self.pinned(1 << (size - 1).bit_length())
+
+    @staticmethod
+    def pinned(size: int) -> Tensor:
+        """Ask for memory."""
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+    def empty(self, shape: tuple[int, ...]) -> Tensor:
+        """Memory for bytes of that shape, the first here where they fit."""
+        size = prod(shape)
+        return (self.memory[:size] if size <= len(self.memory) else torch.empty(size, dtype=torch.uint8)).view(shape)
 
     def hold(self, x: Inputs) -> Inputs:
-        """The batch in this memory."""
+        """The batch in this memory. What lies there already is not copied."""
         start = 0
 
         def held(value: Tensor) -> Tensor:
             nonlocal start
             room = self.memory[start : start + value.nbytes].view(value.dtype).view(value.shape)
             start += _aligned(value.nbytes)
-            return room.copy_(value)
+            return value if value.data_ptr() == room.data_ptr() else room.copy_(value)
 
         return inputs.apply(x, held)
 
@@ -282,7 +292,7 @@ class _Lane:
             return read
         x = read.batch.inputs
         if not stage.fits(x):  # it was not when the batch was joined
-            stage.grow(x)
+            stage.reserve(_bytes(x))
             x = stage.hold(x)
         with torch.cuda.stream(self.stream):
             moved = inputs.apply(x, lambda value: value.to(self.device, non_blocking=True))
