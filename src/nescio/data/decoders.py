@@ -61,17 +61,19 @@ class Decoders:
         assert steps is not None
         self.size, self.steps, self._shape = size, steps, shape
         self._store, self._faults = rows.store, rows._labelled.faults
-        slot = steps.channels * WHOLE_PIXELS
-        slot = -(-max(slot, shape[0] * shape[1] * shape[2]) // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._slot, self._height = slot, -(-size // min(count, size))  # slots that a room has in one file
+        slot = max(steps.channels * WHOLE_PIXELS, shape[0] * shape[1] * shape[2])
+        self._slot: int = -(-slot // mmap.PAGESIZE) * mmap.PAGESIZE
+        files = min(count, size)
+        self._height = -(-size // files)  # slots that a room has in one file
+        self._room = self._height * files
         tasks, self._tasks = os.pipe()
         self._told, told = os.pipe()
         memory: list[int] = []
         try:
-            self._files = [_shared(rooms * self._height, slot, memory) for _ in range(min(count, size))]
+            self._files = [_shared(rooms * self._height, self._slot, memory) for _ in range(files)]
             self._process = _started(
                 {
-                    "count": count, "tasks": tasks, "told": told, "memory": memory, "slot": slot,
+                    "count": count, "tasks": tasks, "told": told, "memory": memory, "slot": self._slot,
                     "steps": asdict(steps), "shape": list(shape),
                 },
                 (tasks, told, *memory),
@@ -97,8 +99,7 @@ class Decoders:
             if index in self._faults or TASK.size + len(path) > TASK_BYTES:
                 found[row] = Slot(0, 0, LEFT)
             else:
-                number = room * self._height * len(self._files) + row
-                tasks.append((TASK.pack(number, len(path)) + path).ljust(TASK_BYTES, b"\0"))
+                tasks.append((TASK.pack(room * self._room + row, len(path)) + path).ljust(TASK_BYTES, b"\0"))
         step = _ATOMIC // TASK_BYTES
         with suppress(BrokenPipeError):  # they ended: `slots` tells
             for start in range(0, len(tasks), step):
@@ -175,8 +176,8 @@ class Decoders:
         os.close(self._tasks)
         with self._turn:
             os.close(self._told)
-        with suppress(RuntimeError):  # no threads any more: the interpreter ends, and so does this name
-            threading.Thread(target=files.clear, name="nescio-free").start()  # takes longer than all else here
+        with suppress(RuntimeError):  # the interpreter ends, and begins no threads any more
+            threading.Thread(target=files.clear, name="nescio-free").start()  # longer than all the rest
 
     def _heard(self) -> bool:
         """Whether the processes told anything more."""
@@ -189,7 +190,7 @@ class Decoders:
             if what == READY:
                 self._began = True
             else:
-                room, row = divmod(number, self._height * len(self._files))
+                room, row = divmod(number, self._room)
                 self._found[room][row] = Slot(width, height, what)
         return True
 
