@@ -263,6 +263,26 @@ def test_operations_take_one_thread_while_processes_take_all_cores(folder, start
         torch.set_num_threads(before)
 
 
+def test_they_end_with_the_interpreter(folder):
+    code = f"""
+from nescio.data.decoders import Decoders
+from nescio.data.sources import open_data
+from nescio.models.sources import Pictures
+def asked():
+    decoders = Decoders(open_data({str(folder)!r}, preprocess=Pictures(resize=24, crop=(20, 20))), 2, 4, 1)
+    try:
+        decoders.read(0, range(2))
+        yield decoders.slots(0, 2)
+    finally:
+        decoders.close()
+        print("closed")
+left = asked()
+next(left)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "closed\n", "")
+
+
 @pytest.mark.parametrize("whom", ["first", "asked"])
 def test_they_end_with_the_process_that_they_work_for(folder, whom):
     code = f"""

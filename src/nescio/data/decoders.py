@@ -176,8 +176,7 @@ class Decoders:
         os.close(self._tasks)
         with self._turn:
             os.close(self._told)
-        with suppress(RuntimeError):  # the interpreter ends, and begins no threads any more
-            threading.Thread(target=files.clear, name="nescio-free").start()  # longer than all the rest
+        _let_go(files)
 
     def _heard(self) -> bool:
         """Whether the processes told anything more."""
@@ -220,6 +219,13 @@ def _shared(slots: int, size: int, memory: list[int]) -> Tensor:
     memory.append(os.memfd_create("nescio"))
     os.ftruncate(memory[-1], slots * size)
     return torch.frombuffer(mmap.mmap(memory[-1], slots * size), dtype=torch.uint8).view(slots, size)
+
+
+def _let_go(files: list[Tensor]) -> None:
+    """Let a thread give the memory back, which takes longer than to end the processes."""
+    if not sys.is_finalizing():  # then a thread would never begin, and be waited for
+        with suppress(RuntimeError):  # later versions of Python say so
+            threading.Thread(target=files.clear, name="nescio-free").start()
 
 
 def _started(given: dict[str, object], files: Iterable[int]) -> subprocess.Popen[bytes]:
