@@ -14,7 +14,7 @@ import torch
 
 from nescio.data import prefetch
 from nescio.data.decoders import Decoders, can_decode
-from nescio.data.prefetch import _Stage, read_ahead
+from nescio.data.prefetch import read_ahead
 from nescio.data.processes import Processes
 from nescio.data.sources import open_data
 from nescio.models.sources import Pictures, Transformed
@@ -104,22 +104,6 @@ def test_there_may_be_more_processes_than_rows_or_fewer(folder, started, count):
     truth = read_ahead(open_data(folder, preprocess=STEPS, on_error="skip"), ranges(2))
     for ours, theirs in zip(ahead(open_data(folder, preprocess=STEPS, on_error="skip"), 2, count), truth, strict=True):
         assert same_reads(ours, theirs)
-
-
-def test_the_thread_that_asks_copies_nothing(tmp_path, started, monkeypatch):
-    for number in range(12):
-        image.new("RGB", (300, 200), (number, 0, 0)).save(tmp_path / f"{number:02d}.png")
-    seen, hold, pixels = [], _Stage.hold, Decoders.pixels
-
-    def noted(work):
-        return lambda *given: (seen.append((work, threading.current_thread().name)), work(*given))[1]
-
-    monkeypatch.setattr(_Stage, "hold", noted(hold))
-    monkeypatch.setattr(Decoders, "pixels", noted(pixels))
-    few = [range(k, k + 2) for k in range(0, 12, 2)]
-    list(read_ahead(open_data(tmp_path, preprocess=STEPS), few, workers=2, device=torch.device("cuda")))
-    assert len(started) == 1 and {work for work, _ in seen} == {hold, pixels}
-    assert all(thread.startswith("nescio-join") for _, thread in seen)
 
 
 @pytest.mark.parametrize("first", ["plain", "large", "broken", "pipe"])

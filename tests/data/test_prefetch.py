@@ -1,17 +1,24 @@
 """Reading ahead: the same batches in the same order, problems in their turn, and never much more than is used."""
 
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
 import torch
 
 from nescio import inputs
+from nescio.data import prefetch
+from nescio.data.decoders import Decoders
 from nescio.data.prefetch import _bytes, _Stage, batches_ahead, read_ahead
 from nescio.data.sources import Rows, open_data
+from nescio.models.sources import Pictures
 from nescio.types import InputError
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes read on Linux alone")
 
 
 @pytest.fixture
@@ -150,6 +157,46 @@ def test_what_lies_in_the_memory_that_a_batch_waits_in_is_not_copied(monkeypatch
     held = stage.hold({"pixels": pixels.fill_(7), "from": torch.arange(5)})
     assert held["pixels"] is pixels and copied == [5]
     assert held["from"].tolist() == [0, 1, 2, 3, 4] and bool((pixels == 7).all())
+
+
+@pytest.fixture
+def pictures(tmp_path, lane):
+    """Read 12 pictures by processes, two at a time."""
+    image = pytest.importorskip("PIL.Image")
+    for number in range(12):
+        image.new("RGB", (300, 200), (number, 0, 0)).save(tmp_path / f"{number:02d}.png")
+    some, where = [range(k, k + 2) for k in range(0, 12, 2)], torch.device("cuda")
+    return lambda: read_ahead(open_data(tmp_path, preprocess=Pictures(crop=(20, 20))), some, workers=1, device=where)
+
+
+@on_linux
+def test_the_thread_that_asks_copies_nothing(pictures, monkeypatch):
+    seen, hold, pixels = [], _Stage.hold, Decoders.pixels
+
+    def noted(work):
+        return lambda *given: (seen.append((work, threading.current_thread().name)), work(*given))[1]
+
+    monkeypatch.setattr(_Stage, "hold", noted(hold))
+    monkeypatch.setattr(Decoders, "pixels", noted(pixels))
+    assert [read.batch.inputs[0, 0, 0, 0].mul(255).round().item() for read in pictures()] == [0, 2, 4, 6, 8, 10]
+    assert {work for work, _ in seen} == {hold, pixels}
+    assert all(thread.startswith("nescio-join") for _, thread in seen)
+
+
+@on_linux
+def test_as_many_batches_are_read_while_the_model_works_on_one_and_has_the_next(pictures, monkeypatch):
+    asked, ready, ask, join = [], [], Decoders.read, prefetch._decoded
+    monkeypatch.setattr(prefetch, "DEPTH", 2)
+    monkeypatch.setattr(Decoders, "read", lambda self, *given: (asked.append(given), ask(self, *given))[1])
+    monkeypatch.setattr(prefetch, "_decoded", lambda *given: (join(*given), ready.append(given))[0])
+    with closing(pictures()) as reads:
+        next(reads)
+        end = time.monotonic() + 10
+        while len(ready) < len(asked) and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.05)  # until the last is told to be done
+        next(reads)
+        assert len(asked) == 5  # two were taken, the third is sent, and two are read
 
 
 def test_what_a_row_cannot_help_is_raised(rows, monkeypatch):

@@ -123,6 +123,7 @@ def read_ahead(
                 lane.receive(read)
                 if coming and coming[0][0].done() and coming[0][0].exception() is None:  # errors wait for their turn
                     sent = taken()
+                    fill()  # so the next ones are read while the model works
             yield read
     finally:
         if processes is not None:
