@@ -1,8 +1,8 @@
 """Processes that decode picture files for a GPU, and leave what remains to be done with the pixels to it.
 
-    decoders.read(room, places) … decoders.slots(room, count) … decoders.pixels(room, rows, slots)
+    decoders.read(room, places) … decoders.slots(room, count) … decoders.pixels(room, rows, slots, empty)
 
-    room = memory of a batch, one slot a picture
+    room = memory of a batch, one slot a picture; its slots take turns in several files (`decoding_process`)
 
 They are for `Pictures`, whose steps are known: what is done after decoding takes longer than decoding, and a GPU does
 it at next to no cost (`nescio.data.pixel_steps`). They are started afresh and not forked: a fork of a process with

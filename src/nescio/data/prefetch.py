@@ -9,7 +9,8 @@ the rest (`nescio.data.decoders`), or those that read a row as a whole (`nescio.
 one of two more threads, and handed over in order. So many batches are on their way at a time, and no more: memory does
 not grow with the data. For a GPU a batch waits in pinned memory, and is copied on a stream of its own while the model
 works on the one before. Pinned memory is asked for, and copies begin, in the thread that takes the batches alone, since
-no other may call CUDA while a pass is recorded (`nescio.trace.runtime.replay`); so it is kept from batch to batch.
+no other may call CUDA while a pass is recorded (`nescio.trace.runtime.replay`); so it is kept from batch to batch, and
+for processes that decode it is asked for while they do: what they decoded is copied there once, by a thread that joins.
 """
 
 from __future__ import annotations
