@@ -351,6 +351,7 @@ KERNELS: dict[str, Callable[[], float]] = {
     "affine, gated, in parts": lambda: affine((2, 3, 33, 64), 2, True),
     "affine, in parts, channels last": lambda: affine((2, 5, 33, 64), 2, False, order=last),
     "affine, gated, channels last": lambda: affine((1, 71, 7, 5), 2, True, order=last),
+    "affine, more cotangents than a program takes": lambda: affine((2, 9, 3, 5), 6, True, order=last),
     "affine, gated, channels last, others not": lambda: affine((2, 9, 3, 5), 2, True, order=last, same=False),
     "affine, gated, vectors": lambda: affine((2, 19), 3, True),
     "affine, gated, sequences": lambda: affine((2, 6, 9), 2, True),

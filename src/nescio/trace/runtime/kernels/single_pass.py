@@ -29,6 +29,10 @@ POSITIONS, ROWS = 1024, 256
 """Positions of a picture, and rows of a sequence, that one program goes through: by one after another alone a large
 picture would leave most of a GPU idle. Parts depend on nothing but the sizes of one input.
 """
+SIDE_BY_SIDE = 4
+"""Cotangents that a program of `affine` takes at once where channels are last: what they share is read once for them
+all. Read for each alone, even out of the cache, it takes as long as the gradients themselves.
+"""
 
 
 def together(like: Tensor, *sizes: int) -> int:
@@ -67,12 +71,13 @@ def affine(
     sums = g.new_empty((2, parts, k, b, c), dtype=torch.float32)
     # few sizes of tiles: each is compiled by itself
     wide = (32 if c <= 32 else 64) if last else 16
-    long = 16 if last or space <= 16 else 64 if space <= 64 else 256
+    long = 8 if last else 16 if space <= 16 else 64 if space <= 64 else 256
+    some = SIDE_BY_SIDE if last else 1
     unit = together(g, c if last else space)
     sizes = (c // unit, space) if last else (c, space // unit)
-    _affine[(k * b * triton.cdiv(c, wide), parts)](
+    _affine[(triton.cdiv(k, some) * b * triton.cdiv(c, wide), parts)](
         g, x, x if gate is None else gate, mean, rstd, scale, out, sums[0], sums[1],
-        k, b, *sizes, gate is not None, last, unit, wide, long, num_warps=2 if last else 4,
+        k, b, *sizes, gate is not None, last, unit, wide, long, some, num_warps=4,
     )  # fmt: skip
     products, total = _added(sums)
     return out, products, total
@@ -179,44 +184,48 @@ if triton is not None:
         g, x, gate, mean, rstd, scale, out, products, sums,
         rows, batch, channels, space,
         gated: tl.constexpr, last: tl.constexpr, unit: tl.constexpr, wide: tl.constexpr, long: tl.constexpr,
+        some: tl.constexpr,
     ) -> None:  # fmt: skip
         if last:
             channels *= unit
         else:
             space *= unit
         pid = tl.program_id(0)
-        k = pid % rows  # cotangents of one input run side by side and share its x in the cache
+        groups = tl.cdiv(rows, some)
+        k = (pid % groups * some + tl.arange(0, some))[:, None, None]  # those of one input run side by side, too
         tiles = tl.cdiv(channels, wide)
-        b = (pid // rows) // tiles
-        c = ((pid // rows) % tiles) * wide + tl.arange(0, wide)
+        b = ((pid // groups) // tiles).to(tl.int64)
+        c = (((pid // groups) % tiles) * wide + tl.arange(0, wide))[None, None, :]
         known = c < channels
         m = tl.load(mean + c, mask=known, other=0.0).to(tl.float32)
         r = tl.load(rstd + c, mask=known, other=0.0).to(tl.float32)
         s = tl.load(scale + c, mask=known, other=0.0).to(tl.float32)
         # channels of one position are one warp's own: adding positions up means waiting, so that is left to the end
         kept: tl.constexpr = long if last else 1
-        product = tl.zeros([kept, wide], dtype=tl.float32)
-        total = tl.zeros([kept, wide], dtype=tl.float32)
+        product = tl.zeros([some, kept, wide], dtype=tl.float32)
+        total = tl.zeros([some, kept, wide], dtype=tl.float32)
         size = channels * space
         own = (k.to(tl.int64) * batch + b) * size
         for start in range(tl.program_id(1) * long, space, tl.num_programs(1) * long):
-            t = start + tl.arange(0, long)
-            at = t[:, None] * channels + c[None, :] if last else t[:, None] + c[None, :] * space
-            inside = (t[:, None] < space) & known[None, :]
+            t = (start + tl.arange(0, long))[None, :, None]
+            at = t * channels + c if last else t + c * space
+            there = (t < space) & known
+            inside = there & (k < rows)
             value = tl.load(g + own + at, mask=inside, other=0.0).to(tl.float32)
-            normal = (tl.load(x + b.to(tl.int64) * size + at, mask=inside, other=0.0).to(tl.float32) - m) * r
+            normal = (tl.load(x + b * size + at, mask=there, other=0.0).to(tl.float32) - m) * r
             if gated:
-                value *= tl.load(gate + b.to(tl.int64) * size + at, mask=inside, other=0.0).to(tl.float32)
+                value *= tl.load(gate + b * size + at, mask=there, other=0.0).to(tl.float32)
             if last:
                 product += value * normal
                 total += value
             else:
-                product += tl.sum(value * normal, axis=0, keep_dims=True)
-                total += tl.sum(value, axis=0, keep_dims=True)
-            tl.store(out + own + at, (value * s[None, :]).to(out.dtype.element_ty), mask=inside)
+                product += tl.sum(value * normal, axis=1, keep_dims=True)
+                total += tl.sum(value, axis=1, keep_dims=True)
+            tl.store(out + own + at, (value * s).to(out.dtype.element_ty), mask=inside)
         place = ((tl.program_id(1).to(tl.int64) * rows + k) * batch + b) * channels + c
-        tl.store(products + place, tl.sum(product, axis=0), mask=known)
-        tl.store(sums + place, tl.sum(total, axis=0), mask=known)
+        known &= k < rows
+        tl.store(products + place, tl.sum(product, axis=1, keep_dims=True), mask=known)
+        tl.store(sums + place, tl.sum(total, axis=1, keep_dims=True), mask=known)
 
     @prepared
     @triton.jit(
