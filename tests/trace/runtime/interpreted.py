@@ -47,12 +47,14 @@ def apart(ours: Tensor, wanted: Tensor) -> float:
     return float((ours.double() - wanted).abs().max() / wanted.abs().max())
 
 
-def times(shape: tuple[int, ...], k: int, dtype: torch.dtype = torch.float32, order: Any = None) -> float:
-    d, g = torch.randn(shape).to(dtype), torch.randn(k, *shape).to(dtype)
+def times(
+    shape: tuple[int, ...], k: int, dtype: torch.dtype = torch.float32, order: Any = None, two: bool = False
+) -> float:
+    d, *g = torch.randn(shape).to(dtype), *(torch.randn(k, *shape).to(dtype) for _ in range(1 + two))
     d = d if order is None else order(d)
-    out = kernels(d).times(g, d)
+    out = kernels(d).times(g[0], d, *g[1:])
     assert out.dtype == dtype
-    return apart(out, g.double() * d.double())
+    return apart(out, sum(each.double() for each in g) * d.double())
 
 
 def affine(
@@ -337,6 +339,8 @@ KERNELS: dict[str, Callable[[], float]] = {
     "times, a slice": lambda: times((3, 5, 7, 6), 3, order=lambda t: torch.cat([t, t], 3)[..., :6]),
     "times, expanded": lambda: times((3, 5), 2, order=lambda t: t[:, :1].expand(3, 5)),
     "times, one element": lambda: times((1, 1), 2),
+    "times, two gradients": lambda: times((3, 5, 7, 11), 3, two=True),
+    "times, two gradients, channels last": lambda: times((3, 5, 7, 11), 3, order=last, two=True),
     "times, bfloat16": lambda: times((3, 5, 7, 11), 3, HALF),
     "times, float16": lambda: times((3, 5, 7, 11), 3, torch.float16),
     "affine": lambda: affine((2, 21, 7, 5), 2, False),
@@ -502,6 +506,13 @@ def short(n: int = 3, inplace: bool = True) -> Subject:
     return Model(lambda m, x: m.head(m.block(x).mean((2, 3))), **parts), torch.randn(n, 3, 4, 3)
 
 
+def blocks(inplace: bool = True) -> Subject:
+    """Three blocks: the activations behind the first two are taken by a convolution and by a skip."""
+    body = nn.Sequential(Block(3, 3, inplace=inplace), Block(3, 3, inplace=inplace), Block(3, 4, 2, inplace=inplace))
+    model = Model(lambda m, x: m.head(m.body(x).mean((2, 3))), body=body, head=nn.Linear(4, 2))
+    return model, torch.randn(3, 3, 4, 3)
+
+
 def picture(run: Callable[[Any, Tensor], Tensor], n: int = 3) -> Subject:
     """A convolution, a batch norm, and what ``run`` does with them to a map of 5 channels."""
     model = Model(
@@ -565,6 +576,31 @@ def unseen(m: Any, x: Tensor) -> Tensor:
 
 def again(m: Any, x: Tensor) -> Tensor:
     return F.relu(m.norm(torch.sigmoid(normed(m, x))))
+
+
+def taken(m: Any, x: Tensor) -> Tensor:
+    """An activation that additions, a product and, after it was written into, another one take."""
+    y = F.leaky_relu(m.norm(m.conv(x)) + m.conv(x), 0.2)
+    z = y + 0.5 * (0.3 + y) + torch.sigmoid(y + y)
+    z += y
+    y *= 2
+    y = y + z
+    return y + torch.sigmoid(y)
+
+
+def watched(m: Any, x: Tensor) -> Tensor:
+    """A model that changes the gradient at an activation, in its own way."""
+    y = F.leaky_relu(m.norm(m.conv(x)) + 1, 0.2)
+    y.register_hook(lambda g: g * g.new_tensor([[[0.5]], [[1]], [[2]], [[1]], [[3]]]))
+    return torch.sigmoid(y + 0.3) + (y + 0.1) ** 2
+
+
+def differentiated(m: Any, x: Tensor) -> Tensor:
+    """A model that takes a gradient at an activation with a skip, as a number."""
+    y = F.leaky_relu(m.norm(m.conv(x)) + 1, 0.2)
+    energy = torch.sigmoid(y + 0.3) + (y + 0.1) ** 2
+    (g,) = torch.autograd.grad(energy.sum(), y, retain_graph=True)
+    return energy * g.detach()
 
 
 def single(n: int = 3) -> Subject:
@@ -769,6 +805,11 @@ CASES: dict[str, Case] = {
     "short, some layers": Case(
         short, BN | {"times"}, settings={"select": ["block.conv1.weight", "block.bn2.bias", "head.*"]}
     ),
+    "blocks, channels last": Case(blocks, BN | {"times", "patches"}, prepare=to_last),
+    "blocks, not in place": Case(lambda: blocks(False), BN | {"times"}),
+    "an activation is taken again and again": Case(lambda: picture(taken), BN | {"times"}),
+    "a model takes a gradient at an activation": Case(lambda: picture(differentiated), BN | {"times"}),
+    "a model has a hook at an activation": Case(lambda: picture(watched), BN | {"times"}),
     "what an in-place activation returns is ignored, and the probe cannot tell": Case(ignored_late, BN),
     "what an in-place activation returns is ignored, no norm before it": Case(
         lambda: picture(ignored_plain), BN | {"times"}
@@ -923,6 +964,17 @@ def stale() -> dict[str, Any]:
     return out
 
 
+def forked() -> list[int]:
+    """In one backward pass through three blocks: products with a derivative, and those of them for two gradients."""
+    model, x = blocks()
+    model = helpers.ready(model).float()
+    trace.class_gradients(model, x)
+    module = sys.modules["nescio.trace.runtime.kernels"]
+    with mock.patch.object(module, "times", wraps=module.times) as spy:
+        trace.class_gradients(model, x)
+    return [spy.call_count, sum(len(call.args) == 3 for call in spy.call_args_list)]
+
+
 LANGUAGES = ("triton.language", "triton.language.core")
 """The modules that the interpreter changes."""
 
@@ -973,6 +1025,7 @@ def main(path: str) -> None:
             "models": {name: attempt(lambda case=case: compare(case)) for name, case in CASES.items()},
             "halves": {name: attempt(lambda half=half: halved(*half)) for name, half in HALVES.items()},
             "stale": attempt(stale),
+            "forked": attempt(forked),
         }
     with open(path, "w", encoding="utf-8") as file:
         json.dump(result, file)

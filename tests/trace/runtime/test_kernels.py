@@ -105,6 +105,11 @@ def test_each_norm_reads_its_gradient_once(results: dict[str, Any]) -> None:
     assert ran["encoder"] == {"times": 1, "layer_norm": 2, "attention": 1}
 
 
+def test_an_activation_adds_the_gradients_of_a_skip_up_by_itself(results: dict[str, Any]) -> None:
+    """The last block's has one gradient, the others two."""
+    assert found(results["forked"]) == [3, 2]
+
+
 def test_a_convolution_by_channel_is_computed_once_each_way(results: dict[str, Any]) -> None:
     """Forward, and back for all cotangents together."""
     assert found(results["models"]["separable, channels last"])["repeated"]["depthwise"] == 2

@@ -24,7 +24,7 @@ from torch.utils.checkpoint import CheckpointError
 from nescio._common.memory import exhausted
 from nescio.trace.runtime.engine_gradients import engine_gradients
 
-Run = Callable[[Tensor], tuple[Tensor, ...]]
+Run = Callable[..., tuple[Tensor, ...]]
 
 
 @contextmanager
@@ -79,25 +79,25 @@ def pull_each(logits: Tensor, wanted: Sequence[Any], vectors: Tensor) -> list[Te
 
 
 class _Folded(torch.autograd.Function):
-    """Runs a function on a gradient with its cotangents as dimension 0, inside of vmap or not."""
+    """Runs a function on gradients with their cotangents as dimension 0, inside of vmap or not."""
 
     @staticmethod
-    def forward(g: Tensor, run: Run) -> tuple[Tensor, ...]:
-        return tuple(t[0] for t in run(g.unsqueeze(0)))
+    def forward(run: Run, *g: Tensor) -> tuple[Tensor, ...]:
+        return tuple(t[0] for t in run(*(each.unsqueeze(0) for each in g)))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         """Nothing to keep."""
 
     @staticmethod
-    def vmap(info: Any, dims: tuple[int | None, Any], g: Tensor, run: Run) -> tuple[tuple[Tensor, ...], Any]:
-        out = run(in_front(info, dims[0], g))
+    def vmap(info: Any, dims: tuple[int | None, ...], run: Run, *g: Tensor) -> tuple[tuple[Tensor, ...], Any]:
+        out = run(*(in_front(info, dim, each) for dim, each in zip(dims[1:], g, strict=True)))
         return out, (0,) * len(out)
 
 
-def folded(g: Tensor, run: Run) -> tuple[Tensor, ...]:
-    """``run(g)`` with the K cotangents that vmap hides in front: it takes [K, ..] and gives tensors [K, ..]."""
-    return _Folded.apply(g, run)
+def folded(g: Tensor, run: Run, *more: Tensor) -> tuple[Tensor, ...]:
+    """``run(g, *more)`` with the K cotangents that vmap hides in front: it takes and gives tensors [K, ..]."""
+    return _Folded.apply(run, g, *more)
 
 
 class _Handed(torch.autograd.Function):

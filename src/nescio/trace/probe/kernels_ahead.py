@@ -80,7 +80,8 @@ def _rows(like: Tensor, count: int) -> Tensor:
 
 def _activation(node: Any, shadow: Shadow, count: int, inputs: int) -> None:
     d = shadow(node.saved_tensors[0])
-    kernels(d).times(_rows(d, count), d)
+    g = _rows(d, count)
+    kernels(d).times(g, d, *[g] * (len(node._input_metadata) - 1))
 
 
 def _batch_norm(node: Any, shadow: Shadow, count: int, inputs: int) -> None:

@@ -24,6 +24,7 @@ from nescio.models.structure import replaced
 from nescio.modes import current, full_products, tf32
 from nescio.trace.backward.substitutes import folding
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
+from nescio.trace.backward.substitutes.forks import Differentiated
 from nescio.trace.backward.substitutes.picked_parts import Parts
 from nescio.trace.probe.graph import Graph
 from nescio.trace.probe.kernels_ahead import prepare
@@ -41,6 +42,8 @@ CHECKPOINTED: weakref.WeakSet[Any] = weakref.WeakSet()
 """Models that use activation checkpointing: they take the general path."""
 _WRITING: weakref.WeakSet[Any] = weakref.WeakSet()
 """Models that write into a part of a tensor, which our own way of picking it does not allow."""
+_DIFFERENTIATING: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Models that take gradients in their forward pass."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +142,15 @@ def _trace(classifier: Classifier, x: Inputs, check: bool, wanted: Collection[st
     others = [] if wanted is None else [p for name, p in parameters.items() if name not in wanted]
     tracked, roots = leaf(x) if wanted is None else (x, ())
     picks = classifier.module is not None and classifier.module not in _WRITING
+    forks = classifier.module is not None and classifier.module not in _DIFFERENTIATING
     try:
         for parameter in others:
             parameter.requires_grad_(False)
-        with folding(classifier.module not in CHECKPOINTED, picks, _channels_last(x)):
+        with folding(classifier.module not in CHECKPOINTED, picks, _channels_last(x), forks):
             logits = classifier.logits(tracked) if check else classifier.functional({}, tracked)
+    except Differentiated:
+        _DIFFERENTIATING.add(classifier.module)
+        return _trace(classifier, x, check, wanted)
     except RuntimeError as error:
         if not picks or f"of {Parts.__name__}" not in str(error):
             raise

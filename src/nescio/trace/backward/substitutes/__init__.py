@@ -5,8 +5,8 @@
     folding        those that fold well under `vmap`: `convolution`, `batch_norm` in eval mode, `parts` of a tensor that
                    are picked one by one, padding by nothing, and on a CPU `linear` layers at many positions and plain
                    `attention`; on a GPU also `average_pool`, `spatial_mean` and, by kernels, `layer_norm`,
-                   element-wise `activations`, `channel_scale`, `attention` without a mask, and attention through
-                   windows that is written out in `score_products`
+                   element-wise `activations` (`forks`: under two edges), `channel_scale`, `attention` without a mask,
+                   and attention through windows that is written out in `score_products`
     cpu            those whose data gradients are fast on a CPU, for maps over the input
 
 A context manager sends the model's own calls there. A call that a substitute is not made for goes to PyTorch.
@@ -35,16 +35,19 @@ from nescio.trace.backward.substitutes import (
 from nescio.trace.backward.substitutes import convolution as data_convolution
 from nescio.trace.backward.substitutes import pointwise as pointwise
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
+from nescio.trace.backward.substitutes.forks import ASKING, SUMS, SUMS_IN_PLACE, Differentiated, Forks
 from nescio.trace.backward.substitutes.picked_parts import Picker
 
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
+FORKING = {*CONVOLUTIONS, *SUMS, *SUMS_IN_PLACE}
 
 
 class _Folding(TorchFunctionMode):
     """Sends what has a substitute there, and everything else where it was going."""
 
-    def __init__(self, picks: bool, last: bool) -> None:
+    def __init__(self, picks: bool, last: bool, forks: bool) -> None:
         super().__init__()
+        self._forks = Forks() if forks else None
         self._picker = Picker() if picks else None
         self._last = last
 
@@ -56,6 +59,10 @@ class _Folding(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if self._forks and func in FORKING:
+            args = self._forks.turned(func, args)
+        if self._forks and func in ASKING:
+            raise Differentiated
         if self._last and args and (func is F.batch_norm or func is F.conv2d):
             args = (data_convolution.channels_last(args[0]), *args[1:])
         if func is F.batch_norm and (call := batch_norm.arguments(*args, **kwargs)) is not None:
@@ -70,7 +77,7 @@ class _Folding(TorchFunctionMode):
             return attention.Attention.apply(*call)
         if func is F.multi_head_attention_forward and (done := attention.multi_head(*args, **kwargs)) is not None:
             return done
-        if func in pointwise.ACTIVATIONS and (value := pointwise.call(func, args, kwargs)) is not None:
+        if func in pointwise.ACTIVATIONS and (value := pointwise.call(func, args, kwargs, self._forks)) is not None:
             return value
         if func in channel_scale.CALLS and (value := channel_scale.call(args, kwargs)) is not None:
             return value
@@ -88,13 +95,14 @@ class _Folding(TorchFunctionMode):
 
 
 @contextmanager
-def folding(on: bool = True, picks: bool = True, last: bool = False) -> Iterator[None]:
+def folding(on: bool = True, picks: bool = True, last: bool = False, forks: bool = False) -> Iterator[None]:
     """Inside, the first two kinds of substitutes are used; not with ``on=False``.
 
     ``picks``: whether `parts` are; a model that writes into a part cannot do with them. ``last``: whether convolutions
-    and batch norms take pictures with channels last in memory on a GPU, however they come.
+    and batch norms take pictures with channels last in memory on a GPU, however they come. ``forks``: whether
+    activations may have two edges there (`forks`); nobody may ask for gradients at them then.
     """
     with ExitStack() as stack:
-        for mode in (CorrectedOps(), _Folding(picks, last)) if on else ():
+        for mode in (CorrectedOps(), _Folding(picks, last, forks)) if on else ():
             stack.enter_context(mode)
         yield

@@ -17,6 +17,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from nescio.trace.backward.pull import folded
 from nescio.trace.backward.substitutes.batch_norm import activated, written
+from nescio.trace.backward.substitutes.forks import Forks
 from nescio.trace.runtime.engine_gradients import engine_gradients
 from nescio.trace.runtime.gpu import kernels
 
@@ -31,23 +32,32 @@ SMOOTH = ACTIVATIONS - RECTIFIERS - {F.relu6, F.hardtanh, F.leaky_relu}
 
 
 class Pointwise(torch.autograd.Function):
-    """``y = f(x)`` given y and ``d = f'(x)``; ``inplace`` writes y into x."""
+    """``y = f(x)`` given y and ``d = f'(x)``; ``inplace`` writes y into x, ``forked`` gives it under two edges."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, d: Tensor, inplace: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, y: Tensor, d: Tensor, inplace: bool, forked: bool = False) -> Any:
         ctx.save_for_backward(d)
+        ctx.set_materialize_grads(False)
         ctx.mark_dirty(x if inplace else y)  # y is the result itself, not a view of it: models write into it
-        return written(x, y) if inplace else y
+        y = written(x, y) if inplace else y
+        return (y, y.detach()) if forked else y
 
     @staticmethod
-    def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *deltas: Tensor | None) -> tuple[Tensor | None, ...]:
         (d,) = ctx.saved_tensors
         module = kernels(d)
-        return *folded(deltas[0], lambda g: (g * d if module is None else module.times(g, d),)), None, None, None
+
+        def run(*g: Tensor) -> tuple[Tensor]:
+            return (sum(g[1:], g[0]) * d if module is None else module.times(g[0], d, *g[1:]),)
+
+        arrived = [delta for delta in deltas if delta is not None]
+        return (folded(arrived[0], run, *arrived[1:])[0] if arrived else None), *[None] * 4
 
 
-def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """The activation's value, or None for a call that is left to PyTorch."""
+def call(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], forks: Forks | None = None
+) -> Tensor | None:
+    """The activation's value, or None for a call that is left to PyTorch; on a GPU under two edges for ``forks``."""
     x = args[0] if args else kwargs.get("input")
     if not isinstance(x, Tensor) or not (x.requires_grad and torch.is_grad_enabled()):
         return None
@@ -74,6 +84,8 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             (d,) = torch.autograd.grad(y, root, torch.ones_like(y))
     if on_gpu and (joined := activated(x, y.detach(), d, inplace)) is not None:
         return joined
+    if on_gpu and forks is not None:
+        return forks.keep(*Pointwise.apply(x, y.detach(), d, inplace, True))
     return Pointwise.apply(x, y.detach(), d, inplace)
 
 

@@ -4,7 +4,8 @@ In a backward pass of K cotangents each gradient has K times the rows of what th
 kernels either copy the saved tensor K times or read it through slow broadcasting; these read each gradient once, write
 the next one once, and take what the rules need (sums over positions) on the way:
 
-* `times`           g[k] · d: every element-wise activation, whose derivative d all cotangents share;
+* `times`           g[k] · d: every element-wise activation, whose derivative d all cotangents share; of two gradients
+                    g that arrive there it takes the sum;
 * `affine`          g[k] · s by channel with Σ g x̂ and Σ g over positions: batch norm as an affine map;
 * `layer_norm`      the data gradient of layer norm, with the same two sums for each input;
 * `patches`         the patches of a picture under a convolution's positions, side by side;

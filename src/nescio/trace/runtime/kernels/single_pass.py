@@ -44,13 +44,14 @@ def together(like: Tensor, *sizes: int) -> int:
     return 1 if any(size % unit for size in sizes) else unit
 
 
-def times(g: Tensor, d: Tensor) -> Tensor:
-    """``g[k] · d`` for g [K, *shape] and d [*shape]."""
+def times(g: Tensor, d: Tensor, more: Tensor | None = None) -> Tensor:
+    """``g[k] · d`` for g [K, *shape] and d [*shape], or ``(g[k] + more[k]) · d``."""
     d = dense(d)
     g = arranged(g, d)
+    other = g if more is None else arranged(more, d)
     out = torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device)
     size, block = d.numel(), 1024
-    _times[(triton.cdiv(size, block),)](g, d, out, size, len(g), block, num_warps=8)
+    _times[(triton.cdiv(size, block),)](g, other, d, out, size, len(g), more is not None, block, num_warps=8)
     return out
 
 
@@ -149,12 +150,14 @@ if triton is not None:
 
     @prepared
     @triton.jit(do_not_specialize=["size", "rows"])
-    def _times(g, d, out, size, rows, block: tl.constexpr) -> None:
+    def _times(g, more, d, out, size, rows, two: tl.constexpr, block: tl.constexpr) -> None:
         at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
         inside = at < size
         factor = tl.load(d + at, mask=inside, other=0.0).to(tl.float32)
         for _ in range(rows):
             value = tl.load(g + at, mask=inside, other=0.0).to(tl.float32)
+            if two:
+                value += tl.load(more + at, mask=inside, other=0.0).to(tl.float32)
             tl.store(out + at, (value * factor).to(out.dtype.element_ty), mask=inside)
             at += size
 
