@@ -48,13 +48,19 @@ def apart(ours: Tensor, wanted: Tensor) -> float:
 
 
 def times(
-    shape: tuple[int, ...], k: int, dtype: torch.dtype = torch.float32, order: Any = None, two: bool = False
+    shape: tuple[int, ...],
+    k: int,
+    dtype: torch.dtype = torch.float32,
+    order: Any = None,
+    two: bool = False,
+    rectified: bool = False,
 ) -> float:
     d, *g = torch.randn(shape).to(dtype), *(torch.randn(k, *shape).to(dtype) for _ in range(1 + two))
     d = d if order is None else order(d)
-    out = kernels(d).times(g[0], d, *g[1:])
+    d = d.relu() if rectified else d
+    out = kernels(d).times(g[0], d, *g[1:], rectified=rectified)
     assert out.dtype == dtype
-    return apart(out, sum(each.double() for each in g) * d.double())
+    return apart(out, sum(each.double() for each in g) * (d > 0 if rectified else d).double())
 
 
 def affine(
@@ -64,6 +70,7 @@ def affine(
     dtype: torch.dtype = torch.float32,
     order: Any = None,
     same: bool = True,
+    rectified: bool = False,
 ) -> float:
     """``order`` changes how x lies in memory; without ``same`` gradient and gate do not follow it."""
     order = order or (lambda t: t)
@@ -71,7 +78,9 @@ def affine(
     gate = order(gate) if same else gate
     mean, scale = torch.randn(shape[1]), torch.randn(shape[1])
     rstd = torch.rand(shape[1]) + 0.5
-    out = kernels(x).affine(g, x, mean, rstd, scale, gate if gated else None)
+    gate = (gate - 0.5).relu() if rectified else gate
+    out = kernels(x).affine(g, x, mean, rstd, scale, gate if gated else None, rectified)
+    gate = gate > 0 if rectified else gate
     assert out[0].dtype == dtype and out[1].dtype == out[2].dtype == torch.float32
     wide = (-1, *(1,) * (len(shape) - 2))
     normal = (x.double() - mean.double().view(wide)) * rstd.double().view(wide)
@@ -341,6 +350,8 @@ KERNELS: dict[str, Callable[[], float]] = {
     "times, one element": lambda: times((1, 1), 2),
     "times, two gradients": lambda: times((3, 5, 7, 11), 3, two=True),
     "times, two gradients, channels last": lambda: times((3, 5, 7, 11), 3, order=last, two=True),
+    "times, of a rectifier": lambda: times((3, 5, 7, 11), 3, rectified=True),
+    "times, of a rectifier, two gradients": lambda: times((3, 5, 7, 11), 3, two=True, rectified=True),
     "times, bfloat16": lambda: times((3, 5, 7, 11), 3, HALF),
     "times, float16": lambda: times((3, 5, 7, 11), 3, torch.float16),
     "affine": lambda: affine((2, 21, 7, 5), 2, False),
@@ -354,6 +365,8 @@ KERNELS: dict[str, Callable[[], float]] = {
     "affine, gated, many positions": lambda: affine((1, 3, 19, 23), 2, True),
     "affine, gated, in parts": lambda: affine((2, 3, 33, 64), 2, True),
     "affine, in parts, channels last": lambda: affine((2, 5, 33, 64), 2, False, order=last),
+    "affine, of a rectifier": lambda: affine((2, 21, 7, 5), 2, True, rectified=True),
+    "affine, of a rectifier, channels last": lambda: affine((1, 71, 7, 5), 2, True, order=last, rectified=True),
     "affine, gated, channels last": lambda: affine((1, 71, 7, 5), 2, True, order=last),
     "affine, more cotangents than a program takes": lambda: affine((2, 9, 3, 5), 6, True, order=last),
     "affine, gated, channels last, others not": lambda: affine((2, 9, 3, 5), 2, True, order=last, same=False),
@@ -975,6 +988,29 @@ def forked() -> list[int]:
     return [spy.call_count, sum(len(call.args) == 3 for call in spy.call_args_list)]
 
 
+def rectified() -> dict[str, Any]:
+    """A rectifier behind a sum and behind a batch norm, also in place: keeps its value, and sees when it is lost."""
+    out = {}
+    for name, norm, inplace in (
+        ("plain", False, False),
+        ("in place", False, True),
+        ("norm", True, False),
+        ("both", True, True),
+    ):
+        x = torch.randn(3, 4).requires_grad_()
+        with substitutes.folding():
+            y = F.relu(helpers.ready(nn.BatchNorm1d(4)).float()(x) if norm else x + 0, inplace)
+        kept = any(t is not None and t.data_ptr() == y.data_ptr() for t in y.grad_fn.saved_tensors)
+        y += 1
+        try:
+            torch.autograd.grad(y.sum(), x)
+        except RuntimeError as error:
+            out[name] = kept and "modified by an inplace operation" in str(error)
+        else:
+            out[name] = False
+    return out
+
+
 LANGUAGES = ("triton.language", "triton.language.core")
 """The modules that the interpreter changes."""
 
@@ -1026,6 +1062,7 @@ def main(path: str) -> None:
             "halves": {name: attempt(lambda half=half: halved(*half)) for name, half in HALVES.items()},
             "stale": attempt(stale),
             "forked": attempt(forked),
+            "rectified": attempt(rectified),
         }
     with open(path, "w", encoding="utf-8") as file:
         json.dump(result, file)

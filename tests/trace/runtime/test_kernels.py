@@ -110,6 +110,11 @@ def test_an_activation_adds_the_gradients_of_a_skip_up_by_itself(results: dict[s
     assert found(results["forked"]) == [3, 2]
 
 
+def test_a_rectifier_keeps_its_value_and_sees_when_a_model_writes_into_it(results: dict[str, Any]) -> None:
+    """As PyTorch's own does: its derivative would take as much memory again."""
+    assert found(results["rectified"]) == {"plain": True, "in place": True, "norm": True, "both": True}
+
+
 def test_a_convolution_by_channel_is_computed_once_each_way(results: dict[str, Any]) -> None:
     """Forward, and back for all cotangents together."""
     assert found(results["models"]["separable, channels last"])["repeated"]["depthwise"] == 2

@@ -81,13 +81,13 @@ def _rows(like: Tensor, count: int) -> Tensor:
 def _activation(node: Any, shadow: Shadow, count: int, inputs: int) -> None:
     d = shadow(node.saved_tensors[0])
     g = _rows(d, count)
-    kernels(d).times(g, d, *[g] * (len(node._input_metadata) - 1))
+    kernels(d).times(g, d, *[g] * (len(node._input_metadata) - 1), rectified=node.rectified)
 
 
 def _batch_norm(node: Any, shadow: Shadow, count: int, inputs: int) -> None:
-    x, _, mean, var = node.saved_tensors
-    x, gate = shadow(x), None if node.gate is None else shadow(node.gate)
-    kernels(x).affine(_rows(x, count), x, shadow(mean), shadow(var), shadow(var), gate)
+    x, _, mean, var, gate = node.saved_tensors
+    x, gate = shadow(x), None if gate is None else shadow(gate)
+    kernels(x).affine(_rows(x, count), x, shadow(mean), shadow(var), shadow(var), gate, node.rectified)
 
 
 def _layer_norm(node: Any, shadow: Shadow, count: int, inputs: int) -> None:

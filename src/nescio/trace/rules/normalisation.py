@@ -47,7 +47,7 @@ def _batch_norm_sums(c: Context, delta: Tensor) -> tuple[Tensor, Tensor] | None:
         c.shared["sums"] = tuple(sums)
         return c.shared["sums"]
     if eps_name is None:
-        x, _, mean, var = c.node.saved_tensors
+        x, _, mean, var, _ = c.node.saved_tensors
         x, eps = full(x), c.node.eps
     else:
         if c.saved("training"):

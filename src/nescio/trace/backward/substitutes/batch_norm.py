@@ -20,8 +20,8 @@ from nescio.trace.runtime.gpu import kernels
 
 
 class AffineBatchNorm(torch.autograd.Function):
-    """``y = s x + t`` for each channel, or an activation of it with given ``value`` and derivative ``gate``; saved
-    for the rule: x, mean and variance.
+    """``y = s x + t`` for each channel, or an activation of it with given ``value`` and derivative ``gate`` (None: a
+    rectifier's); saved for the rule: x, mean and variance.
     """
 
     generate_vmap_rule = True
@@ -47,13 +47,14 @@ class AffineBatchNorm(torch.autograd.Function):
         x, weight, _, mean, var, eps, value, gate = inputs
         if value is not None:
             ctx.mark_dirty(value)  # it is the result itself, not a view of it: models write into it
-        ctx.eps, ctx.gate, ctx.ready = eps, gate, None
+        ctx.eps, ctx.ready = eps, None
+        ctx.joined, ctx.rectified = value is not None, value is not None and gate is None
         ctx.arguments = inputs[:6]
-        ctx.save_for_backward(x, weight, mean, var)
+        ctx.save_for_backward(x, weight, mean, var, output if ctx.rectified else gate)
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, mean, var = ctx.saved_tensors
+        x, weight, mean, var, _ = ctx.saved_tensors
         if kernels(x) is None:
             grad = deltas[0] * by_channel(scale_and_shift(weight, None, mean, var, ctx.eps)[0], x)
         else:
@@ -98,9 +99,9 @@ def laid_out(y: Tensor) -> Tensor:
 
 def pulled(node: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The data gradient, ``Σ g x̂`` and ``Σ g`` [K, B, channels] by a kernel."""
-    x, weight, mean, var = node.saved_tensors
+    x, weight, mean, var, gate = node.saved_tensors
     rstd = (var + node.eps).rsqrt()
-    return kernels(x).affine(g, x, mean, rstd, rstd if weight is None else weight * rstd, node.gate)
+    return kernels(x).affine(g, x, mean, rstd, rstd if weight is None else weight * rstd, gate, node.rectified)
 
 
 def kept(node: Any, g: Tensor) -> Tensor | None:
@@ -111,13 +112,13 @@ def kept(node: Any, g: Tensor) -> Tensor | None:
     return ready[1]
 
 
-def activated(y: Tensor, value: Tensor, gate: Tensor, inplace: bool) -> Tensor | None:
+def activated(y: Tensor, value: Tensor, gate: Tensor | None, inplace: bool) -> Tensor | None:
     """The activation ``value`` of a batch norm's output y, as one operation with it; None if y is none.
 
     With ``inplace`` y itself becomes that: whoever still holds it goes on from the activation.
     """
     node: Any = y.grad_fn
-    if node is None or node.name() != names.AFFINE_BATCH_NORM or node.gate is not None or y._is_view():
+    if node is None or node.name() != names.AFFINE_BATCH_NORM or node.joined or y._is_view():
         return None
     return AffineBatchNorm.apply(*node.arguments, written(y.detach_(), value) if inplace else value, gate)
 

@@ -1,6 +1,7 @@
 """Element-wise activations by their derivative, which all cotangents share: one product in the backward pass.
 
-The derivative is worked out once, by autograd itself, when the activation is called. On a GPU PyTorch's own backward
+The derivative is worked out once, by autograd itself, when the activation is called; that of a rectifier is where its
+value is not zero, and as in PyTorch the value is kept for it. On a GPU PyTorch's own backward
 would read the saved tensor through slow broadcasting; on a CPU that of smooth activations copies it once for every
 cotangent, and works out exponentials for each.
 """
@@ -32,14 +33,17 @@ SMOOTH = ACTIVATIONS - RECTIFIERS - {F.relu6, F.hardtanh, F.leaky_relu}
 
 
 class Pointwise(torch.autograd.Function):
-    """``y = f(x)`` given y and ``d = f'(x)``; ``inplace`` writes y into x, ``forked`` gives it under two edges."""
+    """``y = f(x)`` given y and ``d = f'(x)`` (None: of a rectifier); ``inplace`` writes y into x, ``forked`` gives it
+    under two edges.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, d: Tensor, inplace: bool, forked: bool = False) -> Any:
-        ctx.save_for_backward(d)
+    def forward(ctx: Any, x: Tensor, y: Tensor, d: Tensor | None, inplace: bool, forked: bool = False) -> Any:
         ctx.set_materialize_grads(False)
         ctx.mark_dirty(x if inplace else y)  # y is the result itself, not a view of it: models write into it
         y = written(x, y) if inplace else y
+        ctx.rectified = d is None
+        ctx.save_for_backward(y if d is None else d)
         return (y, y.detach()) if forked else y
 
     @staticmethod
@@ -48,7 +52,9 @@ class Pointwise(torch.autograd.Function):
         module = kernels(d)
 
         def run(*g: Tensor) -> tuple[Tensor]:
-            return (sum(g[1:], g[0]) * d if module is None else module.times(g[0], d, *g[1:]),)
+            if module is not None:
+                return (module.times(g[0], d, *g[1:], rectified=ctx.rectified),)
+            return (sum(g[1:], g[0]) * (d > 0 if ctx.rectified else d),)
 
         arrived = [delta for delta in deltas if delta is not None]
         return (folded(arrived[0], run, *arrived[1:])[0] if arrived else None), *[None] * 4
@@ -73,9 +79,9 @@ def call(
     if inplace and (x._is_view() or x.is_leaf):
         return None
     root = x.detach()
-    if func in RECTIFIERS:  # passes over memory are all that they cost: none for ones, none for a copy
+    d = None
+    if func in RECTIFIERS:  # passes over memory are all that they cost: none for ones, for a copy or a derivative
         y = root.relu_() if inplace else root.relu()
-        d = y.sign()
     else:
         root.requires_grad_()
         named.pop("input", None)

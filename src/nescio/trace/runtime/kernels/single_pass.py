@@ -44,22 +44,30 @@ def together(like: Tensor, *sizes: int) -> int:
     return 1 if any(size % unit for size in sizes) else unit
 
 
-def times(g: Tensor, d: Tensor, more: Tensor | None = None) -> Tensor:
-    """``g[k] · d`` for g [K, *shape] and d [*shape], or ``(g[k] + more[k]) · d``."""
+def times(g: Tensor, d: Tensor, more: Tensor | None = None, rectified: bool = False) -> Tensor:
+    """``g[k] · d`` for g [K, *shape] and d [*shape], or ``(g[k] + more[k]) · d``; with ``rectified`` d is the value of
+    a rectifier and stands for its derivative.
+    """
     d = dense(d)
     g = arranged(g, d)
     other = g if more is None else arranged(more, d)
     out = torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device)
     size, block = d.numel(), 1024
-    _times[(triton.cdiv(size, block),)](g, other, d, out, size, len(g), more is not None, block, num_warps=8)
+    _times[(triton.cdiv(size, block),)](g, other, d, out, size, len(g), more is not None, rectified, block, num_warps=8)
     return out
 
 
 def affine(
-    g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, scale: Tensor, gate: Tensor | None = None
+    g: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    scale: Tensor,
+    gate: Tensor | None = None,
+    rectified: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``h · scale``, ``Σ h x̂`` and ``Σ h`` [K, B, C] with ``h = g · gate`` and ``x̂ = (x − mean) rstd``, for g [K, B, C,
-    *space], x and gate [B, C, *space].
+    *space], x and gate [B, C, *space]; with ``rectified`` the gate is a rectifier's value, for the derivative.
     """
     x = x if x.is_contiguous() or x.movedim(1, -1).is_contiguous() else x.contiguous()
     g = arranged(g, x)
@@ -78,7 +86,7 @@ def affine(
     sizes = (c // unit, space) if last else (c, space // unit)
     _affine[(triton.cdiv(k, some) * b * triton.cdiv(c, wide), parts)](
         g, x, x if gate is None else gate, mean, rstd, scale, out, sums[0], sums[1],
-        k, b, *sizes, gate is not None, last, unit, wide, long, some, num_warps=4,
+        k, b, *sizes, gate is not None, rectified, last, unit, wide, long, some, num_warps=4,
     )  # fmt: skip
     products, total = _added(sums)
     return out, products, total
@@ -150,10 +158,14 @@ if triton is not None:
 
     @prepared
     @triton.jit(do_not_specialize=["size", "rows"])
-    def _times(g, more, d, out, size, rows, two: tl.constexpr, block: tl.constexpr) -> None:
+    def _times(
+        g, more, d, out, size, rows, two: tl.constexpr, rectified: tl.constexpr, block: tl.constexpr
+    ) -> None:  # fmt: skip
         at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
         inside = at < size
         factor = tl.load(d + at, mask=inside, other=0.0).to(tl.float32)
+        if rectified:
+            factor = tl.where(factor <= 0, 0.0, 1.0)
         for _ in range(rows):
             value = tl.load(g + at, mask=inside, other=0.0).to(tl.float32)
             if two:
@@ -186,8 +198,8 @@ if triton is not None:
     def _affine(
         g, x, gate, mean, rstd, scale, out, products, sums,
         rows, batch, channels, space,
-        gated: tl.constexpr, last: tl.constexpr, unit: tl.constexpr, wide: tl.constexpr, long: tl.constexpr,
-        some: tl.constexpr,
+        gated: tl.constexpr, rectified: tl.constexpr, last: tl.constexpr,
+        unit: tl.constexpr, wide: tl.constexpr, long: tl.constexpr, some: tl.constexpr,
     ) -> None:  # fmt: skip
         if last:
             channels *= unit
@@ -217,7 +229,8 @@ if triton is not None:
             value = tl.load(g + own + at, mask=inside, other=0.0).to(tl.float32)
             normal = (tl.load(x + b * size + at, mask=there, other=0.0).to(tl.float32) - m) * r
             if gated:
-                value *= tl.load(gate + b * size + at, mask=there, other=0.0).to(tl.float32)
+                factor = tl.load(gate + b * size + at, mask=there, other=0.0).to(tl.float32)
+                value *= tl.where(factor <= 0, 0.0, 1.0) if rectified else factor
             if last:
                 product += value * normal
                 total += value
