@@ -89,6 +89,21 @@ def affine(
     return max(apart(a, b) for a, b in zip(out, wanted, strict=True))
 
 
+def channel_map(
+    shape: tuple[int, ...], dtype: torch.dtype = torch.float32, order: Any = None, weighted: bool = True
+) -> float:
+    """The map, and that its result lies in memory as x does."""
+    x = torch.randn(shape).to(dtype)
+    x = x if order is None else order(x)
+    weight, bias = (torch.randn(shape[1]).to(dtype) if weighted else None for _ in range(2))
+    mean, var = torch.randn(shape[1], 2).to(dtype)[:, 0], (torch.rand(shape[1], 2) + 0.5).to(dtype)[:, 0]
+    out = kernels(x).channel_map(x, weight, bias, mean, var, 0.125)
+    assert out.dtype == dtype and out.stride() == x.stride()
+    statistics = mean.double(), var.double()
+    named = {"weight": None if weight is None else weight.double(), "bias": None if bias is None else bias.double()}
+    return apart(out, F.batch_norm(x.double(), *statistics, **named, eps=0.125))
+
+
 def layer_norm(
     rows: tuple[int, ...], d: int, k: int, inputs: int, weighted: bool, dtype: torch.dtype = torch.float32
 ) -> float:
@@ -354,6 +369,14 @@ KERNELS: dict[str, Callable[[], float]] = {
     "times, of a rectifier, two gradients": lambda: times((3, 5, 7, 11), 3, two=True, rectified=True),
     "times, bfloat16": lambda: times((3, 5, 7, 11), 3, HALF),
     "times, float16": lambda: times((3, 5, 7, 11), 3, torch.float16),
+    "channel map": lambda: channel_map((2, 21, 7, 5)),
+    "channel map, channels last": lambda: channel_map((2, 71, 7, 5), order=last),
+    "channel map, channels last, four at once": lambda: channel_map((2, 72, 9, 8), order=last),
+    "channel map, few positions": lambda: channel_map((3, 100, 2, 2)),
+    "channel map, vectors": lambda: channel_map((70, 19)),
+    "channel map, many positions": lambda: channel_map((2, 3, 13, 12)),
+    "channel map, no parameters": lambda: channel_map((2, 5, 3), weighted=False),
+    "channel map, bfloat16": lambda: channel_map((2, 5, 4, 4), HALF),
     "affine": lambda: affine((2, 21, 7, 5), 2, False),
     "affine, channels last": lambda: affine((1, 71, 7, 5), 2, False, order=last),
     "affine, channels last, four at once": lambda: affine((2, 72, 7, 5), 2, False, order=last),

@@ -80,6 +80,16 @@ def test_convolutions_by_channel_are_known_before_there_is_a_graph(told: Told) -
     assert told.kernels == ["_depthwise"]
 
 
+def test_batch_norms_are_known_before_there_is_a_graph(told: Told) -> None:
+    """But one without statistics, which looks at the batch."""
+    model = nn.Sequential(nn.BatchNorm2d(3), nn.BatchNorm2d(3, affine=False))
+    kernels_ahead.prepare_forward(model, CPU)
+    assert set(told.kernels) == {"_channel_map"}
+    told.kernels.clear()
+    kernels_ahead.prepare_forward(nn.BatchNorm2d(3, track_running_stats=False), CPU)
+    assert not told.kernels
+
+
 def test_nothing_is_compiled_for_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "compile_all", lambda *_: pytest.fail("compiled"))
     kernels_ahead.prepare(Graph(pictures(), {}), 3, CPU)

@@ -53,7 +53,7 @@ def prepare(graph: Graph, inputs: int, device: torch.device, dtype: torch.dtype 
 
 
 def prepare_forward(module: nn.Module | None, device: torch.device) -> None:
-    """Compile those of a forward pass, before there is a graph: convolutions by channel.
+    """Compile those of a forward pass, before there is a graph: batch norm, and convolutions by channel.
 
     Args:
         module: The model.
@@ -63,13 +63,25 @@ def prepare_forward(module: nn.Module | None, device: torch.device) -> None:
     if ahead is None or module is None:
         return
     parts = [part for part in module.modules() if isinstance(part, nn.Conv2d) and 1 < part.groups == part.in_channels]
+    norms = [part for part in module.modules() if isinstance(part, nn.BatchNorm2d) and part.running_var is not None]
     with ahead.noted() as found, torch.no_grad(), suppress(Exception):
         for part in parts:
             if part.weight.dtype == torch.float32 and len(part.weight) == part.groups:
                 x = torch.empty((3, 16, 16, part.groups), device="meta").permute(0, 3, 1, 2)
                 weight = torch.empty(part.weight.shape, device="meta")
                 kernels(x).depthwise(x, weight, part.stride, (1, 1), part.dilation, (16, 16), False)
+        for norm in norms:
+            _normalised(norm)
     ahead.compile_all(found, device)
+
+
+def _normalised(norm: nn.BatchNorm2d) -> None:
+    """Ask for its map of pictures, with channels first and last."""
+    tensors = norm.weight, norm.bias, norm.running_mean, norm.running_var
+    parameters = [None if t is None else torch.empty_like(t, device="meta") for t in tensors]
+    x = torch.empty((3, norm.num_features, 16, 16), dtype=norm.running_var.dtype, device="meta")  # type: ignore[union-attr]
+    for each in (x, x.contiguous(memory_format=torch.channels_last)):
+        kernels(x).channel_map(each, *parameters, norm.eps)
 
 
 def _rows(like: Tensor, count: int) -> Tensor:

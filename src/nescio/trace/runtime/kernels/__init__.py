@@ -7,6 +7,7 @@ the next one once, and take what the rules need (sums over positions) on the way
 * `times`           g[k] · d: every element-wise activation, whose derivative d all cotangents share; of two gradients
                     g that arrive there it takes the sum;
 * `affine`          g[k] · s by channel with Σ g x̂ and Σ g over positions: batch norm as an affine map;
+* `channel_map`     that map itself, forward, from the parameters of the norm;
 * `layer_norm`      the data gradient of layer norm, with the same two sums for each input;
 * `patches`         the patches of a picture under a convolution's positions, side by side;
 * `depthwise`       convolutions in which every channel has a kernel of its own, and their data gradients;
@@ -28,6 +29,7 @@ disk (`~/.triton/cache`): a second process has nothing to compile.
 from nescio.trace.runtime.kernels import ahead
 from nescio.trace.runtime.kernels.attention_kernel import attention
 from nescio.trace.runtime.kernels.base import ready
+from nescio.trace.runtime.kernels.channel_map import channel_map
 from nescio.trace.runtime.kernels.contraction import contracted
 from nescio.trace.runtime.kernels.depthwise import depthwise, depthwise_weight
 from nescio.trace.runtime.kernels.product_kernel import product, weighted
@@ -39,6 +41,7 @@ __all__ = [
     "affine",
     "ahead",
     "attention",
+    "channel_map",
     "contracted",
     "depthwise",
     "depthwise_weight",
