@@ -44,6 +44,8 @@ class Spy:
             return TYPES[value.dtype], value.storage_offset() * value.element_size() % 16 == 0
         if param.is_constexpr:
             return "constexpr", value
+        if isinstance(value, float):
+            return "fp32", None
         return ("i32", None) if param.do_not_specialize else ("i32", value == 1, value % 16 == 0)
 
 
@@ -84,8 +86,8 @@ def ask(name: str, counts: tuple[int, ...] = (3, 32), cotangents: tuple[int, ...
             values = [torch.empty(x.shape[1], device="meta") for _ in range(3)]
             for k in cotangents:
                 g = torch.empty(k, *x.shape, device="meta")
-                room.affine(g, x, *values)
-                room.affine(g, x, *values, x)
+                room.affine(g, x, *values, 1e-5)
+                room.affine(g, x, *values, 1e-5, x)
                 room.times(g, x)
         elif isinstance(module, nn.Conv2d):
             settings = module.stride, module.padding, module.dilation

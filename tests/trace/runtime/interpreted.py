@@ -70,22 +70,25 @@ def affine(
     dtype: torch.dtype = torch.float32,
     order: Any = None,
     same: bool = True,
+    weighted: bool = True,
     rectified: bool = False,
 ) -> float:
     """``order`` changes how x lies in memory; without ``same`` gradient and gate do not follow it."""
     order = order or (lambda t: t)
     x, gate, g = order(torch.randn(shape).to(dtype)), torch.rand(shape).to(dtype), torch.randn(k, *shape).to(dtype)
     gate = order(gate) if same else gate
-    mean, scale = torch.randn(shape[1]), torch.randn(shape[1])
-    rstd = torch.rand(shape[1]) + 0.5
+    mean, weight = torch.randn(shape[1], 2)[:, 0], torch.randn(shape[1], 2)[:, 0] if weighted else None
+    var = torch.rand(shape[1], 2)[:, 0] + 0.5
     gate = (gate - 0.5).relu() if rectified else gate
-    out = kernels(x).affine(g, x, mean, rstd, scale, gate if gated else None, rectified)
+    out = kernels(x).affine(g, x, weight, mean, var, 0.125, gate if gated else None, rectified)
     gate = gate > 0 if rectified else gate
     assert out[0].dtype == dtype and out[1].dtype == out[2].dtype == torch.float32
     wide = (-1, *(1,) * (len(shape) - 2))
-    normal = (x.double() - mean.double().view(wide)) * rstd.double().view(wide)
+    rstd = (var.double() + 0.125).rsqrt()
+    scale = rstd if weight is None else rstd * weight.double()
+    normal = (x.double() - mean.double().view(wide)) * rstd.view(wide)
     h = g.double() * (gate.double() if gated else 1)
-    wanted = h * scale.double().view(wide), *((t.unsqueeze(-1)).flatten(3).sum(3) for t in (h * normal, h))
+    wanted = h * scale.view(wide), *((t.unsqueeze(-1)).flatten(3).sum(3) for t in (h * normal, h))
     return max(apart(a, b) for a, b in zip(out, wanted, strict=True))
 
 
@@ -382,6 +385,7 @@ KERNELS: dict[str, Callable[[], float]] = {
     "affine, channels last, four at once": lambda: affine((2, 72, 7, 5), 2, False, order=last),
     "affine, gated, four positions at once": lambda: affine((2, 21, 4, 5), 2, True),
     "affine, vectors": lambda: affine((2, 19), 3, False),
+    "affine, no weights": lambda: affine((2, 21, 7, 5), 2, False, weighted=False),
     "affine, bfloat16": lambda: affine((1, 5, 7, 3), 2, False, HALF),
     "affine, gated": lambda: affine((2, 21, 7, 5), 2, True),
     "affine, gated, one cotangent": lambda: affine((2, 5, 3, 3), 1, True),

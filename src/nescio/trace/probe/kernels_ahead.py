@@ -97,9 +97,9 @@ def _activation(node: Any, shadow: Shadow, count: int, inputs: int) -> None:
 
 
 def _batch_norm(node: Any, shadow: Shadow, count: int, inputs: int) -> None:
-    x, _, mean, var, gate = node.saved_tensors
-    x, gate = shadow(x), None if gate is None else shadow(gate)
-    kernels(x).affine(_rows(x, count), x, shadow(mean), shadow(var), shadow(var), gate, node.rectified)
+    x, *others = node.saved_tensors
+    x, (*parameters, gate) = shadow(x), (None if t is None else shadow(t) for t in others)
+    kernels(x).affine(_rows(x, count), x, *parameters, node.eps, gate, node.rectified)
 
 
 def _layer_norm(node: Any, shadow: Shadow, count: int, inputs: int) -> None:

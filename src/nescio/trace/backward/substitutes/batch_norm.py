@@ -103,8 +103,7 @@ def laid_out(y: Tensor) -> Tensor:
 def pulled(node: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The data gradient, ``Σ g x̂`` and ``Σ g`` [K, B, channels] by a kernel."""
     x, weight, mean, var, gate = node.saved_tensors
-    rstd = (var + node.eps).rsqrt()
-    return kernels(x).affine(g, x, mean, rstd, rstd if weight is None else weight * rstd, gate, node.rectified)
+    return kernels(x).affine(g, x, weight, mean, var, node.eps, gate, node.rectified)
 
 
 def kept(node: Any, g: Tensor) -> Tensor | None:

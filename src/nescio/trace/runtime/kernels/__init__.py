@@ -6,7 +6,7 @@ the next one once, and take what the rules need (sums over positions) on the way
 
 * `times`           g[k] · d: every element-wise activation, whose derivative d all cotangents share; of two gradients
                     g that arrive there it takes the sum;
-* `affine`          g[k] · s by channel with Σ g x̂ and Σ g over positions: batch norm as an affine map;
+* `affine`          g[k] · γ r by channel with Σ g x̂ and Σ g over positions: batch norm as an affine map;
 * `channel_map`     that map itself, forward, from the parameters of the norm;
 * `layer_norm`      the data gradient of layer norm, with the same two sums for each input;
 * `patches`         the patches of a picture under a convolution's positions, side by side;

@@ -60,18 +60,21 @@ def times(g: Tensor, d: Tensor, more: Tensor | None = None, rectified: bool = Fa
 def affine(
     g: Tensor,
     x: Tensor,
+    weight: Tensor | None,
     mean: Tensor,
-    rstd: Tensor,
-    scale: Tensor,
+    var: Tensor,
+    eps: float,
     gate: Tensor | None = None,
     rectified: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``h · scale``, ``Σ h x̂`` and ``Σ h`` [K, B, C] with ``h = g · gate`` and ``x̂ = (x − mean) rstd``, for g [K, B, C,
-    *space], x and gate [B, C, *space]; with ``rectified`` the gate is a rectifier's value, for the derivative.
+    """``h · γ r``, ``Σ h x̂`` and ``Σ h`` [K, B, C] with ``h = g · gate``, ``r = 1/√(v + ε)`` and ``x̂ = (x − m) r``, for
+    gradients g [K, B, C, *space]. With ``rectified`` the gate is a rectifier's value, and stands for its derivative.
     """
     x = x if x.is_contiguous() or x.movedim(1, -1).is_contiguous() else x.contiguous()
     g = arranged(g, x)
     gate = gate if gate is None else arranged(gate.unsqueeze(0), x)
+    weighted = weight is not None
+    weight, mean, var = (x if t is None else t.contiguous() for t in (weight, mean, var))
     k, b, c = g.shape[:3]
     space = x[0, 0].numel()
     last = not x.is_contiguous()  # channels
@@ -85,8 +88,8 @@ def affine(
     unit = together(g, c if last else space)
     sizes = (c // unit, space) if last else (c, space // unit)
     _affine[(triton.cdiv(k, some) * b * triton.cdiv(c, wide), parts)](
-        g, x, x if gate is None else gate, mean, rstd, scale, out, sums[0], sums[1],
-        k, b, *sizes, gate is not None, rectified, last, unit, wide, long, some, num_warps=4,
+        g, x, x if gate is None else gate, weight, mean, var, out, sums[0], sums[1],
+        eps, k, b, *sizes, weighted, gate is not None, rectified, last, unit, wide, long, some, num_warps=4,
     )  # fmt: skip
     products, total = _added(sums)
     return out, products, total
@@ -194,11 +197,11 @@ if triton is not None:
             tl.store(out + end + k * width, value, mask=inside)
 
     @prepared
-    @triton.jit(do_not_specialize=["rows", "batch", "channels", "space"])
+    @triton.jit(do_not_specialize=["eps", "rows", "batch", "channels", "space"])
     def _affine(
-        g, x, gate, mean, rstd, scale, out, products, sums,
-        rows, batch, channels, space,
-        gated: tl.constexpr, rectified: tl.constexpr, last: tl.constexpr,
+        g, x, gate, weight, mean, var, out, products, sums,
+        eps, rows, batch, channels, space,
+        weighted: tl.constexpr, gated: tl.constexpr, rectified: tl.constexpr, last: tl.constexpr,
         unit: tl.constexpr, wide: tl.constexpr, long: tl.constexpr, some: tl.constexpr,
     ) -> None:  # fmt: skip
         if last:
@@ -213,8 +216,10 @@ if triton is not None:
         c = (((pid // groups) % tiles) * wide + tl.arange(0, wide))[None, None, :]
         known = c < channels
         m = tl.load(mean + c, mask=known, other=0.0).to(tl.float32)
-        r = tl.load(rstd + c, mask=known, other=0.0).to(tl.float32)
-        s = tl.load(scale + c, mask=known, other=0.0).to(tl.float32)
+        r = tl.rsqrt(tl.load(var + c, mask=known, other=1.0).to(tl.float32) + eps)
+        s = r
+        if weighted:
+            s *= tl.load(weight + c, mask=known, other=0.0).to(tl.float32)
         # channels of one position are one warp's own: adding positions up means waiting, so that is left to the end
         kept: tl.constexpr = long if last else 1
         product = tl.zeros([some, kept, wide], dtype=tl.float32)
