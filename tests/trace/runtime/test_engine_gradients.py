@@ -61,7 +61,7 @@ def test_outputs_may_be_edges_and_cotangents_go_through_vmap() -> None:
 
 @pytest.mark.usefixtures("either")
 def test_the_graph_is_let_go_unless_it_is_kept_and_no_gradient_is_left_behind() -> None:
-    (weight, *_), inner, out = passed()
+    (weight, *_), _, out = passed()
     engine_gradients([out], [weight], [torch.ones_like(out)])
     with pytest.raises(RuntimeError, match="second time"):
         engine_gradients([out], [weight], [torch.ones_like(out)])

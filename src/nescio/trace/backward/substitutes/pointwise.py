@@ -87,7 +87,7 @@ def call(
         named.pop("input", None)
         with saved_tensors_hooks(_itself, _itself):  # none of a checkpoint's, which would compute all of it again
             y = func(root, *args[1:], **named)
-            (d,) = torch.autograd.grad(y, root, torch.ones_like(y))
+            (d,) = engine_gradients([y], [root], [torch.ones_like(y)])
     if on_gpu and (joined := activated(x, y.detach(), d, inplace)) is not None:
         return joined
     if on_gpu and forks is not None:
