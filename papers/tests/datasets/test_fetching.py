@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tqdm import tqdm
 
 from nescio.types import InputError
 from nescio_papers.datasets import load_set
@@ -204,6 +205,7 @@ def test_a_kill_midway_leaves_nothing_under_the_name_of_the_data(server, tmp_pat
     child = os.fork()
     if not child:
         with contextlib.suppress(BaseException):
+            tqdm.set_lock(threading.RLock())  # its own is shared by forks: killed with it, the child would keep it
             load_set("mnist", root=tmp_path, download=True)
         os._exit(0)
     kill(child, signal.SIGKILL)

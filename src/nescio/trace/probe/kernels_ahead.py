@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from nescio.trace.backward.substitutes import attention, score_products
 from nescio.trace.norms import Outer
 from nescio.trace.probe.graph import Graph
+from nescio.trace.probe.shapes_alone import ShapesAlone
 from nescio.trace.rules import convolution as convolution_rules
 from nescio.trace.rules import depthwise_weights
 from nescio.trace.runtime import autograd_names as names
@@ -45,7 +46,7 @@ def prepare(graph: Graph, inputs: int, device: torch.device, dtype: torch.dtype 
     def shadow(t: Tensor) -> Tensor:
         return torch.empty_strided(t.shape, t.stride(), dtype=dtype or t.dtype, device="meta")
 
-    with ahead.noted() as found, torch.no_grad():
+    with ahead.noted() as found, torch.no_grad(), ShapesAlone():
         for node, count in product((node for node in graph.nodes if node.name() in _ASK), COTANGENTS):
             with suppress(Exception):  # an operation that is used in an unusual way, and not wrong for that
                 _ASK[node.name()](node, shadow, count, inputs)

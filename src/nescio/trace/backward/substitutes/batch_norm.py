@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nescio.trace.backward.pull import folded
 from nescio.trace.runtime import autograd_names as names
+from nescio.trace.runtime import cudnn
 from nescio.trace.runtime.gpu import kernels
 
 
@@ -39,8 +40,8 @@ class AffineBatchNorm(torch.autograd.Function):
     ) -> Tensor:
         if value is not None:
             return value
-        module = kernels(x) if x.numel() and not torch._C._are_functorch_transforms_active() else None
-        if module is not None:
+        usual = x.numel() and not torch._C._are_functorch_transforms_active() and not cudnn.is_looking(x.dtype)
+        if usual and (module := kernels(x)) is not None:
             return laid_out(module.channel_map(x, weight, bias, mean, var, eps))
         scale, shift = scale_and_shift(weight, bias, mean, var, eps)
         return laid_out(torch.addcmul(by_channel(shift, x), x, by_channel(scale, x)))
