@@ -43,9 +43,8 @@ def test_they_are_those_of_the_operation(name: str) -> None:
 
 PREPARED = f"""
 import importlib, sys
-import torch
+import torch.utils.checkpoint
 from torch import nn
-import nescio
 print([name in sys.modules for name in {HEAVY}])
 from nescio.trace.backward.substitutes import folding
 from nescio.trace.probe import kernels_ahead

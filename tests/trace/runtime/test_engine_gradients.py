@@ -16,7 +16,7 @@ from nescio.trace.runtime.engine_gradients import engine_gradients
 HEAVY = "torch.fx.experimental.symbolic_shapes"
 FIRST = f"""
 import sys
-import torch
+import torch.utils.checkpoint
 print({HEAVY!r} in sys.modules)
 import nescio
 model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.SiLU(), torch.nn.Flatten(), torch.nn.Linear(144, 12))
