@@ -135,7 +135,7 @@ def labels() -> list[Claim]:
     ours = f"{accuracy} %, {of}"
     if len(ours) > 48:
         counts = {len(rows[one]) for one in known}
-        ours = f"{accuracy} %, place {' / '.join(map(str, places))}"
+        ours = f"{accuracy} %, {' / '.join(map(str, places))}"
         ours += f" of {counts.pop()}" if len(counts) == 1 else ""
     return [
         Claim(
