@@ -81,8 +81,7 @@ def test_maps_of_a_model_with_one_answer_are_refused(here, capsys):
 def test_tokens_of_transformers_without_their_padding(here):
     transformers = pytest.importorskip("transformers")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "minister", "said", "no"]
-    Path("vocab.txt").write_text("\n".join(words))
-    tokenizer = transformers.BertTokenizer(vocab=str(here / "vocab.txt"))
+    tokenizer = transformers.BertTokenizer(vocab={word: number for number, word in enumerate(words)})
     config = transformers.BertConfig(
         vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
         max_position_embeddings=16, num_labels=3, id2label={0: "O", 1: "PERSON", 2: "PLACE"},

@@ -523,6 +523,8 @@ ONE = {
 
 @pytest.mark.parametrize("name", ONE)
 def test_an_operator_gives_what_onnxruntime_gives(name, file):
+    if name == "ReduceSum" and tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 24):
+        pytest.skip("this onnxruntime fails on a sum over no axes, as long as it is told to leave all as they are")
     operands, attributes = ONE[name]
     constants = {f"c{i}": value for i, value in enumerate(operands)}
     outputs = ["y", "rest"] if name == "Split" else ["y"]
