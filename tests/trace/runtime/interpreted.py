@@ -643,6 +643,14 @@ def differentiated(m: Any, x: Tensor) -> Tensor:
     return energy * g.detach()
 
 
+def careful(m: Any, x: Tensor) -> Tensor:
+    """The same, of a model that goes on where no gradient can be had."""
+    try:
+        return differentiated(m, x)
+    except RuntimeError:
+        return torch.tanh(m.norm(m.conv(x)))
+
+
 def single(n: int = 3) -> Subject:
     """One batch norm with the activation behind it."""
     return picture(lambda m, x: torch.tanh(normed(m, x)), n)
@@ -849,6 +857,7 @@ CASES: dict[str, Case] = {
     "blocks, not in place": Case(lambda: blocks(False), BN | {"times"}),
     "an activation is taken again and again": Case(lambda: picture(taken), BN | {"times"}),
     "a model takes a gradient at an activation": Case(lambda: picture(differentiated), BN | {"times"}),
+    "a model goes on where it gets no gradient": Case(lambda: picture(careful), BN | {"times"}),
     "a model has a hook at an activation": Case(lambda: picture(watched), BN | {"times"}),
     "what an in-place activation returns is ignored, and the probe cannot tell": Case(ignored_late, BN),
     "what an in-place activation returns is ignored, no norm before it": Case(

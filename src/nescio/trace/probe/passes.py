@@ -24,7 +24,7 @@ from nescio.models.structure import replaced
 from nescio.modes import current, full_products, tf32
 from nescio.trace.backward.substitutes import folding
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
-from nescio.trace.backward.substitutes.forks import Differentiated
+from nescio.trace.backward.substitutes.forks import Forks
 from nescio.trace.backward.substitutes.picked_parts import Parts
 from nescio.trace.probe.graph import Graph
 from nescio.trace.probe.kernels_ahead import prepare
@@ -142,16 +142,15 @@ def _trace(classifier: Classifier, x: Inputs, check: bool, wanted: Collection[st
     others = [] if wanted is None else [p for name, p in parameters.items() if name not in wanted]
     tracked, roots = leaf(x) if wanted is None else (x, ())
     picks = classifier.module is not None and classifier.module not in _WRITING
-    forks = classifier.module is not None and classifier.module not in _DIFFERENTIATING
+    forks = None if classifier.module is None or classifier.module in _DIFFERENTIATING else Forks()
     try:
         for parameter in others:
             parameter.requires_grad_(False)
         with folding(classifier.module not in CHECKPOINTED, picks, _channels_last(x), forks):
             logits = classifier.logits(tracked) if check else classifier.functional({}, tracked)
-    except Differentiated:
-        _DIFFERENTIATING.add(classifier.module)
-        return _trace(classifier, x, check, wanted)
     except RuntimeError as error:
+        if forks is not None and forks.asked:
+            return _with_one_edge(classifier, x, check, wanted)
         if not picks or f"of {Parts.__name__}" not in str(error):
             raise
         _WRITING.add(classifier.module)
@@ -159,8 +158,18 @@ def _trace(classifier: Classifier, x: Inputs, check: bool, wanted: Collection[st
     finally:
         for parameter in others:
             parameter.requires_grad_(True)
+    if forks is not None and forks.asked:
+        return _with_one_edge(classifier, x, check, wanted)
     tracked = wanted is None and len(roots) == len(inputs.tensors(x))
     return logits, Graph(logits, parameters, roots, tracked, _held(classifier))
+
+
+def _with_one_edge(
+    classifier: Classifier, x: Inputs, check: bool, wanted: Collection[str] | None
+) -> tuple[Tensor, Graph]:
+    """The pass of a model that takes gradients in its forward pass: its activations must have one edge."""
+    _DIFFERENTIATING.add(classifier.module)
+    return _trace(classifier, x, check, wanted)
 
 
 def _channels_last(x: Inputs) -> bool:

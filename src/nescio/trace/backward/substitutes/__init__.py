@@ -35,7 +35,7 @@ from nescio.trace.backward.substitutes import (
 from nescio.trace.backward.substitutes import convolution as data_convolution
 from nescio.trace.backward.substitutes import pointwise as pointwise
 from nescio.trace.backward.substitutes.corrected import CorrectedOps
-from nescio.trace.backward.substitutes.forks import ASKING, SUMS, SUMS_IN_PLACE, Differentiated, Forks
+from nescio.trace.backward.substitutes.forks import ASKING, SUMS, SUMS_IN_PLACE, Forks
 from nescio.trace.backward.substitutes.picked_parts import Picker
 
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
@@ -45,9 +45,9 @@ FORKING = {*CONVOLUTIONS, *SUMS, *SUMS_IN_PLACE}
 class _Folding(TorchFunctionMode):
     """Sends what has a substitute there, and everything else where it was going."""
 
-    def __init__(self, picks: bool, last: bool, forks: bool) -> None:
+    def __init__(self, picks: bool, last: bool, forks: Forks | None) -> None:
         super().__init__()
-        self._forks = Forks() if forks else None
+        self._forks = forks
         self._picker = Picker() if picks else None
         self._last = last
 
@@ -62,7 +62,7 @@ class _Folding(TorchFunctionMode):
         if self._forks and func in FORKING:
             args = self._forks.turned(func, args)
         if self._forks and func in ASKING:
-            raise Differentiated
+            self._forks.asked = True
         if self._last and args and (func is F.batch_norm or func is F.conv2d):
             args = (data_convolution.channels_last(args[0]), *args[1:])
         if func is F.batch_norm and (call := batch_norm.arguments(*args, **kwargs)) is not None:
@@ -95,12 +95,12 @@ class _Folding(TorchFunctionMode):
 
 
 @contextmanager
-def folding(on: bool = True, picks: bool = True, last: bool = False, forks: bool = False) -> Iterator[None]:
+def folding(on: bool = True, picks: bool = True, last: bool = False, forks: Forks | None = None) -> Iterator[None]:
     """Inside, the first two kinds of substitutes are used; not with ``on=False``.
 
     ``picks``: whether `parts` are; a model that writes into a part cannot do with them. ``last``: whether convolutions
-    and batch norms take pictures with channels last in memory on a GPU, however they come. ``forks``: whether
-    activations may have two edges there (`forks`); nobody may ask for gradients at them then.
+    and batch norms take pictures with channels last in memory on a GPU, however they come. ``forks``: the activations
+    that may have two edges there; nobody may ask for gradients at them then.
     """
     with ExitStack() as stack:
         for mode in (CorrectedOps(), _Folding(picks, last, forks)) if on else ():

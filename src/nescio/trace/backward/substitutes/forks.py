@@ -6,7 +6,8 @@ both gradients and one pass adds and multiplies. What else takes it goes to the 
 there: each gradient arrives once, whoever takes which.
 
 So what arrives at an activation's first output is not all of its gradient: this is for passes in which nobody asks for
-gradients at activations, a model that differentiates in its own forward pass included (`Differentiated`).
+gradients at activations. A model that does so in its own forward pass is noted (`Forks.asked`), and the pass counts for
+nothing.
 """
 
 from __future__ import annotations
@@ -22,16 +23,14 @@ SUMS_IN_PLACE = {torch.Tensor.add_, torch.Tensor.__iadd__}
 ASKING = {torch.autograd.grad, torch.Tensor.backward}
 
 
-class Differentiated(RuntimeError):
-    """A model takes gradients in its forward pass: its activations must have one edge."""
-
-
 class Forks:
     """The activations of a forward pass that still have an edge to give."""
 
     def __init__(self) -> None:
         self._ways: dict[int, tuple[Tensor, Any, Tensor]] = {}
         self._taken: set[int] = set()
+        self.asked = False
+        """Whether the model took gradients in the pass."""
 
     def keep(self, y: Tensor, other: Tensor) -> Tensor:
         """The value y of an activation, whose ``other`` edge is kept for who takes it after the first."""
