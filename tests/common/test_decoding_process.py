@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from nescio._common import decoding_process
 from nescio.data.decoders import Decoders
 from nescio.data.sources import open_data
 from nescio.models.sources import Pictures
+from tests.child_processes import children
 
 image = pytest.importorskip("PIL.Image")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they are started on Linux alone")
@@ -42,7 +42,7 @@ def test_they_map_no_memory_for_each_picture(tmp_path):
         for room in range(ROOMS):
             decoders.read(room, range(COUNT * room, COUNT * (room + 1)))
             assert all(slot.width == 500 for slot in decoders.slots(room, COUNT))
-            faults.append(sum(map(_faults, _children(decoders._process.pid))))
+            faults.append(sum(map(_faults, children(decoders._process.pid))))
     assert (faults[-1] - faults[0]) / COUNT / (ROOMS - 1) < 60  # a picture takes 137 pages
 
 
@@ -63,14 +63,6 @@ def test_what_is_written_in_parts_is_whole(monkeypatch):
         assert os.pread(file, 10000, 0) == bytes(100) + bytes(range(256)) * 10
     finally:
         os.close(file)
-
-
-def _children(process):
-    found, end = [], time.monotonic() + 10
-    while len(found) < 2 and time.monotonic() < end:
-        with open(f"/proc/{process}/task/{process}/children") as file:
-            found = [int(one) for one in file.read().split()]
-    return found
 
 
 def _faults(process):

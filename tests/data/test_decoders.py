@@ -19,6 +19,7 @@ from nescio.data.processes import Processes
 from nescio.data.sources import open_data
 from nescio.models.sources import Pictures, Transformed
 from nescio.types import InputError
+from tests.child_processes import children
 from tests.data.conftest import same_reads
 
 image = pytest.importorskip("PIL.Image")
@@ -204,7 +205,7 @@ def test_a_process_that_was_ended_is_told_and_none_is_left(folder, started):
     reads = ahead(open_data(folder, preprocess=STEPS, on_error="skip"), 2)
     next(reads)
     (decoders,) = started
-    mine = _children(decoders._process.pid)
+    mine = children(decoders._process.pid)
     assert len(mine) == 2
     os.kill(mine[0], signal.SIGKILL)
     decoders._process.wait(10)
@@ -218,7 +219,7 @@ def test_closing_ends_them_and_leaves_no_file_open(folder, started):
     reads = ahead(open_data(folder, preprocess=STEPS, on_error="skip"), 2)
     next(reads)
     (decoders,) = started
-    mine = _children(decoders._process.pid)
+    mine = children(decoders._process.pid)
     assert len(mine) == 2 and all(map(_alive, mine))
     reads.close()
     assert not any(map(_alive, [decoders._process.pid, *mine]))
@@ -282,15 +283,15 @@ time.sleep(60)
 """
     run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     first = int(run.stdout.readline())
-    children = _children(first)
-    assert len(children) == 2 and all(map(_alive, [first, *children]))
+    mine = children(first)
+    assert len(mine) == 2 and all(map(_alive, [first, *mine]))
     if whom == "first":
         os.kill(first, signal.SIGKILL)
-        _wait_until_ended(children)
+        _wait_until_ended(mine)
     run.kill()
     run.wait()
     run.stdout.close()
-    _wait_until_ended([first, *children])
+    _wait_until_ended([first, *mine])
 
 
 def _wait_until_ended(processes):
@@ -321,15 +322,6 @@ def _name(number):
         return os.readlink(f"/proc/self/fd/{number}")
     except OSError:  # the one by which they were listed
         return ""
-
-
-def _children(process):
-    """Both processes, once they are there: the first may have read much before the second began."""
-    found, end = [], time.monotonic() + 10
-    while len(found) < 2 and time.monotonic() < end:
-        with open(f"/proc/{process}/task/{process}/children") as file:
-            found = [int(one) for one in file.read().split()]
-    return found
 
 
 def _alive(process):
